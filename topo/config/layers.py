@@ -1,0 +1,71 @@
+"""Laying settings over each other: files, code, the command line, a component's own.
+
+Every effective value remembers the layer it came from, for `topo explain --conf`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from topo.config.checks import JSON, check_settings
+from topo.config.settings import SETTINGS
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings from one place; `origin` is how an error or `topo explain` names that place."""
+
+    origin: str
+    values: Mapping[str, JSON]
+
+
+@dataclass(frozen=True)
+class Effective:
+    """A setting as it will be used, and the layer that decided it."""
+
+    value: JSON
+    origin: str
+
+
+DEFAULTS = Layer("default", {key: setting.default for key, setting in SETTINGS.items()})
+
+
+def check_layers(layers: Iterable[Layer], components: Collection[str] | None = None) -> list[str]:
+    """Check each layer, so that an error names the place of its key; return the warnings."""
+    warnings: list[str] = []
+    for layer in layers:
+        found = check_settings(layer.values, at=layer.origin, components=components)
+        warnings += [warning for warning in found if warning not in warnings]
+    return warnings
+
+
+def effective(*layers: Layer) -> dict[str, Effective]:
+    """Every key with its value and origin: the defaults, then the layers, the last one winning."""
+    found: dict[str, Effective] = {}
+    for layer in (DEFAULTS, *layers):
+        for key, value in layer.values.items():
+            found[key] = Effective(value, layer.origin)
+    return found
+
+
+def merged(*layers: Layer) -> dict[str, JSON]:
+    """What the layers set, without the defaults: what a topology is submitted with."""
+    return {key: value for layer in layers for key, value in layer.values.items()}
+
+
+def for_component(
+    conf: Mapping[str, JSON], component: str, declared: Mapping[str, JSON]
+) -> dict[str, JSON]:
+    """The settings one component sees.
+
+    What it declares lies over the topology's; `COMPONENT/KEY`, given from outside, lies over both.
+    """
+    prefix = f"{component}/"
+    seen = {key: value for key, value in conf.items() if not _is_addressed(key)}
+    addressed = {key[len(prefix) :]: conf[key] for key in conf if key.startswith(prefix)}
+    return {**seen, **declared, **addressed}
+
+
+def _is_addressed(key: str) -> bool:
+    return "/topology." in key

@@ -1,0 +1,267 @@
+"""The table of settings: every key topo knows, with its type, default, scope and meaning.
+
+The table is the body of `Settings`, one line a key. `Config` and `ConfigView` inherit it, so each
+line is also the typed property of that key; validation, the command line's help and the README's
+table read the same objects through `SETTINGS`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """What values a setting takes; `words` completes "... must be"."""
+
+    words: str
+    accepts: Callable[[object], bool]
+    parse: Callable[[str], object] | None = None
+    """For hints: the value that a string was probably meant to be, or None."""
+
+    def or_null(self) -> Kind[T | None]:
+        return Kind(
+            f"{self.words}, or null", lambda value: value is None or self.accepts(value), self.parse
+        )
+
+
+def whole(at_least: int) -> Kind[int]:
+    def accepts(value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
+
+    return Kind(f"a whole number of at least {at_least}", accepts, _parse_whole)
+
+
+def number(above: float) -> Kind[float]:
+    def accepts(value: object) -> bool:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and math.isfinite(value) and value > above  # type: ignore[arg-type,operator]
+
+    return Kind(f"a number above {above:g}", accepts, _parse_number)
+
+
+def choice(*words: str) -> Kind[str]:
+    return Kind(" or ".join(repr(word) for word in words), lambda value: value in words)
+
+
+def _parse_whole(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _parse_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+FLAG: Kind[bool] = Kind(
+    "true or false",
+    lambda value: isinstance(value, bool),
+    lambda text: {"true": True, "false": False}.get(text.lower()),
+)
+TEXT: Kind[str] = Kind("a non-empty string", lambda value: isinstance(value, str) and value != "")
+
+
+class _Values(Protocol):
+    def get(self, key: str, default: Any, /) -> Any: ...
+    def __setitem__(self, key: str, value: Any, /) -> None: ...
+
+
+class Setting(Generic[T]):
+    """One line of the table, and the property of its key."""
+
+    def __init__(
+        self, key: str, default: T, kind: Kind[T], meaning: str, *, component: bool = False
+    ) -> None:
+        self.key = key
+        self.default = default
+        self.kind = kind
+        self.meaning = meaning
+        self.component = component
+        """Whether a component may set it for itself."""
+        self.attribute = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attribute = name
+
+    @overload
+    def __get__(self, values: None, owner: type) -> Setting[T]: ...
+    @overload
+    def __get__(self, values: _Values, owner: type) -> T: ...
+    def __get__(self, values: _Values | None, owner: type) -> Setting[T] | T:
+        if values is None:
+            return self
+        found: T = values.get(self.key, self.default)
+        return found
+
+    def __set__(self, values: _Values, value: T) -> None:
+        values[self.key] = value
+
+    @property
+    def bare(self) -> str:
+        """The key without "topology.": what a flag or a slip of the pen calls it."""
+        return self.key.removeprefix("topology.")
+
+
+class Settings:
+    """Every key topo knows."""
+
+    __slots__ = ()
+
+    name = Setting[str | None](
+        "topology.name", None, TEXT.or_null(), "The topology's name, where none is given otherwise."
+    )
+    workers = Setting[int | None](
+        "topology.workers",
+        None,
+        whole(1).or_null(),
+        "Slots the tasks are dealt over; null: the cores Spark offers, and never more than those.",
+    )
+    tasks = Setting[int | None](
+        "topology.tasks",
+        None,
+        whole(1).or_null(),
+        "Tasks of a component; null: its parallelism.",
+        component=True,
+    )
+    max_task_parallelism = Setting[int | None](
+        "topology.max.task.parallelism",
+        None,
+        whole(1).or_null(),
+        "The most tasks any one component gets, whatever it asks for.",
+        component=True,
+    )
+    debug = Setting[bool](
+        "topology.debug", False, FLAG, "Log every tuple that is emitted.", component=True
+    )
+    uncaught_error = Setting[str](
+        "topology.uncaught.error",
+        "stop",
+        choice("stop", "fail"),
+        "What an exception in user code does: stop the topology, or fail the tuple and go on.",
+    )
+
+    acker_executors = Setting[int](
+        "topology.acker.executors",
+        1,
+        whole(0),
+        "Ackers that share the tuple trees; 0 turns tracking off: what is emitted counts as acked.",
+    )
+    message_timeout_secs = Setting[float](
+        "topology.message.timeout.secs",
+        30,
+        number(0),
+        "Seconds after which a message that is not fully processed fails.",
+    )
+    enable_message_timeouts = Setting[bool](
+        "topology.enable.message.timeouts",
+        True,
+        FLAG,
+        "Whether messages time out at all.",
+    )
+    max_spout_pending = Setting[int | None](
+        "topology.max.spout.pending",
+        None,
+        whole(1).or_null(),
+        "Unacked messages a spout task may have in flight; null: no limit.",
+        component=True,
+    )
+    tick_tuple_freq_secs = Setting[float | None](
+        "topology.tick.tuple.freq.secs",
+        None,
+        number(0).or_null(),
+        "Seconds between tick tuples; null: none.",
+        component=True,
+    )
+
+    batch_target_ms = Setting[int](
+        "topology.batch.target.ms",
+        2000,
+        whole(1),
+        "How long a batch takes while more waits than can be done; one costs 200 ms in any case.",
+    )
+    batch_max_tuples = Setting[int](
+        "topology.batch.max.tuples",
+        250_000,
+        whole(1),
+        "The most tuples the spouts of one slot emit in a batch, which bounds memory.",
+    )
+    batch_idle_ms = Setting[int](
+        "topology.batch.idle.ms",
+        10_000,
+        whole(1),
+        "How long a batch waits when no spout has data before it ends empty.",
+    )
+    batch_poll_ms = Setting[int](
+        "topology.batch.poll.ms",
+        10,
+        whole(1),
+        "How often spouts are asked again while a batch waits.",
+    )
+    checkpoint_dir = Setting[str | None](
+        "topology.checkpoint.dir",
+        None,
+        TEXT.or_null(),
+        "Where state and progress are kept; every worker must reach it. null: chosen by topo.",
+    )
+    restart_max = Setting[int](
+        "topology.restart.max",
+        10,
+        whole(0),
+        "Failures in a row, with no batch committed between, before topo gives up.",
+    )
+
+    acker_bind = Setting[str | None](
+        "topology.acker.bind",
+        None,
+        TEXT.or_null(),
+        "HOST or HOST:PORT the ackers listen on; null: loop-back, or the driver's address.",
+    )
+    acker_tls_certificate = Setting[str | None](
+        "topology.acker.tls.certificate",
+        None,
+        TEXT.or_null(),
+        "The ackers' certificate, a PEM file; with it all calls to them use TLS.",
+    )
+    acker_tls_key = Setting[str | None](
+        "topology.acker.tls.key",
+        None,
+        TEXT.or_null(),
+        "The private key of that certificate, a PEM file.",
+    )
+    acker_tls_ca = Setting[str | None](
+        "topology.acker.tls.ca",
+        None,
+        TEXT.or_null(),
+        "What that certificate is checked against, a PEM file.",
+    )
+
+
+SETTINGS: dict[str, Setting[Any]] = {
+    setting.key: setting for setting in vars(Settings).values() if isinstance(setting, Setting)
+}
+"""Every setting by its key, in the order of the table."""
+
+
+def settings_table() -> str:
+    """The table as Markdown, for the README."""
+    lines = ["| key | default | value | meaning |", "|---|---|---|---|"]
+    for setting in SETTINGS.values():
+        default = (
+            setting.default if isinstance(setting.default, str) else json.dumps(setting.default)
+        )
+        scope = " Also per component." if setting.component else ""
+        lines.append(
+            f"| `{setting.key}` | `{default}` | {setting.kind.words} | {setting.meaning}{scope} |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,109 @@
+"""Storm's own topology settings that mean nothing on Spark, and what stands in for them.
+
+They are accepted, so that a configuration can be carried over as it is; each earns one warning.
+"""
+
+from __future__ import annotations
+
+_BY_REMEDY: dict[str, str] = {
+    "set spark.executor.memory": """
+        topology.component.resources.onheap.memory.mb topology.component.resources.offheap.memory.mb
+        topology.component.resources.map topology.worker.max.heap.size.mb
+        """,
+    "set spark.executor.cores": "topology.component.cpu.pcore.percent",
+    "set spark.executor.extraJavaOptions": """
+        topology.worker.childopts topology.worker.gc.childopts topology.worker.logwriter.childopts
+        """,
+    "set spark.jars": "topology.classpath topology.classpath.beginning",
+    "set spark.executorEnv.NAME": "topology.environment",
+    "tuples are pickled": """
+        topology.tuple.serializer topology.kryo.register topology.kryo.decorators
+        topology.kryo.factory topology.skip.missing.kryo.registrations topology.state.kryo.register
+        topology.fall.back.on.java.serialization
+        """,
+    "state is kept by Spark and committed with each batch": """
+        topology.state.provider topology.state.provider.config topology.state.checkpoint.interval.ms
+        topology.state.synchronization.timeout.secs
+        """,
+    "set topology.batch.poll.ms": """
+        topology.spout.wait.strategy topology.spout.wait.park.microsec
+        topology.spout.wait.progressive.level1.count topology.spout.wait.progressive.level2.count
+        topology.spout.wait.progressive.level3.sleep.millis
+        topology.sleep.spout.wait.strategy.time.ms
+        """,
+    "set topology.batch.target.ms": """
+        topology.transfer.batch.size topology.producer.batch.size
+        topology.batch.flush.interval.millis topology.disruptor.batch.size
+        topology.disruptor.batch.timeout.millis topology.disruptor.wait.timeout.millis
+        """,
+    "set topology.max.spout.pending": """
+        topology.backpressure.enable topology.backpressure.check.millis
+        topology.backpressure.wait.strategy topology.backpressure.wait.park.microsec
+        topology.backpressure.wait.progressive.level1.count
+        topology.backpressure.wait.progressive.level2.count
+        topology.backpressure.wait.progressive.level3.sleep.millis
+        """,
+    "keep the window in the bolt's state, and use ticks": """
+        topology.bolts.window.length.count topology.bolts.window.length.duration.ms
+        topology.bolts.window.sliding.interval.count
+        topology.bolts.window.sliding.interval.duration.ms
+        topology.bolts.late.tuple.stream topology.bolts.tuple.timestamp.max.lag.ms
+        topology.bolts.watermark.event.interval.ms topology.bolts.message.id.field.name
+        """,
+    "use Python's logging": """
+        topology.logging.config topology.logging.sensitivity topology.multilang.log.handler
+        """,
+    "see topo stats": """
+        topology.metrics.consumer.register topology.metrics.reporters topology.worker.metrics
+        topology.stats.sample.rate topology.stats.ewma.enable
+        topology.builtin.metrics.bucket.size.secs topology.serialized.message.size.metrics
+        topology.enable.v2.metrics.tick topology.v2.metrics.tick.interval.seconds
+        topology.event.logger.register topology.eventlogger.executors
+        """,
+    "every error is kept once, with its count": """
+        topology.error.throttle.interval.secs topology.max.error.report.per.interval
+        """,
+    "components run in Python, without a subprocess": """
+        topology.multilang.serializer topology.shellbolt.max.pending
+        topology.subprocess.timeout.secs
+        """,
+    "tasks are placed by Spark": """
+        topology.scheduler.strategy topology.scheduler.favored.nodes
+        topology.scheduler.unfavored.nodes topology.spread.components topology.isolate.machines
+        topology.priority topology.ras.constraints topology.ras.constraint.max.state.search
+        topology.ras.constraint.max.time.secs topology.ras.order.executors.by.proximity.needs
+        topology.ras.one.executor.per.worker topology.ras.one.component.per.worker
+        topology.shared.memory.on.heap topology.shared.memory.off.heap.worker
+        topology.shared.memory.off.heap.node
+        """,
+    "an acker keeps numbers only and needs no memory setting": """
+        topology.acker.resources.onheap.memory.mb topology.acker.resources.offheap.memory.mb
+        topology.acker.cpu.pcore.percent topology.ras.acker.executors.per.worker
+        """,
+    "": """
+        topology.auto-credentials topology.auto.task.hooks topology.blobstore.map
+        topology.bolt.wait.strategy topology.bolt.wait.park.microsec
+        topology.bolt.wait.progressive.level1.count topology.bolt.wait.progressive.level2.count
+        topology.bolt.wait.progressive.level3.sleep.millis
+        topology.bolts.outgoing.overflow.buffer.enable topology.disable.loadaware
+        topology.disable.loadaware.messaging topology.executor.overflow.limit
+        topology.executor.receive.buffer.size topology.executor.send.buffer.size topology.groups
+        topology.localityaware.higher.bound topology.localityaware.lower.bound
+        topology.max.replication.wait.time.sec
+        topology.metrics.consumer.cpu.pcore.percent
+        topology.metrics.consumer.resources.offheap.memory.mb
+        topology.metrics.consumer.resources.onheap.memory.mb topology.min.replication.count
+        topology.spout.recvq.skips
+        topology.readonly.groups topology.readonly.users topology.submitter.principal
+        topology.submitter.user topology.testing.always.try.serialize topology.transactional.id
+        topology.transfer.buffer.size topology.trident.batch.emit.interval.millis
+        topology.trident.windowing.cache.tuple.limit topology.users topology.version
+        topology.worker.receiver.thread.count topology.worker.shared.thread.pool.size
+        topology.worker.timeout.secs
+        """,
+}
+
+IGNORED: dict[str, str] = {
+    key: remedy for remedy, keys in _BY_REMEDY.items() for key in keys.split()
+}
+"""Storm's keys that mean nothing here, each with what to do instead, or ""."""

@@ -1,0 +1,252 @@
+"""Every error topo raises, in one tree.
+
+    TopoError
+    ├── ConfigError                 a setting: unknown, misspelt, of the wrong type (ValueError)
+    │   └── UnknownSettingError     ... as an attribute of a Config (AttributeError)
+    ├── TargetError                 what `topo` was told to build: not there, or its code raised
+    ├── InvalidTopologyError        every structural problem of a topology, at once (ValueError)
+    ├── ComponentError              a component is written in a way topo cannot run (TypeError)
+    ├── UnpicklableComponentError   a component that cannot travel
+    ├── UnsavableAttributeError     an attribute that cannot be saved
+    ├── StatelessError              a component that says it keeps nothing kept something
+    ├── EmitError                   an emit that does not fit what was declared (ValueError)
+    │   └── EmitTypeError           ... whose values are no list or tuple (TypeError)
+    ├── AnchorError                 an anchor, ack or fail of something that is no input (TypeError)
+    ├── TupleSettledError           a second ack or fail, or an anchor after one
+    ├── UnknownField                a field a tuple does not have
+    │   ├── UnknownFieldKey, UnknownFieldAttribute, UnknownFieldIndex
+    ├── UncaughtError               an exception that left the user's code
+    ├── RunError                    a run in the wrong status for what was asked of it
+    ├── AckerError                  the acker: out of reach, or it refused
+    ├── CheckpointError             a checkpoint that does not belong to this topology
+    └── EngineError                 Spark or Java: missing, too old, or failed by itself
+
+`FailTuple` is not an error: it is how a basic bolt says that its input fails.
+
+Every TopoError carries, beside its sentence, a `code` a program can test, `at` (the place: a file
+and line, a flag, a component) and a `hint` (what to do), each "" where there is none.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class TopoError(Exception):
+    """The base of everything topo raises on purpose."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, at: str = "", hint: str = "", code: str = "") -> None:
+        # Not super(): an UncaughtError is an instance of the user's class too, whatever that takes.
+        Exception.__init__(self, message)
+        self.message = message
+        self.at = at
+        self.hint = hint
+        if code:
+            self.code = code
+
+    def __str__(self) -> str:
+        text = self.message
+        if self.at:
+            text += f" (at {self.at})"
+        return f"{text}; {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.__dict__.copy(), self.args))
+
+
+def _rebuild(
+    cls: type[TopoError], attributes: dict[str, object], args: tuple[object, ...]
+) -> TopoError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(attributes)
+    return error
+
+
+class ConfigError(TopoError, ValueError):
+    """A setting that topo cannot accept."""
+
+    code = "config"
+
+
+class UnknownSettingError(ConfigError, AttributeError):
+    """`conf.wrkers`: an attribute that is no setting."""
+
+
+class TargetError(TopoError):
+    """A target (`PATH.py[:ATTR]`) that is not there, is no topology, or whose code raised."""
+
+    code = "target"
+
+    def __init__(
+        self, message: str, *, at: str = "", hint: str = "", user_traceback: str = ""
+    ) -> None:
+        super().__init__(message, at=at, hint=hint)
+        self.user_traceback = user_traceback
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a topology: what kind, where, a sentence, and what to do."""
+
+    code: str
+    where: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class InvalidTopologyError(TopoError, ValueError):
+    """All structural problems of a topology; `problems` lists them."""
+
+    code = "invalid-topology"
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = list(problems)
+        count = len(self.problems)
+        head = (
+            "the topology has a problem:" if count == 1 else f"the topology has {count} problems:"
+        )
+        super().__init__("\n  ".join([head, *map(str, self.problems)]))
+
+
+class ComponentError(TopoError, TypeError):
+    """A component written in a way that topo cannot run."""
+
+    code = "component"
+
+
+class UnpicklableComponentError(TopoError):
+    """A component that does not pickle, so cannot be sent to where it runs."""
+
+    code = "unpicklable"
+
+
+class UnsavableAttributeError(TopoError):
+    """An attribute of a component that has to be saved and cannot be."""
+
+    code = "unsavable"
+
+
+class StatelessError(TopoError):
+    """A component that declares `stateless = True` and changed an attribute."""
+
+    code = "stateless"
+
+
+class EmitError(TopoError, ValueError):
+    """An emit that does not fit what the component declared."""
+
+    code = "emit"
+
+
+class EmitTypeError(EmitError, TypeError):
+    """Emitted values that are not a list or a tuple."""
+
+
+class AnchorError(TopoError, TypeError):
+    """Something that is not an input tuple of this component was anchored to, acked or failed."""
+
+    code = "anchor"
+
+
+class TupleSettledError(TopoError):
+    """A tuple was acked or failed a second time, or anchored to afterwards."""
+
+    code = "settled"
+
+
+class UnknownField(TopoError):
+    """A tuple was asked for a field it does not have."""
+
+    code = "unknown-field"
+
+
+class UnknownFieldKey(UnknownField, KeyError):
+    """`tup["nme"]`, or `tup.select(...)`."""
+
+
+class UnknownFieldAttribute(UnknownField, AttributeError):
+    """`tup.nme`."""
+
+
+class UnknownFieldIndex(UnknownField, IndexError):
+    """`tup[7]` of a tuple with two fields."""
+
+
+class UncaughtError(TopoError):
+    """An exception left the user's code; `user_traceback` is theirs, and comes first."""
+
+    code = "uncaught"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        component: str,
+        task: int,
+        user_traceback: str = "",
+        tuple_text: str = "",
+        at: str = "",
+        hint: str = "",
+    ) -> None:
+        TopoError.__init__(self, message, at=at, hint=hint)
+        self.component = component
+        self.task = task
+        self.user_traceback = user_traceback
+        self.tuple_text = tuple_text
+
+    def __str__(self) -> str:
+        return f"{self.user_traceback.rstrip()}\n\n{super().__str__()}".lstrip()
+
+
+class RunError(TopoError):
+    """A run that is in the wrong status for what was asked of it."""
+
+    code = "run"
+
+
+class AckerError(TopoError):
+    """The acker is out of reach, or refused a call."""
+
+    code = "acker"
+
+
+class CheckpointError(TopoError):
+    """A checkpoint that does not belong to this topology or plan."""
+
+    code = "checkpoint"
+
+
+class EngineError(TopoError):
+    """Spark or Java is missing, too old, or failed by itself."""
+
+    code = "engine"
+
+
+class FailTuple(Exception):
+    """Raised in a basic bolt: the input tuple fails with this reason, and the run goes on."""
+
+    def __init__(self, reason: str = "", *, report: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.report = report
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that `name` was probably meant to be, or ""."""
+    candidates = list(known)
+    lowered = {candidate.lower(): candidate for candidate in candidates}
+    found = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
+    return lowered[found[0]] if found else ""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The hint for a misspelt name: "did you mean 'x'?", or ""."""
+    match = nearest(name, known)
+    return f"did you mean {match!r}?" if match else ""
