@@ -1,0 +1,239 @@
+"""Wiring spouts and bolts to a topology."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from topo.components import BasicBolt, Bolt, Component, FieldNames, Spout
+from topo.config import Config
+from topo.errors import ComponentError, InvalidTopologyError, Problem
+from topo.graph.model import GroupingDef, InputDef, Topology
+from topo.groupings import CustomStreamGrouping
+from topo.tuples import DEFAULT_STREAM, Fields
+
+D = TypeVar("D", bound="_Declarer")
+
+
+@dataclass
+class Draft:
+    """A component as it was set, before the topology is checked."""
+
+    id: str
+    kind: str
+    component: Component
+    parallelism: int
+    place: str
+    conf: dict[str, Any] = field(default_factory=dict)
+    inputs: list[InputDef] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def where(self) -> str:
+        return f"{self.kind} {self.id!r}"
+
+
+class _Declarer:
+    """Settings of one component; every call returns the declarer, for chaining."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+
+    def set_num_tasks(self: D, n: int) -> D:
+        return self.add_configuration("topology.tasks", n)
+
+    def set_max_task_parallelism(self: D, n: int) -> D:
+        return self.add_configuration("topology.max.task.parallelism", n)
+
+    def set_max_spout_pending(self: D, n: int) -> D:
+        return self.add_configuration("topology.max.spout.pending", n)
+
+    def set_debug(self: D, flag: bool = True) -> D:
+        return self.add_configuration("topology.debug", flag)
+
+    def set_memory_load(self: D, mb: float) -> D:
+        """Accepted, as in Storm; Spark places whole executors, so it changes nothing."""
+        return self
+
+    def set_cpu_load(self: D, percent: float) -> D:
+        """Accepted, as in Storm; Spark places whole executors, so it changes nothing."""
+        return self
+
+    def add_configuration(self: D, key: str, value: Any) -> D:
+        return self.add_configurations({key: value})
+
+    def add_configurations(self: D, settings: Mapping[str, Any]) -> D:
+        Config.validate(settings, at=_callers_place(), component=self._draft.id)
+        self._draft.conf.update(settings)
+        return self
+
+
+class SpoutDeclarer(_Declarer):
+    """What `set_spout` returns."""
+
+
+class BoltDeclarer(_Declarer):
+    """What `set_bolt` returns: the bolt's inputs are declared on it."""
+
+    def _read(self, component: str, stream: str, grouping: GroupingDef) -> BoltDeclarer:
+        self._draft.inputs.append(InputDef(component, stream, grouping))
+        return self
+
+    def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Evenly over the tasks, in turn."""
+        return self._read(component, stream, GroupingDef("shuffle"))
+
+    def fields_grouping(
+        self, component: str, fields: FieldNames, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """Tuples with equal values of these fields go to the same task."""
+        return self._by_fields("fields", component, fields, stream)
+
+    def partial_key_grouping(
+        self, component: str, fields: FieldNames, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """Of the two tasks that a key may go to, the one less used so far."""
+        return self._by_fields("partial_key", component, fields, stream)
+
+    def _by_fields(
+        self, kind: str, component: str, fields: FieldNames, stream: str
+    ) -> BoltDeclarer:
+        try:
+            names = tuple(Fields(fields))
+        except ValueError as error:
+            self._draft.problems.append(Problem("fields", self._draft.where, str(error)))
+            names = ()
+        return self._read(component, stream, GroupingDef(kind, names))
+
+    def all_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Every tuple to every task."""
+        return self._read(component, stream, GroupingDef("all"))
+
+    def global_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Every tuple to the task with the lowest id."""
+        return self._read(component, stream, GroupingDef("global"))
+
+    def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """The producer names the task, with `emit_direct`."""
+        return self._read(component, stream, GroupingDef("direct"))
+
+    def local_or_shuffle_grouping(
+        self, component: str, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """To tasks in the producer's slot where there are any, else as shuffle."""
+        return self._read(component, stream, GroupingDef("local_or_shuffle"))
+
+    def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Any task: the engine takes what costs least."""
+        return self._read(component, stream, GroupingDef("none"))
+
+    def custom_grouping(
+        self, component: str, grouping: CustomStreamGrouping, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """The tasks that `grouping.choose_tasks` returns."""
+        from topo.graph.pickling import pickle_locally, pickle_to_travel
+
+        if not isinstance(grouping, CustomStreamGrouping):
+            raise ComponentError(
+                f"custom_grouping takes a CustomStreamGrouping; got {grouping!r}",
+                hint="subclass topo.CustomStreamGrouping and give an instance",
+            )
+        try:
+            travelling, local = pickle_to_travel(grouping), pickle_locally(grouping)
+        except Exception as error:
+            text = f"the custom grouping {type(grouping).__name__} does not pickle: {error}"
+            self._draft.problems.append(
+                Problem("unpicklable-grouping", self._draft.where, text, "make it in prepare")
+            )
+            return self
+        return self._read(
+            component, stream, GroupingDef("custom", custom=travelling, local_custom=local)
+        )
+
+
+class TopologyBuilder:
+    """Collects spouts and bolts; `create_topology` checks them all at once."""
+
+    def __init__(self) -> None:
+        self._drafts: dict[str, Draft] = {}
+        self._problems: list[Problem] = []
+
+    def set_spout(
+        self, name: str, spout: Spout | type[Spout], parallelism: int = 1
+    ) -> SpoutDeclarer:
+        return SpoutDeclarer(self._add(name, "spout", spout, Spout, parallelism))
+
+    def set_bolt(
+        self, name: str, bolt: Bolt | BasicBolt | type[Bolt | BasicBolt], parallelism: int = 1
+    ) -> BoltDeclarer:
+        return BoltDeclarer(self._add(name, "bolt", bolt, (Bolt, BasicBolt), parallelism))
+
+    def _add(
+        self, name: str, kind: str, given: Any, wanted: type | tuple[type, ...], parallelism: int
+    ) -> Draft:
+        place = _callers_place()
+        if not isinstance(name, str) or not name:
+            raise ComponentError(f"a component's name is a str; got {name!r}", at=place)
+        component = _instance(name, kind, given, wanted, place)
+        where = f"{kind} {name!r}"
+        if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
+            text = (
+                f"{where}: parallelism is {parallelism!r}; it must be a whole number of 1 or more"
+            )
+            raise InvalidTopologyError([Problem("parallelism", place, text)])
+        draft = Draft(name, kind, component, parallelism, place)
+        if name.startswith("__"):
+            text = f"{where}: names that begin with '__' are reserved"
+            self._problems.append(Problem("reserved-name", place, text, "choose another name"))
+        if name in self._drafts:
+            text = f"{where} is set twice, at {self._drafts[name].place} and {place}"
+            self._problems.append(
+                Problem("duplicate-name", place, text, "every component needs a name of its own")
+            )
+            return draft
+        self._drafts[name] = draft
+        return draft
+
+    def create_topology(self) -> Topology:
+        """The topology; raises InvalidTopologyError with every problem there is."""
+        from topo.graph.validation import build_topology
+
+        return build_topology(self._drafts, self._problems)
+
+
+def _instance(
+    name: str, kind: str, given: Any, wanted: type | tuple[type, ...], place: str
+) -> Component:
+    article = "a Spout" if kind == "spout" else "a Bolt or BasicBolt"
+    if isinstance(given, type) and issubclass(given, wanted):
+        try:
+            given = given()
+        except TypeError as error:
+            raise ComponentError(
+                f"{kind} {name!r}: {given.__name__} cannot be made without arguments: {error}",
+                at=place,
+                hint=f"give an instance: set_{kind}({name!r}, {given.__name__}(...))",
+            ) from error
+    if not isinstance(given, wanted):
+        hint = ""
+        if isinstance(given, Component) or (
+            isinstance(given, type) and issubclass(given, Component)
+        ):
+            hint = f"use set_{'bolt' if kind == 'spout' else 'spout'}"
+        elif callable(given):
+            hint = 'a function becomes a bolt with @bolt(outputs=("field",))'
+        raise ComponentError(
+            f"{kind} {name!r} must be {article}; got {given!r}", at=place, hint=hint
+        )
+    assert isinstance(given, Component)
+    return given
+
+
+def _callers_place() -> str:
+    """The first line outside topo on the stack: "wordcount.py:31"."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("topo."):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,0 +1,129 @@
+"""What components call to emit, ack and fail.
+
+A collector is a thin face over the port that the task host made for this task. Where the call is
+not overridden the face steps aside: the port's function is set on the instance, so that
+`collector.emit(...)` and `self.emit(...)` are one Python call away from the rows they fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from topo.tuples import Tuple
+
+if TYPE_CHECKING:
+    Values: TypeAlias = list[Any] | tuple[Any, ...]
+    Anchors: TypeAlias = Tuple | Iterable[Tuple] | None
+
+
+class Port(Protocol):
+    """The functions behind a collector; which of them it has depends on the component's kind."""
+
+    @property
+    def emit(self) -> Any: ...
+    @property
+    def emit_direct(self) -> Any: ...
+    @property
+    def report_error(self) -> Any: ...
+
+
+class _Collector:
+    calls: tuple[str, ...] = ()
+
+    def __init__(self, port: Port) -> None:
+        self._port: Any = port
+        for name in self.calls:
+            if getattr(type(self), name) is getattr(_original(type(self)), name):
+                setattr(self, name, getattr(port, name))
+
+    def report_error(self, error: BaseException | str) -> None:
+        """Show an error in `topo errors` and go on."""
+        self._port.report_error(error)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError(f"{type(self).__name__} belongs to its task and does not pickle")
+
+
+class OutputCollector(_Collector):
+    """A Bolt's."""
+
+    calls = ("emit", "emit_direct", "ack", "fail", "reset_timeout")
+
+    def emit(
+        self,
+        values: Values,
+        *,
+        stream: str = "default",
+        anchors: Anchors = None,
+        task_ids: bool = False,
+    ) -> list[int] | None:
+        made: list[int] | None = self._port.emit(
+            values, stream=stream, anchors=anchors, task_ids=task_ids
+        )
+        return made
+
+    def emit_direct(
+        self, task: int, values: Values, *, stream: str = "default", anchors: Anchors = None
+    ) -> None:
+        self._port.emit_direct(task, values, stream=stream, anchors=anchors)
+
+    def ack(self, tup: Tuple) -> None:
+        self._port.ack(tup)
+
+    def fail(self, tup: Tuple, reason: str | None = None) -> None:
+        self._port.fail(tup, reason)
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        self._port.reset_timeout(tup)
+
+
+class BasicOutputCollector(_Collector):
+    """A BasicBolt's: every emit is anchored to the input."""
+
+    calls = ("emit", "emit_direct", "reset_timeout")
+
+    def emit(
+        self, values: Values, *, stream: str = "default", task_ids: bool = False
+    ) -> list[int] | None:
+        made: list[int] | None = self._port.emit(values, stream=stream, task_ids=task_ids)
+        return made
+
+    def emit_direct(self, task: int, values: Values, *, stream: str = "default") -> None:
+        self._port.emit_direct(task, values, stream=stream)
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        self._port.reset_timeout(tup)
+
+
+class SpoutOutputCollector(_Collector):
+    """A Spout's."""
+
+    calls = ("emit", "emit_direct")
+
+    def emit(
+        self,
+        values: Values,
+        *,
+        stream: str = "default",
+        msg_id: Any = None,
+        task_ids: bool = False,
+    ) -> list[int] | None:
+        made: list[int] | None = self._port.emit(
+            values, stream=stream, msg_id=msg_id, task_ids=task_ids
+        )
+        return made
+
+    def emit_direct(
+        self, task: int, values: Values, *, stream: str = "default", msg_id: Any = None
+    ) -> None:
+        self._port.emit_direct(task, values, stream=stream, msg_id=msg_id)
+
+    @property
+    def pending_count(self) -> int:
+        """How many messages of this task are neither acked nor failed."""
+        return int(self._port.pending_count())
+
+
+def _original(cls: type[_Collector]) -> type[_Collector]:
+    return next(base for base in cls.__mro__ if base.__module__ == __name__)

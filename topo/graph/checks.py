@@ -1,0 +1,170 @@
+"""Whether a component is written in a way topo can run, found before anything runs.
+
+People arrive with Storm's Java names and with streamparse's, and with coroutines. Each of these
+would fail late or, worse, never be called; so each is named here, with what was meant.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from topo.components import BasicBolt, Bolt, Component, FunctionBolt, Spout
+from topo.errors import ComponentError, Problem
+
+_SPOUT_HOOKS = (
+    "open",
+    "close",
+    "activate",
+    "deactivate",
+    "next_tuple",
+    "ack",
+    "fail",
+    "is_exhausted",
+)
+_BOLT_HOOKS = ("prepare", "execute", "on_tick", "cleanup", "init_state")
+_COMMON_HOOKS = ("restored", "pre_commit", "get_component_configuration", "declare_output_fields")
+_JAVA_NAMES = {
+    "nextTuple": "next_tuple",
+    "declareOutputFields": "declare_output_fields",
+    "getComponentConfiguration": "get_component_configuration",
+    "initState": "init_state",
+    "preCommit": "pre_commit",
+    "isExhausted": "is_exhausted",
+}
+
+
+def component_problems(component: Component, where: str) -> list[Problem]:
+    """Everything wrong with how the class of this component is written."""
+    return [
+        *_hook_problems(component, where),
+        *_foreign_names(component, where),
+        *_signature_problems(component, where),
+    ]
+
+
+def check_component(component: Component) -> None:
+    """Raise ComponentError for the first problem; for the places that have no topology."""
+    kind = "spout" if isinstance(component, Spout) else "bolt"
+    for problem in component_problems(component, f"{kind} {type(component).__name__}"):
+        raise ComponentError(problem.message, hint=problem.hint, code=problem.code)
+
+
+def _hooks_of(component: Component) -> tuple[str, ...]:
+    own = _SPOUT_HOOKS if isinstance(component, Spout) else _BOLT_HOOKS
+    return own + _COMMON_HOOKS
+
+
+def _hook_problems(component: Component, where: str) -> Iterator[Problem]:
+    for name in _hooks_of(component):
+        hook = inspect.unwrap(getattr(component, name, None) or _nothing)
+        if inspect.iscoroutinefunction(hook) or inspect.isasyncgenfunction(hook):
+            yield Problem(
+                "hook-coroutine",
+                where,
+                f"{where}: {name} is a coroutine{_line(hook)}",
+                "write it with def; a task runs in one thread and is never awaited",
+            )
+        elif inspect.isgeneratorfunction(hook):
+            yield Problem(
+                "hook-generator",
+                where,
+                f"{where}: {name} is a generator{_line(hook)}, so calling it runs nothing",
+                "emit with self.emit([...]); to yield values, write a function with @bolt",
+            )
+
+
+def _foreign_names(component: Component, where: str) -> Iterator[Problem]:
+    own = _own_names(component)
+    for name, meant in _JAVA_NAMES.items():
+        if name in own:
+            yield Problem("foreign-name", where, f"{where} has {name!r}", f"it is {meant!r} here")
+    start = "open" if isinstance(component, Spout) else "prepare"
+    if "process" in own and "execute" not in own and not isinstance(component, Spout):
+        yield Problem(
+            "foreign-name",
+            where,
+            f"{where} has 'process', streamparse's name",
+            "it is 'execute' here",
+        )
+    if "initialize" in own and start not in own:
+        yield Problem(
+            "foreign-name",
+            where,
+            f"{where} has 'initialize', streamparse's name",
+            f"it is '{start}(self, conf, context, collector)' here",
+        )
+    if "output" in own and "outputs" not in own and "declare_output_fields" not in own:
+        yield Problem(
+            "near-miss", where, f"{where} has an attribute 'output'", "the declaration is 'outputs'"
+        )
+
+
+def _signature_problems(component: Component, where: str) -> Iterator[Problem]:
+    if isinstance(component, FunctionBolt):
+        return
+    own = _own_names(component)
+    main, owner = ("next_tuple", Spout) if isinstance(component, Spout) else ("execute", None)
+    if main not in own and owner is None and not isinstance(component, Bolt | BasicBolt):
+        return
+    if main not in own:
+        if not {"process", "nextTuple"} & own:
+            yield Problem(
+                "missing-hook",
+                where,
+                f"{where} does not override {main!r}",
+                f"write def {main}(self...)",
+            )
+        return
+    expected = {"execute": 1, "prepare": 3}
+    if isinstance(component, Spout):
+        expected = {"next_tuple": 0, "open": 3}
+    for name, count in expected.items():
+        if name in own and (found := _wrong_arity(getattr(component, name), count)) is not None:
+            yield Problem(*_arity_problem(component, where, name, found, count))
+
+
+def _arity_problem(
+    component: Component, where: str, name: str, found: int, count: int
+) -> tuple[str, str, str, str]:
+    wanted = {
+        "execute": "execute(self, tup)",
+        "next_tuple": "next_tuple(self)",
+        "prepare": "prepare(self, conf, context, collector)",
+        "open": "open(self, conf, context, collector)",
+    }[name]
+    hint = f"write def {wanted}"
+    if name == "execute" and found == 2:
+        hint += "; Storm's execute(tuple, collector) is a BasicBolt here, with self.emit([...])"
+    line = _line(getattr(component, name))
+    return ("hook-signature", where, f"{where}: {name} takes {found} arguments{line}", hint)
+
+
+def _wrong_arity(hook: Callable[..., Any], count: int) -> int | None:
+    try:
+        signature = inspect.signature(hook)
+        signature.bind(*range(count))
+    except TypeError:
+        return len(signature.parameters)
+    except ValueError:
+        return None
+    return None
+
+
+def _own_names(component: Component) -> set[str]:
+    """Names that the user's classes or the instance define, less what they inherit from topo."""
+    names = set(vars(component))
+    for cls in type(component).__mro__:
+        if cls.__module__ != Component.__module__:
+            names.update(vars(cls))
+    return names - set(vars(object))
+
+
+def _line(hook: Callable[..., Any]) -> str:
+    code = getattr(hook, "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,101 @@
+"""What a running topology looks like from outside: its status, its figures, its errors.
+
+The shapes here are what `Run.stats()` and `Run.errors()` return on every engine, and what the
+command line prints as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+STARTING = "STARTING"
+ACTIVE = "ACTIVE"
+INACTIVE = "INACTIVE"
+STALLED = "STALLED"
+KILLED = "KILLED"
+COMPLETED = "COMPLETED"
+FAILED = "FAILED"
+
+ENDED = frozenset({KILLED, COMPLETED, FAILED})
+
+
+@dataclass(frozen=True)
+class BatchStats:
+    """The last micro-batch."""
+
+    id: int = 0
+    ms: float = 0.0
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class ComponentStats:
+    """The figures of one component, or of one of its tasks."""
+
+    kind: str
+    tasks: int
+    executors: int = 1
+    emitted: int = 0
+    transferred: int = 0
+    executed: int = 0
+    acked: int = 0
+    failed: int = 0
+    failed_by: Mapping[str, int] = field(default_factory=dict)
+    unanchored: int = 0
+    pending: int = 0
+    held: int = 0
+    oldest_held_secs: float = 0.0
+    execute_ms: float | None = None
+    process_ms: float | None = None
+    complete_ms: float | None = None
+    capacity: float | None = None
+    saved_bytes: int = 0
+    by_task: Mapping[int, ComponentStats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunStats:
+    """The figures of a run."""
+
+    name: str
+    status: str
+    reason: str
+    uptime_secs: float
+    window: str
+    batch: BatchStats
+    components: Mapping[str, ComponentStats]
+
+
+@dataclass(frozen=True)
+class ErrorEntry:
+    """An error and how often it came."""
+
+    component: str
+    task: int
+    host: str
+    kind: str  # "uncaught", "reported" or "failed"
+    type: str
+    message: str
+    at: str
+    traceback: str
+    count: int
+    first: float
+    last: float
+
+
+class Run(Protocol):
+    """A topology that was submitted."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    def stats(self) -> RunStats: ...
+    def errors(self) -> list[ErrorEntry]: ...
+    def activate(self) -> None: ...
+    def deactivate(self) -> None: ...
+    def kill(self, wait_secs: float = 0) -> None: ...
