@@ -1,0 +1,153 @@
+"""Roots, edge ids and updates: what whoever runs tasks and whoever tracks them agree on.
+
+A *root* stands for one tracked emit of a spout. It is one unsigned 64-bit number,
+`spout task << 48 | sequence`, with a dense sequence from 1 per spout task, so that a ledger can
+address it without hashing.
+
+An *edge* is one tuple on its way to one task. Its id is drawn fresh from the nonce of the task
+execution that sends it. Ids derived from those of the parents could cancel each other out (a held
+parent that is anchored twice, a bolt that is run again); fresh ones cannot, bar 64-bit chance.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+U64 = NDArray[np.uint64]
+U32 = NDArray[np.uint32]
+
+SEQUENCE_BITS = 48
+MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
+MAX_SPOUT_TASK = (1 << 16) - 1
+
+_SHIFT = np.uint64(SEQUENCE_BITS)
+_SEQUENCE_MASK = np.uint64(MAX_SEQUENCE)
+_MASK64 = (1 << 64) - 1
+_GAMMA = 0x9E3779B97F4A7C15
+_MIX_1 = 0xBF58476D1CE4E5B9
+_MIX_2 = 0x94D049BB133111EB
+
+
+def root_id(spout_task: int, sequence: int) -> int:
+    """The root of a spout task's `sequence`-th tracked emit (the first is 1)."""
+    if not 0 < spout_task <= MAX_SPOUT_TASK or not 0 < sequence <= MAX_SEQUENCE:
+        raise ValueError(f"no root can stand for emit {sequence} of spout task {spout_task}")
+    return spout_task << SEQUENCE_BITS | sequence
+
+
+def root_ids(spout_task: int, sequences: U64) -> U64:
+    """The roots of several emits of one spout task."""
+    return sequences | np.uint64(spout_task << SEQUENCE_BITS)
+
+
+def spout_task_of(root: int) -> int:
+    return root >> SEQUENCE_BITS
+
+
+def sequence_of(root: int) -> int:
+    return root & MAX_SEQUENCE
+
+
+def spout_tasks_of(roots: U64) -> U64:
+    return roots >> _SHIFT
+
+
+def sequences_of(roots: U64) -> U64:
+    return roots & _SEQUENCE_MASK
+
+
+def fresh_nonce() -> int:
+    """64 random bits: what one execution of a task draws its edge ids from."""
+    return int.from_bytes(os.urandom(8), "little")
+
+
+class EdgeIds:
+    """The edge ids of one execution: id(k) = splitmix64(nonce + k * gamma), k = 1, 2, ..."""
+
+    def __init__(self, nonce: int) -> None:
+        self.nonce = nonce & _MASK64
+        self._taken = 0
+
+    def take(self, count: int) -> U64:
+        """The next `count` ids."""
+        first = self._taken + 1
+        self._taken += count
+        z = np.arange(first, first + count, dtype=np.uint64)
+        z *= np.uint64(_GAMMA)
+        z += np.uint64(self.nonce)
+        z ^= z >> np.uint64(30)
+        z *= np.uint64(_MIX_1)
+        z ^= z >> np.uint64(27)
+        z *= np.uint64(_MIX_2)
+        z ^= z >> np.uint64(31)
+        return z
+
+    def take_one(self) -> int:
+        """The next id, of the same sequence as `take`."""
+        self._taken += 1
+        z = (self.nonce + self._taken * _GAMMA) & _MASK64
+        z = ((z ^ (z >> 30)) * _MIX_1) & _MASK64
+        z = ((z ^ (z >> 27)) * _MIX_2) & _MASK64
+        return z ^ (z >> 31)
+
+
+def no_u64() -> U64:
+    return np.empty(0, np.uint64)
+
+
+def no_u32() -> U32:
+    return np.empty(0, np.uint32)
+
+
+@dataclass(eq=False)
+class Updates:
+    """What one execution has to say to the acker; arrays of a pair have the same length.
+
+    `init` values are the XOR of one edge id per target (0: no target, complete at once), `ack`
+    values the XOR of the tuple's own edge and of those anchored to it. `held` names roots of
+    tuples that a task keeps beyond this batch, `released` those of kept ones that it has settled.
+    """
+
+    init_roots: U64 = field(default_factory=no_u64)
+    init_values: U64 = field(default_factory=no_u64)
+    ack_roots: U64 = field(default_factory=no_u64)
+    ack_values: U64 = field(default_factory=no_u64)
+    fail_roots: U64 = field(default_factory=no_u64)
+    fail_reasons: list[str] = field(default_factory=list)
+    reset_roots: U64 = field(default_factory=no_u64)
+    held_roots: U64 = field(default_factory=no_u64)
+    held_tasks: U32 = field(default_factory=no_u32)
+    released_roots: U64 = field(default_factory=no_u64)
+    released_tasks: U32 = field(default_factory=no_u32)
+
+    @classmethod
+    def empty(cls) -> Updates:
+        return cls()
+
+    @classmethod
+    def concat(cls, parts: Iterable[Updates]) -> Updates:
+        """All of `parts`, in their order."""
+        given = [part for part in parts if not part.is_empty]
+        if len(given) == 1:
+            return given[0]
+        if not given:
+            return cls()
+        joined = {name: np.concatenate([getattr(part, name) for part in given]) for name in ARRAYS}
+        reasons = [reason for part in given for reason in part.fail_reasons]
+        return cls(**joined, fail_reasons=reasons)
+
+    def __len__(self) -> int:
+        return sum(len(getattr(self, name)) for name in _COUNTED)
+
+    @property
+    def is_empty(self) -> bool:
+        return len(self) == 0
+
+
+ARRAYS = tuple(f.name for f in fields(Updates) if f.name != "fail_reasons")
+_COUNTED = tuple(name for name in ARRAYS if name.endswith("_roots"))
