@@ -1,0 +1,137 @@
+"""The inline engine by the wall clock, in a thread of its own: `topo local --engine inline`.
+
+It needs no Java and keeps nothing: state lives as long as the run. What is asked of it from other
+threads is answered by its own, between two steps.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from topo.config import Config
+from topo.engine.inline.run import InlineRun
+from topo.graph.model import Topology
+from topo.running import ENDED, ErrorEntry, RunStats
+from topo.task.task import Listener
+
+T = TypeVar("T")
+
+_STEP_SECS = 0.05
+"""How long a step is to take, about: questions wait for its end."""
+_MOST_ROUNDS = 4096
+_DRAIN_POLL_SECS = 0.02
+
+
+class RealTimeRun:
+    """A Run that moves by itself until it ends."""
+
+    ui = ""
+
+    def __init__(
+        self,
+        name: str,
+        topology: Topology,
+        conf: Mapping[str, Any],
+        *,
+        active: bool = True,
+        listener: Listener | None = None,
+    ) -> None:
+        self.name = name
+        self.error: Exception | None = None
+        """What ended it, where it FAILED."""
+        self._poll_secs = Config(conf).batch_poll_ms / 1000
+        self._inner = InlineRun(
+            name,
+            topology,
+            conf,
+            now=time.time,
+            active=active,
+            strict=False,
+            record=False,
+            listener=listener,
+        )
+        self._questions: deque[Callable[[], None]] = deque()
+        self._asked = threading.Condition()
+        self._ended = False
+        self._thread = threading.Thread(target=self._loop, name=f"topology {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def status(self) -> str:
+        return self._ask(lambda: self._inner.status)
+
+    @property
+    def reason(self) -> str:
+        return self._ask(lambda: self._inner.reason)
+
+    def stats(self) -> RunStats:
+        return self._ask(self._inner.stats)
+
+    def errors(self) -> list[ErrorEntry]:
+        return self._ask(self._inner.errors)
+
+    def activate(self) -> None:
+        self._ask(self._inner.activate)
+
+    def deactivate(self) -> None:
+        self._ask(self._inner.deactivate)
+
+    def kill(self, wait_secs: float = 0) -> None:
+        """Stop the spouts, let what is in flight finish for as long, end."""
+        if self.status not in ENDED:
+            self.deactivate()
+        deadline = time.monotonic() + wait_secs
+        while time.monotonic() < deadline and self._ask(lambda: self._inner.pending):
+            self.wait(_DRAIN_POLL_SECS)
+        self._ask(self._inner.kill)
+        self._thread.join()
+
+    def wait(self, secs: float | None = None) -> bool:
+        """Whether the run has ended, after waiting as long for it."""
+        self._thread.join(secs)
+        return not self._thread.is_alive()
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        answer: Future[T] = Future()
+
+        def reply() -> None:
+            try:
+                answer.set_result(question())
+            except Exception as error:
+                answer.set_exception(error)
+
+        with self._asked:
+            ended = self._ended
+            if not ended:
+                self._questions.append(reply)
+                self._asked.notify()
+        if ended:
+            reply()  # nothing moves any more
+        return answer.result()
+
+    def _loop(self) -> None:
+        moved, rounds = 0, 1
+        while self._inner.status not in ENDED:
+            with self._asked:
+                if not moved and not self._questions:
+                    self._asked.wait(self._poll_secs)
+            self._reply()
+            began = time.monotonic()
+            try:
+                moved = self._inner.step(rounds)
+            except Exception as error:
+                self.error = error
+            is_slow = time.monotonic() - began > _STEP_SECS
+            rounds = max(1, rounds // 2) if is_slow else min(_MOST_ROUNDS, rounds * 2)
+        with self._asked:
+            self._ended = True
+        self._reply()
+
+    def _reply(self) -> None:
+        while self._questions:
+            self._questions.popleft()()

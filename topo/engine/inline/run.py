@@ -1,0 +1,321 @@
+"""One topology in one thread, in micro-batches, by a clock that somebody else moves.
+
+It goes through the same steps as the Spark engine: verdicts and polling first, then the components
+in order, then what changed is saved and the ledger is told. All tasks live in one host; frames
+between them are encoded and decoded, so that what cannot travel fails here too.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from time import perf_counter
+from typing import Any
+
+from topo.acker.ledger import Ledger
+from topo.config import Config
+from topo.engine.book import Book
+from topo.errors import RunError, UncaughtError
+from topo.graph.layout import TaskLayout
+from topo.graph.model import Topology
+from topo.graph.pickling import install_user_classes
+from topo.running import (
+    ACTIVE,
+    COMPLETED,
+    ENDED,
+    FAILED,
+    INACTIVE,
+    KILLED,
+    STALLED,
+    BatchStats,
+    ErrorEntry,
+    RunStats,
+)
+from topo.task.bolts import BoltTask
+from topo.task.host import Batch, Host, Setting, full_conf
+from topo.task.task import Listener
+
+_MOST_PER_BATCH = 10_000
+_FEWEST_ROUNDS, _MOST_ROUNDS = 16, 4096
+
+
+class Recorder:
+    """What was emitted and what became of messages, in order."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], list[Any]] = {}
+        self.acked: dict[str, list[Any]] = {}
+        self.failed: dict[str, list[Any]] = {}
+
+    def emitted(self, component: str, stream: str, task: int, rows: Sequence[Any]) -> None:
+        self.rows.setdefault((component, stream), []).extend(map(list, rows))
+
+    def concluded(self, component: str, msg_id: Any, reason: str | None) -> None:
+        kept = self.acked if reason is None else self.failed
+        kept.setdefault(component, []).append(msg_id)
+
+
+class InlineRun:
+    """A topology running in this thread; it moves when `settle` or `step` is called."""
+
+    def __init__(
+        self,
+        name: str,
+        topology: Topology,
+        conf: Mapping[str, Any] | None,
+        *,
+        now: Callable[[], float],
+        active: bool = True,
+        shuffled: Random | None = None,
+        strict: bool = True,
+        record: bool = True,
+        listener: Listener | None = None,
+    ) -> None:
+        given = Config(conf or {})
+        install_user_classes(topology.user_classes)
+        found = Config.validate(given, components=topology.components)
+        self.warnings = list(dict.fromkeys([*topology.warnings, *found]))
+        for text in found:
+            warnings.warn(text, stacklevel=3)
+        self.name = name
+        self.topology = topology
+        self.conf = full_conf(given)
+        self.recorder = Recorder()
+        self._now = now
+        self._started = self._last_clock = now()
+        self._shuffled = shuffled
+        self._random = shuffled or Random(0)
+        self.layout = TaskLayout(topology, self.conf)
+        self._setting = Setting(
+            topology,
+            self.layout,
+            self.conf,
+            name,
+            now,
+            local_tasks=frozenset(range(1, self.layout.count + 1)),
+            strict=strict,
+            listener=listener or (self.recorder if record else None),
+        )
+        timeouts = self.conf["topology.enable.message.timeouts"]
+        self._ledger = Ledger(
+            self.conf["topology.message.timeout.secs"] if timeouts else None,
+            self.layout.component_of,
+        )
+        self._host: Host | None = None
+        self._saved: dict[int, dict[str, bytes]] = {}
+        self._batch_id = 0
+        self._book = Book(topology, self.layout)
+        self._wanted_active = active
+        self._status = ACTIVE if active else INACTIVE
+        self._reason = ""
+        self._finished = False
+
+    # -- what it looks like -------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        stalled = self._status == ACTIVE and self._stall()
+        return STALLED if stalled else self._status
+
+    @property
+    def reason(self) -> str:
+        return self._reason or (self._stall() if self._status == ACTIVE else "")
+
+    @property
+    def pending(self) -> int:
+        return self._host.pending if self._host else 0
+
+    def stats(self) -> RunStats:
+        return RunStats(
+            name=self.name,
+            status=self.status,
+            reason=self.reason,
+            uptime_secs=self._now() - self._started,
+            window="all",
+            batch=self._book.batch,
+            components=self._book.components(),
+        )
+
+    def errors(self) -> list[ErrorEntry]:
+        return self._book.errors()
+
+    def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
+        """The value lists that the component has emitted on the stream, in order."""
+        definition = self.topology.component(component)
+        if definition.output(stream) is None:
+            known = ", ".join(repr(output.name) for output in definition.outputs) or "none"
+            raise RunError(f"{component!r} declares no stream {stream!r}; it declares {known}")
+        return list(self.recorder.rows.get((component, stream), []))
+
+    # -- moving it ----------------------------------------------------------------------------
+
+    def settle(self, max_steps: int = 100_000) -> None:
+        """Run until nothing moves at this instant."""
+        steps = 0
+        most = _FEWEST_ROUNDS  # of polling; batches of every size should work
+        while self._is_live() and (moved := self._batch(self._random.randint(1, most))):
+            most = min(2 * most, _MOST_ROUNDS)
+            steps += moved
+            if steps > max_steps:
+                raise RunError(
+                    f"{self.name} still moves after {max_steps:,} steps",
+                    hint="an endless spout never settles: run.step(n) makes n calls of next_tuple",
+                )
+
+    def step(self, n: int = 1) -> int:
+        """`n` calls of next_tuple for each spout task, and what follows; how much moved."""
+        if n < 1:
+            raise ValueError(f"step({n}): at least one")
+        moved = self._batch(n) if self._is_live() else 0
+        while self._is_live() and (more := self._batch(0)):
+            moved += more
+        return moved
+
+    def next_event(self, until: float) -> float | None:
+        """When, up to `until`, something is due: a timeout or a tick."""
+        times = [self._ledger.next_timeout(), *self._tick_times()]
+        due = [time for time in times if time is not None and time <= until]
+        return min(due, default=None) if self._is_live() else None
+
+    def activate(self) -> None:
+        self._set_active(True)
+
+    def deactivate(self) -> None:
+        self._set_active(False)
+
+    def restart(self) -> None:
+        """Build every instance anew from what was saved, as after a crash of everything."""
+        self._require_live("restart")
+        self._host = None
+
+    def kill(self, wait_secs: float = 0) -> None:
+        if self._status in ENDED:
+            return
+        self._end(KILLED, "")
+
+    def _set_active(self, active: bool) -> None:
+        self._require_live("activate" if active else "deactivate")
+        self._wanted_active = active
+        self._status = ACTIVE if active else INACTIVE
+
+    def _require_live(self, what: str) -> None:
+        if self._status in ENDED:
+            raise RunError(f"{self.name} is {self._status}; it cannot {what}")
+
+    def _is_live(self) -> bool:
+        return self._status not in ENDED
+
+    # -- a batch ------------------------------------------------------------------------------
+
+    def _batch(self, rounds: int) -> int:
+        """One micro-batch with at most `rounds` rounds of polling; how much moved."""
+        if self._host is None:
+            if not self._wanted_active and not self._saved:
+                return 0  # never was active: nothing is opened before it is
+            self._host = self._opened()
+        moved = self._guarded_batch(self._host, rounds)
+        if not moved and self._is_finished(self._host):
+            self._finish(self._host)
+        return moved
+
+    def _guarded_batch(self, host: Host, rounds: int, last_tick: bool = False) -> int:
+        started = perf_counter()
+        try:
+            moved = self._run_batch(host, rounds, last_tick)
+        except Exception as error:
+            self._fail(error)
+            raise
+        self._book.batch_done(BatchStats(self._batch_id, 1000 * (perf_counter() - started), moved))
+        return moved
+
+    def _run_batch(self, host: Host, rounds: int, last_tick: bool) -> int:
+        now = self._now()
+        self._ledger.expire(now)
+        host.begin(Batch(self._batch_id, now, self._last_clock))
+        host.set_active(self._wanted_active)
+        moved = self._deliver(host)
+        if self._wanted_active and rounds:
+            moved += host.poll(_MOST_PER_BATCH, rounds=rounds)
+        for frame in host.work(last_tick=last_tick):
+            raise AssertionError(f"a frame for task {frame.target_task}, which no host has")
+        for task, changes in host.save().items():
+            changes.apply_to(self._saved.setdefault(task, {}))
+        self._last_clock = now
+        self._batch_id += 1
+        self._ledger.apply(host.take_updates(), now)
+        metrics = host.take_metrics()
+        self._book.add(metrics, now)
+        return moved + sum(m.executed + m.emitted.total() for m in metrics.values())
+
+    def _deliver(self, host: Host) -> int:
+        heard = 0
+        for spout in host.spouts:
+            verdicts = self._ledger.verdicts(spout.id, spout.cursor)
+            host.deliver(spout.id, "inline", verdicts)
+            heard += len(verdicts)
+            # What was saved with an older cursor may be asked for again after a restart.
+            self._ledger.forget(spout.id, verdicts.first - 1)
+        return heard
+
+    def _opened(self) -> Host:
+        host = Host(
+            self._setting,
+            range(1, self.layout.count + 1),
+            shuffled=self._shuffled,
+            travelling=True,
+            nonce=lambda: self._random.getrandbits(64),
+        )
+        try:
+            host.open(self._saved)
+        except Exception as error:
+            self._fail(error)
+            raise
+        return host
+
+    def _tick_times(self) -> list[float | None]:
+        if self._host is None:
+            return []
+        bolts = [task for task in self._host.tasks.values() if isinstance(task, BoltTask)]
+        return [task.next_tick(self._last_clock) for task in bolts]
+
+    def _is_finished(self, host: Host) -> bool:
+        return host.exhausted and not host.pending and bool(host.spouts)
+
+    def _finish(self, host: Host) -> None:
+        self._guarded_batch(host, 0, last_tick=True)
+        while self._guarded_batch(host, 0):
+            pass
+        self._end(COMPLETED, "")
+
+    def _end(self, status: str, reason: str) -> None:
+        host, self._host = self._host, None
+        self._status, self._reason = status, reason
+        try:
+            if host is not None:
+                host.close()
+        except Exception as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: Exception) -> None:
+        self._status, self._host = FAILED, None
+        self._reason = error.message if isinstance(error, UncaughtError) else str(error)
+
+    def _stall(self) -> str:
+        """Why nothing can move any more, though it should."""
+        if self._host is None or self.conf["topology.enable.message.timeouts"]:
+            return ""
+        for spout in self._host.spouts:
+            if spout.at_limit and not self._moving():
+                return (
+                    f"spout {spout.component_id!r} at its pending limit "
+                    f"({spout.pending_count}), nothing in flight"
+                )
+        return ""
+
+    def _moving(self) -> bool:
+        host = self._host
+        return host is not None and any(
+            len(self._ledger.verdicts(spout.id, spout.cursor)) for spout in host.spouts
+        )

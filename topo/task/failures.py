@@ -1,0 +1,121 @@
+"""What becomes of an exception that leaves the user's code."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+from topo.errors import FailTuple, TopoError, UncaughtError
+from topo.task.loops import GENERATED
+from topo.task.metrics import ErrorReport
+from topo.tuples import Tuple
+
+_TOPO = str(Path(__file__).resolve().parents[1])
+_TESTING = str(Path(_TOPO) / "testing")
+
+
+def uncaught(
+    error: BaseException, owner: str, component: str, task: int, tup: Any
+) -> UncaughtError:
+    """The error to stop with; it is an instance of the original's class as well."""
+    text = described(tup) if tup is not None else ""
+    place = f"{owner} task {task}" + (f", {text}" if text else "")
+    return _made(
+        _class_for(type(error)),
+        f"{place}: {type(error).__name__}: {_plain_message(error)}",
+        component=component,
+        task=task,
+        user_traceback=users_traceback(error),
+        tuple_text=text,
+        at=users_line(error),
+        hint=error.hint if isinstance(error, TopoError) else "",
+    )
+
+
+def report(error: BaseException | str, component: str, task: int, kind: str) -> ErrorReport:
+    """The error as `topo errors` shows it."""
+    if isinstance(error, str):
+        return ErrorReport(component, task, kind, "", error)
+    return ErrorReport(
+        component,
+        task,
+        kind,
+        type(error).__name__,
+        _plain_message(error),
+        users_line(error),
+        users_traceback(error),
+    )
+
+
+def failure_reason(failure: FailTuple) -> str | None:
+    return failure.reason or None
+
+
+def described(tup: Tuple) -> str:
+    """A tuple in an error: "tuple ['cow'] of 'split'"."""
+    values = repr(tup.values)
+    if len(values) > 200:
+        values = values[:197] + "..."
+    return f"tuple {values} of {tup.source_component!r}"
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback without topo's own frames."""
+    summary = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = summary
+    while part is not None:
+        own = [frame for frame in part.stack if not _is_topos(frame.filename)]
+        part.stack = traceback.StackSummary.from_list(own)
+        part = part.__cause__ or part.__context__
+    return "".join(summary.format())
+
+
+def users_line(error: BaseException) -> str:
+    """Where in the user's code it happened: "sink.py:31"."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not _is_topos(frame.filename):
+            return f"{frame.filename}:{frame.lineno}"
+    return ""
+
+
+def _is_topos(filename: str) -> bool:
+    own = filename.startswith(_TOPO) and not filename.startswith(_TESTING)
+    return own or filename == GENERATED
+
+
+def _plain_message(error: BaseException) -> str:
+    return error.message if isinstance(error, TopoError) else str(error)
+
+
+def _class_for(original: type[BaseException]) -> type[UncaughtError]:
+    """UncaughtError that is also what the user raised, so that either can be caught."""
+    if not issubclass(original, Exception) or issubclass(original, UncaughtError):
+        return UncaughtError
+    body = {"__module__": original.__module__, "__reduce__": _reduced, "_original": original}
+    try:
+        combined: Any = type(original.__name__, (UncaughtError, original), body)
+        _made(combined, "", component="", task=0)
+    except Exception:  # a class that cannot be combined
+        return UncaughtError
+    made: type[UncaughtError] = combined
+    return made
+
+
+def _made(kind: type[UncaughtError], message: str, **named: Any) -> UncaughtError:
+    error = kind.__new__(kind)
+    UncaughtError.__init__(error, message, **named)
+    return error
+
+
+def _reduced(error: Any) -> tuple[object, ...]:
+    return (_again, (error._original, error.args, error.__dict__.copy()))
+
+
+def _again(
+    original: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> UncaughtError:
+    error = _made(_class_for(original), "", component="", task=0)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error

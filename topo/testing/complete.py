@@ -1,0 +1,161 @@
+"""Run a finite topology to its end and look at what it emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from topo.components import Spout
+from topo.engine.inline import InlineRun
+from topo.errors import RunError, TopoError, did_you_mean
+from topo.graph.model import ComponentDef, Topology
+from topo.graph.pickling import pickle_locally, pickle_to_travel
+from topo.running import ENDED
+from topo.testing.cluster import TestCluster
+
+# Every spout says that it will end, so this only guards against one that never does.
+_MOST_STEPS = 50_000_000
+
+MockSources = Mapping[str, Iterable[Sequence[Any]] | Mapping[str, Iterable[Sequence[Any]]]]
+
+
+_PATIENCE = 1000
+"""How many simulated seconds, or ticks, spouts may do nothing before the topology stands still."""
+
+
+class MockSpout(Spout):
+    """Emits given items; task k of m takes items k, k+m, k+2m, ..., whose index is the msg id."""
+
+    def __init__(self, items: list[tuple[str, list[Any]]]) -> None:
+        self.items = items
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.next: int = context.this_task_index
+        self.step = len(context.component_tasks(context.this_component_id))
+
+    def next_tuple(self) -> None:
+        if self.next < len(self.items):
+            stream, values = self.items[self.next]
+            self.emit(values, stream=stream, msg_id=self.next)
+            self.next += self.step
+
+    def is_exhausted(self) -> bool:
+        return self.next >= len(self.items)
+
+
+class CompletedTopology:
+    """What a topology did, from its start to its end."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        rows: Mapping[tuple[str, str], list[list[Any]]],
+        acked: Mapping[str, list[Any]],
+        failed: Mapping[str, list[Any]],
+    ) -> None:
+        self._topology = topology
+        self._rows = rows
+        spouts = [spout.id for spout in topology.spouts]
+        self.acked = {spout: list(acked.get(spout, [])) for spout in spouts}
+        self.failed = {spout: list(failed.get(spout, [])) for spout in spouts}
+
+    def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
+        """The value lists that the component emitted on the stream."""
+        definition = self._topology.component(component)
+        if definition.output(stream) is None:
+            names = [output.name for output in definition.outputs]
+            raise TopoError(
+                f"{component!r} declares no stream {stream!r}; it declares {names}",
+                hint=did_you_mean(stream, names),
+            )
+        return list(self._rows.get((component, stream), []))
+
+
+def complete_topology(
+    topology: Topology,
+    mock_sources: MockSources | None = None,
+    conf: Mapping[str, Any] | None = None,
+    engine: str = "inline",
+) -> CompletedTopology:
+    """Run until every spout is exhausted and nothing is in flight.
+
+    Time moves only when nothing else can.
+    """
+    mocked = with_mock_sources(topology, mock_sources or {})
+    endless = [spout.id for spout in mocked.spouts if not spout.finite]
+    if endless:
+        names = ", ".join(map(repr, endless))
+        raise RunError(
+            f"spout {names} never says that it is exhausted, so the topology does not complete",
+            hint="override is_exhausted, or give mock_sources for it",
+        )
+    if engine == "spark":
+        from topo.engine.spark.complete import complete_on_spark
+
+        return complete_on_spark(mocked, conf)
+    if engine != "inline":
+        raise ValueError(f"engine is 'inline' or 'spark'; got {engine!r}")
+    return _complete_inline(mocked, conf)
+
+
+def with_mock_sources(topology: Topology, mock_sources: MockSources) -> Topology:
+    """The topology with these spouts replaced by ones that emit the items."""
+    components = dict(topology.components)
+    for name, items in mock_sources.items():
+        spout = topology.component(name)
+        if not spout.is_spout:
+            raise TopoError(f"mock_sources: {name!r} is a bolt; only spouts are mocked")
+        components[name] = _mocked(spout, items)
+    return Topology(components.values(), topology.warnings, topology.user_classes)
+
+
+def _mocked(spout: ComponentDef, items: Any) -> ComponentDef:
+    streams = items if isinstance(items, Mapping) else {"default": items}
+    flat = [(stream, list(values)) for stream, given in streams.items() for values in given]
+    mock = MockSpout(flat)
+    return replace(
+        spout,
+        class_name="MockSpout",
+        pickled=pickle_to_travel(mock),
+        local=pickle_locally(mock),
+        finite=True,
+    )
+
+
+def _complete_inline(topology: Topology, conf: Mapping[str, Any] | None) -> CompletedTopology:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("complete", topology, conf)
+        run.settle(_MOST_STEPS)
+        times_out = run.conf["topology.enable.message.timeouts"]
+        patience = _PATIENCE
+        while run.status not in ENDED:
+            event = run.next_event(float("inf"))
+            before = _progress(run)
+            # Without an event a spout may wait for the clock, which nobody else knows of.
+            cluster.advance(1 if event is None else event - cluster.now, _MOST_STEPS)
+            expires = times_out and run.pending > 0
+            patience = _PATIENCE if expires or _progress(run) != before else patience - 1
+            if not patience:
+                raise _stands_still(run)
+        recorder = run.recorder
+        return CompletedTopology(topology, recorder.rows, recorder.acked, recorder.failed)
+
+
+def _progress(run: InlineRun) -> int:
+    """What the spouts did; ticks alone lead nowhere."""
+    figures = run.stats().components
+    spouts = [figures[spout.id] for spout in run.topology.spouts]
+    return sum(spout.emitted + spout.acked + spout.failed for spout in spouts)
+
+
+def _stands_still(run: InlineRun) -> RunError:
+    if run.pending:
+        hint = "a bolt keeps tuples without acking them, and message timeouts are off"
+    else:
+        hint = "a spout neither emits nor says that it is exhausted"
+    return RunError(
+        f"the topology stands still with {run.pending} messages in flight, "
+        f"{_PATIENCE:,} simulated seconds or ticks long",
+        hint=hint,
+    )

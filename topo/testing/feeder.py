@@ -1,0 +1,83 @@
+"""A spout that a test feeds by hand."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import deque
+from typing import Any
+
+from topo.components import FieldNames, Spout
+from topo.errors import RunError
+from topo.tuples import Fields
+
+_numbers = itertools.count()
+_feeds: weakref.WeakValueDictionary[int, _Feed]
+
+
+class _Feed:
+    """What the test's end and the tasks' ends of a feeder share."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[list[Any], Any]] = deque()
+        self.acked: list[Any] = []
+        self.failed: list[Any] = []
+        self.reasons: dict[Any, str] = {}
+
+
+_feeds = weakref.WeakValueDictionary()
+
+
+class FeederSpout(Spout):
+    """Emits what `feed` is given, one tuple a call; all its tasks share one queue."""
+
+    transient = ("_feed",)
+
+    def __init__(self, fields: FieldNames) -> None:
+        self.outputs = tuple(Fields(fields))
+        self.number = next(_numbers)
+        self._feed = _feeds[self.number] = _Feed()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"outputs": self.outputs, "number": self.number}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        feed = _feeds.get(self.number)
+        if feed is None:
+            raise RunError(
+                "a FeederSpout works in the process of its test only",
+                hint="keep a reference to it, and use TestCluster; on Spark, give mock_sources",
+            )
+        self._feed = feed
+
+    def feed(self, values: list[Any] | tuple[Any, ...], msg_id: Any = None) -> None:
+        """Have the tuple emitted; tracked where it has a message id."""
+        self._feed.waiting.append((list(values), msg_id))
+
+    @property
+    def acked(self) -> list[Any]:
+        """The message ids that were acked, in order."""
+        return self._feed.acked
+
+    @property
+    def failed(self) -> list[Any]:
+        """The message ids that failed, in order."""
+        return self._feed.failed
+
+    @property
+    def reasons(self) -> dict[Any, str]:
+        """Why a message id failed last."""
+        return self._feed.reasons
+
+    def next_tuple(self) -> None:
+        if self._feed.waiting:
+            values, msg_id = self._feed.waiting.popleft()
+            self.emit(values, msg_id=msg_id)
+
+    def ack(self, msg_id: Any) -> None:
+        self._feed.acked.append(msg_id)
+
+    def fail(self, msg_id: Any, reason: str = "") -> None:
+        self._feed.failed.append(msg_id)
+        self._feed.reasons[msg_id] = reason

@@ -1,0 +1,20 @@
+"""The pytest plugin: a `topo_cluster` fixture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from topo.testing import TestCluster
+
+
+@pytest.fixture
+def topo_cluster() -> Iterator[TestCluster]:
+    """A TestCluster with seed 0; what runs in it is killed when the test ends."""
+    from topo.testing import TestCluster
+
+    with TestCluster(seed=0) as cluster:
+        yield cluster

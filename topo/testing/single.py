@@ -1,0 +1,328 @@
+"""One bolt or spout by itself: what it emits, acks and fails for given input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from topo.builder import Draft
+from topo.collectors import BasicOutputCollector, OutputCollector, SpoutOutputCollector
+from topo.components import BasicBolt, Bolt, Component, Spout, StatefulBasicBolt, StatefulBolt
+from topo.config import Config, ConfigView
+from topo.context import TopologyContext
+from topo.errors import AnchorError, FailTuple, TupleSettledError
+from topo.graph.checks import check_component
+from topo.graph.layout import TaskLayout
+from topo.graph.model import ComponentDef, GroupingDef, InputDef, StreamDef, Topology
+from topo.graph.validation import declared_streams
+from topo.state import KeyValueState
+from topo.task.outlet import Outlet, OutStream
+from topo.task.ports import each_anchor, no_anchor
+from topo.task.task import full_conf
+from topo.tuples import SETTLED, Fields, Source, Tuple, new_tuple, tick_source
+
+
+class Emitted(list[Any]):
+    """The values of one emit, with where they went and what they were anchored to."""
+
+    def __init__(
+        self,
+        values: Iterable[Any],
+        stream: str,
+        anchors: Sequence[Tuple] = (),
+        task: int | None = None,
+        msg_id: Any = None,
+    ) -> None:
+        super().__init__(values)
+        self.stream = stream
+        self.anchors = list(anchors)
+        self.task = task
+        self.msg_id = msg_id
+
+
+def make_tuple(
+    values: Mapping[str, Any] | Sequence[Any],
+    *,
+    stream: str = "default",
+    component: str = "component",
+    fields: str | Iterable[str] | None = None,
+    task: int = 1,
+) -> Tuple:
+    """A tuple for a test; fields are the mapping's keys, or field1, field2, ... by default."""
+    if isinstance(values, str | bytes) or not isinstance(values, Mapping | Sequence):
+        raise TypeError(f"make_tuple takes a list of values or a mapping; got {values!r}")
+    if isinstance(values, Mapping):
+        names = tuple(Fields(fields if fields is not None else list(values)))
+        listed = [values[name] for name in names]
+    else:
+        listed = list(values)
+        default = [f"field{number}" for number in range(1, len(listed) + 1)]
+        names = tuple(Fields(fields if fields is not None else default))
+    if len(names) != len(listed):
+        raise ValueError(f"{len(listed)} values for {len(names)} fields {names}")
+    return new_tuple(Source(component, stream, task, names), listed)
+
+
+def make_tick(secs: float = 1) -> Tuple:
+    """A tick tuple."""
+    return new_tuple(tick_source(), [secs])
+
+
+class _Recorder:
+    """A port that remembers instead of sending."""
+
+    def __init__(self, component: Component) -> None:
+        draft = Draft("under_test", "component", component, 1, "")
+        streams = [
+            OutStream(s.name, s.fields, s.direct, [], index)
+            for index, s in enumerate(declared_streams(draft).values())
+        ]
+        self._outlet = Outlet(type(component).__name__, 1, streams, strict=False, debug=False)
+        self.emitted: list[Emitted] = []
+        self.errors: list[BaseException | str] = []
+
+    def report_error(self, error: BaseException | str) -> None:
+        self.errors.append(error)
+
+    def record(
+        self,
+        values: Any,
+        stream: str,
+        anchors: Sequence[Tuple] = (),
+        task: int | None = None,
+        msg_id: Any = None,
+    ) -> None:
+        if task is None:
+            self._outlet.checked(values, stream, direct=False)
+        else:
+            self._outlet.checked_direct(task, values, stream)
+        self.emitted.append(Emitted(values, stream, anchors, task, msg_id))
+
+
+class BoltRun(_Recorder):
+    """What a bolt did with the tuples it was given."""
+
+    def __init__(self, bolt: Bolt | BasicBolt) -> None:
+        super().__init__(bolt)
+        self.bolt = bolt
+        self.acked: list[Tuple] = []
+        self.failed: list[Tuple] = []
+        self.reset: list[Tuple] = []
+        self._given: list[Tuple] = []
+        self._current: Tuple | None = None
+        self._on_tick = type(bolt).on_tick not in (Bolt.on_tick, BasicBolt.on_tick)
+
+    @property
+    def pending(self) -> list[Tuple]:
+        """The tuples that are neither acked nor failed."""
+        return [tup for tup in self._given if tup._topo_link != SETTLED]
+
+    def execute(self, tup: Tuple) -> BoltRun:
+        """Give the bolt one more tuple."""
+        self._given.append(_checked(tup))
+        self._current = tup
+        hook = self.bolt.on_tick if tup.is_tick and self._on_tick else self.bolt.execute
+        if isinstance(self.bolt, BasicBolt):
+            self._execute_basic(tup, hook)
+        else:
+            try:
+                hook(tup)
+            except FailTuple as failure:
+                if failure.report:
+                    self.report_error(failure)
+                self.fail(tup, failure.reason)
+            if tup.is_tick and self._on_tick and tup._topo_link != SETTLED:
+                self.ack(tup)
+        self._current = None
+        return self
+
+    def _execute_basic(self, tup: Tuple, hook: Any) -> None:
+        try:
+            hook(tup)
+        except FailTuple as failure:
+            if failure.report:
+                self.report_error(failure)
+            self.fail(tup, failure.reason)
+        else:
+            self.ack(tup)
+
+    def emit(
+        self,
+        values: Any,
+        *,
+        stream: str = "default",
+        anchors: Any = None,
+        task_ids: bool = False,
+    ) -> list[int] | None:
+        self.record(values, stream, self._anchors(anchors))
+        return [] if task_ids else None
+
+    def emit_direct(
+        self, task: int, values: Any, *, stream: str = "default", anchors: Any = None
+    ) -> None:
+        self.record(values, stream, self._anchors(anchors), task)
+
+    def _anchors(self, anchors: Any) -> list[Tuple]:
+        if isinstance(self.bolt, BasicBolt):
+            return [self._current] if self._current is not None else []
+        if anchors is None:
+            return []
+        listed = [anchors] if isinstance(anchors, Tuple) else list(each_anchor(anchors))
+        for anchor in listed:
+            if not isinstance(anchor, Tuple):
+                raise no_anchor(anchor)
+            self._check_open(anchor, "anchored to")
+        return listed
+
+    def ack(self, tup: Tuple) -> None:
+        self._settle(tup, "acked")
+        self.acked.append(tup)
+
+    def fail(self, tup: Tuple, reason: str | None = None) -> None:
+        self._settle(tup, "failed")
+        self.failed.append(tup)
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        self.reset.append(tup)
+
+    def _settle(self, tup: Tuple, what: str) -> None:
+        if not isinstance(tup, Tuple):
+            raise AnchorError(f"only an input tuple can be {what}; got {tup!r}")
+        self._check_open(tup, what)
+        tup._topo_link = SETTLED
+
+    def _check_open(self, tup: Tuple, what: str) -> None:
+        if tup._topo_link == SETTLED:
+            raise TupleSettledError(f"{tup!r} cannot be {what}: it is acked or failed already")
+
+
+class SpoutRun(_Recorder):
+    """What a spout emitted, and a way to tell it what became of that."""
+
+    def __init__(self, spout: Spout) -> None:
+        super().__init__(spout)
+        self.spout = spout
+        self._pending = 0
+
+    def pending_count(self) -> int:
+        return self._pending
+
+    def emit(
+        self,
+        values: Any,
+        *,
+        stream: str = "default",
+        msg_id: Any = None,
+        task_ids: bool = False,
+    ) -> list[int] | None:
+        self.record(values, stream, msg_id=msg_id)
+        self._pending += msg_id is not None
+        return [] if task_ids else None
+
+    def emit_direct(
+        self, task: int, values: Any, *, stream: str = "default", msg_id: Any = None
+    ) -> None:
+        self.record(values, stream, task=task, msg_id=msg_id)
+        self._pending += msg_id is not None
+
+    def next(self, n: int = 1) -> SpoutRun:
+        """Call next_tuple n more times."""
+        for _ in range(n):
+            self.spout.next_tuple()
+        return self
+
+    def ack(self, msg_id: Any) -> SpoutRun:
+        self._pending -= 1
+        self.spout.ack(msg_id)
+        return self
+
+    def fail(self, msg_id: Any, reason: str = "") -> SpoutRun:
+        from topo.task.spouts import takes_reason
+
+        self._pending -= 1
+        if takes_reason(self.spout):
+            self.spout.fail(msg_id, reason)
+        else:
+            self.spout.fail(msg_id)
+        return self
+
+
+def run_bolt(
+    bolt: Bolt | BasicBolt | type[Bolt | BasicBolt],
+    tuples: Iterable[Tuple] = (),
+    conf: Mapping[str, Any] | None = None,
+) -> BoltRun:
+    """Prepare the bolt and give it these tuples; what it raises is raised from here."""
+    instance = bolt() if isinstance(bolt, type) else bolt
+    if not isinstance(instance, Bolt | BasicBolt):
+        raise TypeError(f"run_bolt takes a bolt; got {bolt!r}")
+    check_component(instance)
+    run = BoltRun(instance)
+    given = list(map(_checked, tuples))
+    context = _context(instance, given, conf)
+    basic = isinstance(instance, BasicBolt)
+    collector: Any = BasicOutputCollector(run) if basic else OutputCollector(run)
+    instance.collector = collector
+    instance.context = context
+    instance.prepare(context.conf, context, collector)
+    if isinstance(instance, StatefulBolt | StatefulBasicBolt):
+        instance.state = KeyValueState()
+        instance.init_state(instance.state)
+    instance.restored()
+    for tup in given:
+        run.execute(tup)
+    return run
+
+
+def run_spout(
+    spout: Spout | type[Spout], calls: int = 1, conf: Mapping[str, Any] | None = None
+) -> SpoutRun:
+    """Open the spout and call its next_tuple so many times."""
+    instance = spout() if isinstance(spout, type) else spout
+    if not isinstance(instance, Spout):
+        raise TypeError(f"run_spout takes a spout; got {spout!r}")
+    check_component(instance)
+    run = SpoutRun(instance)
+    context = _context(instance, [], conf)
+    collector = SpoutOutputCollector(run)
+    instance.collector = collector
+    instance.context = context
+    instance.open(context.conf, context, collector)
+    instance.restored()
+    instance.activate()
+    return run.next(calls)
+
+
+def _checked(tup: Tuple) -> Tuple:
+    if not isinstance(tup, Tuple):
+        raise TypeError(f"a bolt executes tuples; got {tup!r}; see make_tuple")
+    return tup
+
+
+def _context(
+    component: Component, tuples: Sequence[Tuple], conf: Mapping[str, Any] | None
+) -> TopologyContext:
+    """Of a topology in which the component stands behind the sources of its tuples."""
+    kind = "spout" if isinstance(component, Spout) else "bolt"
+    sources: dict[str, dict[str, StreamDef]] = {}
+    for tup in tuples:
+        if not tup.is_tick:
+            stream = StreamDef(tup.source_stream, tuple(tup.fields))
+            sources.setdefault(tup.source_component, {})[tup.source_stream] = stream
+    reads = tuple(
+        InputDef(name, stream, GroupingDef("shuffle"))
+        for name, streams in sources.items()
+        for stream in streams
+    )
+    name = kind + "_under_test"
+    declared = tuple(declared_streams(Draft(name, kind, component, 1, "")).values())
+    definitions = [ComponentDef(name, kind, name, 1, declared, reads, {}, b"")]
+    for source, streams in sources.items():
+        definitions.append(
+            ComponentDef(source, "spout", source, 1, tuple(streams.values()), (), {}, b"")
+        )
+    topology = Topology(definitions)
+    settings = {**full_conf(Config(conf or {})), **(component.get_component_configuration() or {})}
+    layout = TaskLayout(topology, settings)
+    task = layout.tasks_of(name)[0]
+    return TopologyContext(topology, layout, task, ConfigView(settings), "test", lambda: 0.0)
