@@ -1,0 +1,380 @@
+"""Wrong use gets an error that says what happened, where, and what to do."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wiring import Fed, line
+from topo import (
+    AnchorError,
+    BasicBolt,
+    Bolt,
+    EmitError,
+    InvalidTopologyError,
+    Problem,
+    Spout,
+    TopoError,
+    Tuple,
+    TupleSettledError,
+    UncaughtError,
+)
+from topo.errors import ConfigError, did_you_mean, nearest
+from topo.testing import TestCluster, make_tuple, run_bolt
+
+HERE = Path(__file__).name
+
+
+class Does(Bolt):
+    """Does what it is told with each tuple."""
+
+    outputs = {"default": ("a", "b"), "other": ("c",)}
+
+    def __init__(self, what: Callable[[Any, Any], object]) -> None:
+        self.what = what
+
+    def execute(self, tup: Tuple) -> None:
+        self.what(self, tup)
+
+
+class BasicDoes(BasicBolt):
+    outputs = {"default": ("a", "b"), "other": ("c",)}
+
+    def __init__(self, what: Callable[[Any, Any], object]) -> None:
+        self.what = what
+
+    def execute(self, tup: Tuple) -> None:
+        self.what(self, tup)
+
+
+class NoOutputs(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        self.emit([1])
+
+
+EMITS: list[tuple[Any, type[Exception], str, str]] = [
+    (
+        lambda self, tup: self.emit([1]),
+        EmitError,
+        "emitted 1 values, [1], on stream 'default', which has 2 fields: a, b",
+        "emit a value for each field",
+    ),
+    (lambda self, tup: self.emit("ab"), TypeError, "emitted a str, 'ab'", "write ['ab']"),
+    (lambda self, tup: self.emit(b"ab"), TypeError, "emitted a bytes, b'ab'", "write [b'ab']"),
+    (lambda self, tup: self.emit({"a": 1, "b": 2}), TypeError, "emitted a dict", "a list"),
+    (lambda self, tup: self.emit(7), TypeError, "emitted an int, 7", "emit a list of values"),
+    (lambda self, tup: self.emit(tup), TypeError, "emitted a Tuple", "emit a list of values"),
+    (
+        lambda self, tup: self.emit([1], stream="othr"),
+        EmitError,
+        "emitted on stream 'othr', which it does not declare; it declares 'default', 'other'",
+        "did you mean 'other'?",
+    ),
+    (
+        lambda self, tup: self.emit_direct(1, [1], stream="other"),
+        EmitError,
+        "made a direct emit on stream 'other', which is a regular one",
+        "declare it with direct=True",
+    ),
+]
+
+
+@pytest.mark.parametrize("kind", [Does, BasicDoes])
+@pytest.mark.parametrize(("what", "error", "message", "hint"), EMITS)
+def test_a_wrong_emit(
+    kind: Any, what: Any, error: type[Exception], message: str, hint: str
+) -> None:
+    with pytest.raises(error) as running:
+        Fed(kind(what)).feed(1)
+    assert isinstance(running.value, UncaughtError)
+    assert message in str(running.value)
+    assert hint in running.value.hint
+    with pytest.raises(error) as alone:
+        run_bolt(kind(what), [make_tuple([1])])
+    assert message in str(alone.value)
+
+
+def test_an_emit_without_declared_outputs() -> None:
+    with pytest.raises(
+        EmitError, match=r"bolt 'b1' emitted, but declares no outputs.*outputs = \("
+    ):
+        Fed(NoOutputs()).feed(1)
+
+
+def test_an_emitted_value_that_does_not_pickle() -> None:
+    wrong = Does(lambda self, tup: self.emit([1, threading.Lock()], anchors=tup))
+    with pytest.raises(EmitError, match="a lock was emitted, which does not pickle") as refused:
+        Fed(wrong).feed(1)
+    assert isinstance(refused.value, UncaughtError)
+    assert "emit plain data" in refused.value.hint
+
+
+def test_values_changed_after_the_emit() -> None:
+    def reuse(self: Any, tup: Any) -> None:
+        values = [1, []]
+        self.emit(values, anchors=tup)
+        values[1].append(2)  # type: ignore[attr-defined]
+        self.ack(tup)
+
+    with pytest.raises(EmitError, match=r"'default' were changed after the emit, to \[1, \[2\]\]"):
+        Fed(Does(reuse)).feed(1)
+
+
+SETTLED: list[tuple[Any, type[Exception], str]] = [
+    (lambda self, tup: (self.ack(tup), self.ack(tup)), TupleSettledError, "cannot be acked: it is"),
+    (lambda self, tup: (self.fail(tup), self.ack(tup)), TupleSettledError, "cannot be acked: it"),
+    (lambda self, tup: (self.ack(tup), self.fail(tup)), TupleSettledError, "cannot be failed: it"),
+    (
+        lambda self, tup: (self.ack(tup), self.emit([1, 2], anchors=tup)),
+        TupleSettledError,
+        "cannot be anchored to: it is acked or failed already",
+    ),
+    (
+        lambda self, tup: (self.fail(tup), self.emit([1, 2], anchors=[tup])),
+        TupleSettledError,
+        "cannot be anchored to",
+    ),
+    (lambda self, tup: self.emit([1, 2], anchors="tup"), AnchorError, "input tuple; got 'tup'"),
+    (lambda self, tup: self.emit([1, 2], anchors=[tup, 3]), AnchorError, "input tuple; got 3"),
+    (lambda self, tup: self.emit([1, 2], anchors=5), AnchorError, "input tuple; got 5"),
+    (lambda self, tup: self.ack(tup.values), AnchorError, "got [1]"),
+    (lambda self, tup: self.fail("why"), AnchorError, "got 'why'"),
+]
+
+
+@pytest.mark.parametrize(("what", "error", "message"), SETTLED)
+def test_a_wrong_anchor_ack_or_fail(what: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as running:
+        Fed(Does(what)).feed(1)
+    assert isinstance(running.value, UncaughtError)
+    assert message in str(running.value)
+    assert running.value.hint
+    with pytest.raises(error) as alone:
+        run_bolt(Does(what), [make_tuple([1])])
+    assert message in str(alone.value)
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_a_tuple_kept_from_an_earlier_batch_is_settled_once_too(tracked: bool) -> None:
+    def keep(self: Any, tup: Any) -> None:
+        if tup.x == 1:
+            self.kept = tup
+        else:
+            self.ack(self.kept)
+
+    fed = Fed(Does(keep))
+    feed = fed.feed if tracked else fed.feed_untracked
+    feed(1)
+    feed(2)
+    with pytest.raises(TupleSettledError, match="cannot be acked"):
+        feed(3)
+
+
+def test_unknown_fields_of_a_tuple_in_a_running_bolt() -> None:
+    with pytest.raises(KeyError, match="no field 'y' in a tuple of 's'; its fields are 'x'"):
+        Fed(Does(lambda self, tup: tup["y"])).feed(1)
+    with pytest.raises(AttributeError, match="no field 'xx' in a tuple of 's'"):
+        Fed(Does(lambda self, tup: tup.xx)).feed(1)
+
+
+# -- uncaught errors -------------------------------------------------------------------------------
+
+
+def inner() -> None:
+    raise LookupError("the user's own words")
+
+
+class Breaks(BasicBolt):
+    def execute(self, tup: Tuple) -> None:
+        inner()
+
+
+def test_an_uncaught_error_has_the_users_traceback_first_and_no_frame_of_topo() -> None:
+    with pytest.raises(LookupError) as stopped:
+        Fed(Breaks()).feed("cow")
+    error = stopped.value
+    assert isinstance(error, UncaughtError)
+    assert (error.component, error.task) == ("b1", 1)
+    assert error.tuple_text == "tuple ['cow'] of 's'"
+    text = str(error)
+    assert text.startswith("Traceback (most recent call last)")
+    trace, _, rest = text.partition("\n\n")
+    assert trace.endswith("LookupError: the user's own words")
+    assert "in execute" in trace
+    assert "in inner" in trace
+    files = [row for row in trace.splitlines() if row.strip().startswith("File ")]
+    assert [HERE in row for row in files] == [True, True]
+    assert rest.startswith("bolt 'b1' task 1, tuple ['cow'] of 's': LookupError: the user's own wo")
+    assert HERE in error.at
+    assert isinstance(error.__cause__, LookupError)
+
+
+def test_a_cause_in_the_users_code_is_kept() -> None:
+    def chain(self: Any, tup: Any) -> None:
+        try:
+            inner()
+        except LookupError as error:
+            raise RuntimeError("outer") from error
+
+    with pytest.raises(RuntimeError) as stopped:
+        Fed(Does(chain)).feed(1)
+    assert "direct cause of the following exception" in str(stopped.value)
+    assert "topo/task" not in str(stopped.value)
+
+
+class Awkward(Exception):
+    """Cannot be made without its arguments."""
+
+    def __init__(self, code: int, *, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Awkward(3, text="x"), OSError(2, "gone"), UnicodeDecodeError("utf-8", b"x", 0, 1, "y")],
+)
+def test_any_exception_becomes_an_uncaught_error(error: Exception) -> None:
+    def throw(self: Any, tup: Any) -> None:
+        raise error
+
+    with pytest.raises(UncaughtError) as stopped:
+        Fed(Does(throw)).feed(1)
+    assert str(error) in str(stopped.value)
+    assert stopped.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    "hook", ["open", "next_tuple", "ack", "fail", "activate", "deactivate", "is_exhausted", "close"]
+)
+def test_an_uncaught_error_in_any_hook_of_a_spout(hook: str) -> None:
+    def raises(self: Any, *args: Any) -> None:
+        raise ZeroDivisionError(hook)
+
+    def emits(self: Any) -> None:
+        if not getattr(self, "done", False):
+            self.done = True
+            self.emit([1], msg_id=1)
+            self.emit([2], msg_id=2)
+
+    def sift(self: Any, tup: Any) -> None:
+        (self.ack if tup.x == 1 else self.fail)(tup)
+
+    body = {"outputs": ("x",), "next_tuple": emits, hook: raises}
+    spout: Spout = type("Hooked", (Spout,), body)()
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout, Does(sift)))
+        with pytest.raises(ZeroDivisionError, match=rf"spout 's' task 2: .*{hook}") as stopped:
+            run_through(run)
+        assert isinstance(stopped.value, UncaughtError)
+        assert run.status == "FAILED"
+        assert "ZeroDivisionError" in run.reason
+
+
+def run_through(run: Any) -> None:
+    run.step(2)
+    run.deactivate()
+    run.step()
+    run.kill()
+
+
+@pytest.mark.parametrize(
+    "hook", ["prepare", "execute", "on_tick", "restored", "pre_commit", "cleanup"]
+)
+def test_an_uncaught_error_in_any_hook_of_a_bolt(hook: str) -> None:
+    def raises(self: Any, *args: Any) -> None:
+        raise ZeroDivisionError(hook)
+
+    def fine(self: Any, tup: Any) -> None:
+        self.ack(tup)
+
+    bolt: Bolt = type("Hooked", (Bolt,), {"execute": fine, hook: raises})()
+    fed = Fed(bolt, conf={"topology.tick.tuple.freq.secs": 1})
+    with pytest.raises(ZeroDivisionError, match="bolt 'b1' task 1") as stopped:
+        run_hooks(fed)
+    assert isinstance(stopped.value, UncaughtError)
+    assert fed.run.status == "FAILED"
+
+
+def run_hooks(fed: Fed) -> None:
+    fed.feed(1)
+    fed.cluster.advance(2)
+    fed.run.kill()
+
+
+@pytest.mark.parametrize("kind", [Does, BasicDoes])
+def test_with_fail_the_tuple_fails_and_the_run_goes_on(kind: Any) -> None:
+    def odd(self: Any, tup: Any) -> None:
+        if tup.x % 2:
+            raise ValueError(f"odd {tup.x}")
+        if kind is Does:
+            self.ack(tup)
+
+    fed = Fed(kind(odd), conf={"topology.uncaught.error": "fail"}).feed(1, 2, 3)
+    assert fed.run.status == "ACTIVE"
+    assert fed.feeder.acked == [2]
+    assert fed.feeder.reasons == {
+        1: "failed by 'b1' task 1: ValueError: odd 1",
+        3: "failed by 'b1' task 1: ValueError: odd 3",
+    }
+    uncaught = [error for error in fed.run.errors() if error.kind == "uncaught"]
+    assert sorted(error.message for error in uncaught) == ["odd 1", "odd 3"]
+    assert all("in odd" in error.traceback and HERE in error.at for error in uncaught)
+
+
+def test_a_failed_run_says_so_and_cannot_be_moved() -> None:
+    fed = Fed(Breaks())
+    with pytest.raises(LookupError):
+        fed.feed(1)
+    assert fed.run.status == "FAILED"
+    assert fed.run.reason.startswith("bolt 'b1' task 1, tuple [1] of 's': LookupError")
+    fed.run.settle()
+    fed.run.kill()
+    assert fed.run.status == "FAILED"
+
+
+# -- the errors themselves -------------------------------------------------------------------------
+
+
+def test_errors_say_where_and_what_to_do() -> None:
+    error = TopoError("it broke", at="x.py:3", hint="mend it", code="mine")
+    assert str(error) == "it broke (at x.py:3); mend it"
+    assert (error.code, error.at, error.hint) == ("mine", "x.py:3", "mend it")
+    assert issubclass(ConfigError, ValueError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TopoError("a", at="b", hint="c", code="d"),
+        InvalidTopologyError([Problem("a", "b", "c", "d")]),
+        UncaughtError("a", component="b", task=1, user_traceback="trace"),
+    ],
+)
+def test_errors_pickle(error: TopoError) -> None:
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+
+
+def test_an_uncaught_error_pickles_as_one() -> None:
+    with pytest.raises(LookupError) as stopped:
+        Fed(Breaks()).feed(1)
+    again = pickle.loads(pickle.dumps(stopped.value))
+    assert isinstance(again, UncaughtError)
+    assert isinstance(again, LookupError)
+    assert str(again) == str(stopped.value)
+
+
+def test_the_nearest_name() -> None:
+    assert nearest("Wrds", ["words", "other"]) == "words"
+    assert nearest("zzz", ["words"]) == ""
+    assert did_you_mean("wrds", ["words"]) == "did you mean 'words'?"
+    assert did_you_mean("zzz", ["words"]) == ""

@@ -1,0 +1,57 @@
+"""`import topo` is light, and offers what a user needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import topo
+import topo.testing
+
+HEAVY = {"pyspark", "grpc", "pandas", "pyarrow"}
+
+
+def modules_after(code: str) -> set[str]:
+    code = f"import sys; {code}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["topo", "topo.testing", "topo.builder"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    assert not HEAVY & modules_after(f"import {module}")
+
+
+def test_building_and_running_inline_loads_nothing_heavy() -> None:
+    code = (
+        "from tests.wiring import Fed; from tests.conformance.doubles import Identity; "
+        "assert Fed(Identity()).feed(1).out() == [1]"
+    )
+    assert not HEAVY & modules_after(code)
+
+
+def test_importing_topo_does_without_numpy_and_click() -> None:
+    assert not {"numpy", "click", "rich", "google"} & modules_after("import topo")
+
+
+@pytest.mark.parametrize("module", [topo, topo.testing])
+def test_all_is_sorted_and_there(module: object) -> None:
+    names = module.__all__  # type: ignore[attr-defined]
+    assert names == sorted(names)
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert getattr(module, name) is not None
+
+
+def test_everything_a_user_needs_is_here() -> None:
+    assert set(topo.__all__) >= {
+        "BasicBolt", "BasicOutputCollector", "Bolt", "Config", "CustomStreamGrouping", "FailTuple",
+        "Fields", "InvalidTopologyError", "KeyValueState", "OutputCollector", "Spout",
+        "SpoutOutputCollector", "StatefulBasicBolt", "StatefulBolt", "Stream", "Topology",
+        "TopologyBuilder", "TopologyContext", "Tuple", "TupleSettledError", "UncaughtError",
+        "UnsavableAttributeError", "bolt",
+    }  # fmt: skip
+    with pytest.raises(AttributeError, match="no attribute 'Blot'"):
+        topo.Blot  # noqa: B018

@@ -1,0 +1,352 @@
+"""The test kit itself."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import topo
+from tests.conformance.doubles import (
+    Agg,
+    Branch,
+    Counter,
+    GlobalCount,
+    Identity,
+    KeyedState,
+    Numbers,
+    Sink,
+    Words,
+)
+from tests.wiring import line
+from topo import (
+    BasicBolt,
+    Bolt,
+    ComponentError,
+    FailTuple,
+    RunError,
+    Spout,
+    Stream,
+    TopoError,
+    TopologyBuilder,
+    Tuple,
+    bolt,
+)
+from topo.components import Outputs
+from topo.testing import (
+    FeederSpout,
+    TestCluster,
+    complete_topology,
+    make_tick,
+    make_tuple,
+    run_bolt,
+    run_spout,
+)
+
+
+def test_make_tuple_refuses_what_makes_no_tuple() -> None:
+    with pytest.raises(TypeError, match="takes a list of values or a mapping; got 'ab'"):
+        make_tuple("ab")
+    with pytest.raises(TypeError, match="got 3"):
+        make_tuple(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="1 values for 2 fields"):
+        make_tuple([1], fields=["a", "b"])
+    assert make_tuple({"b": 1, "a": 2}, fields=["a", "b"]).values == [2, 1]
+
+
+# -- run_bolt --------------------------------------------------------------------------------------
+
+
+def test_run_bolt_shows_what_a_bolt_did() -> None:
+    tuples = [make_tuple({"num": n}) for n in range(4)]
+    run = run_bolt(Agg(3), tuples)
+    assert run.emitted == [[1]]
+    assert run.emitted[0].anchors == tuples[:3]
+    assert (run.emitted[0].stream, run.emitted[0].task) == ("default", None)
+    assert run.acked == tuples[:3]
+    assert (run.failed, run.pending) == ([], tuples[3:])
+    run.execute(make_tuple([1])).execute(make_tuple([1]))
+    assert run.pending == []
+
+
+def test_run_bolt_of_a_basic_bolt() -> None:
+    first, second = make_tuple(["a"]), make_tuple(["a"])
+    run = run_bolt(Counter, [first, second])
+    assert run.emitted == [["a", 1], ["a", 2]]
+    assert [emitted.anchors for emitted in run.emitted] == [[first], [second]]
+    assert (run.acked, run.pending) == ([first, second], [])
+
+
+def test_run_bolt_of_a_function() -> None:
+    @bolt(outputs="word")
+    def split(tup: Tuple) -> Any:
+        for word in tup.line.split():
+            yield [word]
+
+    assert run_bolt(split, [make_tuple({"line": "a b"})]).emitted == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("base", [Bolt, BasicBolt])
+def test_run_bolt_fails_a_tuple(base: Any) -> None:
+    class Refuses(base):  # type: ignore[misc]
+        def execute(self, tup: Tuple) -> None:
+            raise FailTuple("no", report=True)
+
+    tup = make_tuple([1])
+    run = run_bolt(Refuses(), [tup])
+    assert (run.failed, run.acked, run.pending) == ([tup], [], [])
+    assert [str(error) for error in run.errors] == ["no"]
+
+
+def test_run_bolt_raises_what_the_bolt_raises() -> None:
+    class Breaks(BasicBolt):
+        def execute(self, tup: Tuple) -> None:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_bolt(Breaks(), [make_tuple([1])])
+
+
+def test_run_bolt_gives_keyed_state_settings_and_a_context() -> None:
+    assert run_bolt(KeyedState(), [make_tuple([1])]).emitted[0] == ["get a", 1]
+
+    class Looks(BasicBolt):
+        outputs = ("what",)
+
+        def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+            self.seen = [conf["mine"], context.this_task_index, list(context.this_sources)]
+
+        def execute(self, tup: Tuple) -> None:
+            self.emit([self.seen])
+
+    tup = make_tuple([1], component="up", stream="side")
+    assert run_bolt(Looks(), [tup], conf={"mine": 5}).emitted == [[[5, 0, [("up", "side")]]]]
+
+
+def test_run_bolt_with_ticks_and_direct_emits() -> None:
+    class Ticked(Bolt):
+        outputs = {"default": "x", "out": Stream("x", direct=True)}
+
+        def execute(self, tup: Tuple) -> None:
+            self.emit_direct(4, [tup[0]], stream="out", anchors=[])
+            self.ack(tup)
+
+        def on_tick(self, tup: Tuple) -> None:
+            assert self.emit(["tick"], task_ids=True) == []
+
+    tick = make_tick(3)
+    run = run_bolt(Ticked(), [make_tuple([1]), tick])
+    assert run.emitted == [[1], ["tick"]]
+    assert (run.emitted[0].task, run.emitted[0].stream) == (4, "out")
+    assert tick in run.acked
+
+
+def test_run_bolt_refuses_what_is_no_bolt_or_no_tuple() -> None:
+    class Generator(BasicBolt):
+        def execute(self, tup: Tuple) -> Any:
+            yield [1]
+
+    with pytest.raises(TypeError, match="run_bolt takes a bolt"):
+        run_bolt(Words())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a bolt executes tuples; got .* see make_tuple"):
+        run_bolt(Sink(), [[1]])  # type: ignore[list-item]
+    with pytest.raises(ComponentError, match="execute is a generator"):
+        run_bolt(Generator())
+
+
+# -- run_spout -------------------------------------------------------------------------------------
+
+
+class Retries(Spout):
+    outputs = ("x",)
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.waiting = [1, 2]
+        self.heard: list[Any] = []
+
+    def next_tuple(self) -> None:
+        if self.waiting:
+            number = self.waiting.pop(0)
+            self.emit([number], msg_id=number)
+
+    def ack(self, msg_id: Any) -> None:
+        self.heard.append(msg_id)
+
+    def fail(self, msg_id: Any) -> None:  # type: ignore[override]
+        self.waiting.append(msg_id)
+
+
+def test_run_spout_shows_what_a_spout_did() -> None:
+    spout = Retries()
+    run = run_spout(spout, calls=2)
+    assert run.emitted == [[1], [2]]
+    assert [emitted.msg_id for emitted in run.emitted] == [1, 2]
+    assert spout.pending_count == 2
+    run.ack(1).fail(2, "late").next(3)
+    assert spout.heard == [1]
+    assert run.emitted == [[1], [2], [2]]
+    assert spout.pending_count == 1
+
+
+def test_run_spout_refuses_what_is_no_spout() -> None:
+    with pytest.raises(TypeError, match="run_spout takes a spout"):
+        run_spout(Sink())  # type: ignore[arg-type]
+
+
+# -- complete_topology -----------------------------------------------------------------------------
+
+
+def test_mock_items_are_dealt_over_the_spouts_tasks() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("s", Words(), parallelism=3)
+    builder.set_bolt("b", GlobalCount()).global_grouping("s")
+    result = complete_topology(
+        builder.create_topology(), mock_sources={"s": [[n] for n in range(7)]}
+    )
+    assert sorted(result.tuples("s")) == [[n] for n in range(7)]
+    assert sorted(result.acked["s"]) == list(range(7))
+
+
+def test_mock_sources_may_name_streams() -> None:
+    class Two(Words):
+        outputs: Outputs = {"default": "a", "other": ("a", "b")}  # type: ignore[assignment]
+
+    result = complete_topology(
+        line(Two(), Identity()), {"s": {"default": [[1]], "other": [[2, 3]]}}
+    )
+    assert (result.tuples("s"), result.tuples("s", stream="other")) == ([[1]], [[2, 3]])
+    assert (result.tuples("b1"), sorted(result.acked["s"])) == ([[1]], [0, 1])
+
+
+def test_complete_topology_refuses_an_endless_spout() -> None:
+    with pytest.raises(RunError, match=r"spout 's' never says that it is exhausted.*is_exhausted"):
+        complete_topology(line(Words(), Sink()))
+
+
+def test_complete_topology_refuses_what_is_not_there() -> None:
+    topology = line(Words(), Identity())
+    with pytest.raises(TopoError, match="no component 'z'"):
+        complete_topology(topology, {"z": []})
+    with pytest.raises(TopoError, match="'b1' is a bolt; only spouts are mocked"):
+        complete_topology(topology, {"b1": []})
+    with pytest.raises(ValueError, match="engine is 'inline' or 'spark'; got 'storm'"):
+        complete_topology(topology, {"s": []}, engine="storm")
+    result = complete_topology(topology, {"s": []})
+    with pytest.raises(TopoError, match=r"'b1' declares no stream 'defualt'.*did you mean 'defaul"):
+        result.tuples("b1", stream="defualt")
+
+
+class Keeps(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        self.kept = tup
+
+
+def test_complete_topology_moves_time_when_nothing_else_can() -> None:
+    assert complete_topology(line(Numbers(1), Keeps())).failed == {"s": [0]}
+
+
+def test_complete_topology_says_that_a_topology_stands_still() -> None:
+    conf = {"topology.enable.message.timeouts": False}
+    with pytest.raises(RunError, match="stands still with 1 messages in flight"):
+        complete_topology(line(Numbers(1), Keeps()), conf=conf)
+
+
+def test_complete_topology_says_so_though_ticks_come_for_ever() -> None:
+    conf = {"topology.enable.message.timeouts": False, "topology.tick.tuple.freq.secs": 60}
+    with pytest.raises(RunError, match="stands still with 1 messages in flight"):
+        complete_topology(line(Numbers(1), Keeps()), conf=conf)
+
+
+# -- TestCluster and FeederSpout -------------------------------------------------------------------
+
+
+def test_a_feeder_shares_its_queue_over_its_tasks() -> None:
+    feeder = FeederSpout(["a", "b"])
+    builder = TopologyBuilder()
+    builder.set_spout("s", feeder, parallelism=3)
+    builder.set_bolt("b", Sink()).shuffle_grouping("s")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        for number in range(5):
+            feeder.feed((number, None), msg_id=number)
+        feeder.feed([9, 9])
+        run.settle()
+        assert sorted(feeder.acked) == [0, 1, 2, 3, 4]
+        assert len(run.tuples("s")) == 6
+
+
+def test_a_feeder_belongs_to_its_test() -> None:
+    feeder = FeederSpout("a")
+    topology = line(feeder, Sink())
+    assert copy.copy(feeder)._feed is feeder._feed
+    del feeder
+    with TestCluster() as cluster, pytest.raises(RunError, match="in the process of its test only"):
+        cluster.submit_topology("t", topology).settle()
+
+
+def steps(seed: int) -> tuple[list[Any], list[Any]]:
+    builder = TopologyBuilder()
+    builder.set_spout("s", Numbers(30), parallelism=3)
+    builder.set_bolt("b", Branch(2), parallelism=3).shuffle_grouping("s")
+    builder.set_bolt("c", GlobalCount()).global_grouping("b").global_grouping("s")
+    with TestCluster(seed=seed) as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        run.settle()
+        return run.tuples("s"), run.recorder.acked["s"]
+
+
+def test_the_same_seed_is_the_same_run_and_another_seed_another_order() -> None:
+    assert steps(1) == steps(1)
+    orders = {tuple(map(tuple, steps(seed)[0])) for seed in range(5)}
+    assert len(orders) > 1
+    assert all(sorted(order) == [(n,) for n in range(30)] for order in orders)
+
+
+def test_pytest_does_not_collect_the_cluster() -> None:
+    assert TestCluster.__test__ is False
+
+
+USERS_TEST = """
+    from topo import BasicBolt, TopologyBuilder
+    from topo.testing import FeederSpout, TestCluster
+
+    class Shout(BasicBolt):
+        outputs = ("word",)
+        def execute(self, tup):
+            self.emit([tup.word.upper()])
+
+    def test_shout(topo_cluster):
+        feeder = FeederSpout("word")
+        builder = TopologyBuilder()
+        builder.set_spout("words", feeder)
+        builder.set_bolt("shout", Shout()).shuffle_grouping("words")
+        run = topo_cluster.submit_topology("t", builder.create_topology())
+        feeder.feed(["hey"], msg_id=1)
+        run.settle()
+        assert run.tuples("shout") == [["HEY"]]
+        assert feeder.acked == [1]
+"""
+
+
+def test_the_pytest_plugin_offers_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "test_users.py").write_text(textwrap.dedent(USERS_TEST))
+    command = [sys.executable, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(Path(topo.__file__).parents[1]),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # it need not be installed for this
+    }
+    ran = subprocess.run(
+        [*command, "-p", "topo.testing.plugin"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
