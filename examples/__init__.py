@@ -1,0 +1,1 @@
+"""Topologies to read and to run; a test executes each of them."""

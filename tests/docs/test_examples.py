@@ -1,0 +1,205 @@
+"""Every example does what its docstring says."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from examples import (
+    direct_and_custom,
+    endless_word_count,
+    reliable_spout,
+    rolling_average,
+    word_count,
+)
+from topo import CustomStreamGrouping, TopologyBuilder
+from topo.graph.target import load_target
+from topo.testing import (
+    FeederSpout,
+    TestCluster,
+    complete_topology,
+    make_tuple,
+    run_bolt,
+    run_spout,
+)
+
+EXAMPLES = Path(word_count.__file__).parent
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "__init__")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_is_a_target_of_the_command_line(name: str) -> None:
+    target = load_target(str(EXAMPLES / f"{name}.py"))
+    assert target.topology.spouts
+    assert target.topology.warnings == ()
+
+
+# -- word_count ------------------------------------------------------------------------------------
+
+
+def counted(text: bytes) -> Counter[str]:
+    return Counter(re.findall(r"\w+", text.decode().lower()))
+
+
+def test_word_count_counts_its_text_and_prints_the_counts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = complete_topology(word_count.topology())
+    assert dict(result.tuples("count")) == counted(word_count.TEXT)
+    assert len(result.acked["lines"]) == len(word_count.TEXT.splitlines())
+    assert capsys.readouterr().out.split()[:4] == ["4", "the", "2", "and"]
+
+
+def test_word_count_counts_a_file(tmp_path: Path) -> None:
+    text = "Die Kuh\n\nund die Kühe\n".encode()
+    (tmp_path / "cows.txt").write_bytes(text)
+    target = load_target(str(EXAMPLES / "word_count.py"), [str(tmp_path / "cows.txt")])
+    assert dict(complete_topology(target.topology).tuples("count")) == counted(text)
+
+
+def test_word_count_loses_and_doubles_nothing_over_restarts() -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("words", word_count.topology())
+        for _ in word_count.TEXT.splitlines():
+            run.step()
+            run.restart()
+        run.settle()
+        assert dict(run.tuples("count")) == counted(word_count.TEXT)
+        assert run.status == "COMPLETED"
+
+
+# -- endless_word_count ----------------------------------------------------------------------------
+
+
+def test_endless_word_count_stays_within_its_pending_limit() -> None:
+    topology = endless_word_count.topology("50")
+    conf = {**endless_word_count.conf, "topology.max.spout.pending": 3}
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("words", topology, conf)
+        run.step(n=100)
+        words = run.tuples("words")
+        assert len(words) == 2 * 3  # two spout tasks; what was emitted is acked in the next batch
+        run.step(n=100)
+        assert len(run.tuples("words")) == 2 * len(words)
+
+
+def test_endless_word_count_keeps_its_counts_in_keyed_state() -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("words", endless_word_count.topology("50"))
+        run.step(n=50)
+        run.restart()
+        run.step(n=50)
+        counts: dict[str, int] = {}
+        for word, count in run.tuples("count"):
+            counts[word] = max(count, counts.get(word, 0))
+        assert counts == Counter(word for (word,) in run.tuples("words"))
+
+
+# -- reliable_spout --------------------------------------------------------------------------------
+
+
+def test_failed_orders_are_sent_again_and_given_up_after_three_attempts() -> None:
+    result = complete_topology(reliable_spout.topology())
+    shipped = dict(result.tuples("ship"))
+    assert set(shipped) == set(reliable_spout.ORDERS) - {"order-13"}
+    assert {order for order, attempt in shipped.items() if attempt == 2} == {
+        "order-5",
+        "order-10",
+        "order-15",
+        "order-20",
+    }
+    assert result.failed["orders"].count("order-13") == 3
+    assert result.tuples("orders", "rejected") == [
+        ["order-13", "failed by 'ship' task 4: no such address"]
+    ]
+
+
+def test_an_order_that_timed_out_is_sent_again_after_its_pause() -> None:
+    run = run_spout(reliable_spout.Orders(["a"], pause_secs=0))
+    run.next()
+    run.fail("a", "timeout after 30 s")
+    run.next()
+    assert run.emitted == [["a", 1], ["a", 2]]
+    run.ack("a")
+    run.next()
+    assert len(run.emitted) == 2
+    assert run.spout.is_exhausted()
+
+
+def test_the_orders_on_their_way_survive_a_restart() -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("orders", reliable_spout.topology())
+        run.step(n=20)
+        run.restart()
+        cluster.advance(secs=1)  # the second attempts
+        cluster.advance(secs=1)  # the third
+        assert len(run.tuples("ship")) == 19
+        assert run.status == "COMPLETED"
+
+
+# -- rolling_average -------------------------------------------------------------------------------
+
+
+def test_the_average_is_of_the_last_minute_and_comes_with_every_tick() -> None:
+    feeder = FeederSpout(("sensor", "value"))
+    builder = TopologyBuilder()
+    builder.set_spout("sensors", feeder)
+    builder.set_bolt("average", rolling_average.Average()).global_grouping("sensors")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("averages", builder.create_topology())
+        cluster.advance(secs=5)
+        feeder.feed(["kitchen", 20.0])
+        cluster.advance(secs=40)
+        feeder.feed(["kitchen", 30.0])
+        run.settle()
+        assert run.tuples("average") == [["kitchen", 20.0, 1]] * 4
+        cluster.advance(secs=15)  # the ticks at 50 and 60
+        assert run.tuples("average")[4:] == [["kitchen", 25.0, 2]] * 2
+        cluster.advance(secs=10)  # at 70 the first reading is older than a minute
+        assert run.tuples("average")[6:] == [["kitchen", 30.0, 1]]
+        cluster.advance(secs=100)  # until 100, when there is nothing left to say
+        assert run.tuples("average")[7:] == [["kitchen", 30.0, 1]] * 3
+
+
+def test_the_sensors_are_read_once_a_second() -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("averages", rolling_average.topology("2"))
+        for _ in range(10):
+            cluster.advance(secs=1)
+        readings = Counter(sensor for sensor, _ in run.tuples("sensors"))
+        assert readings == {"sensor-0": 11, "sensor-1": 11}
+        (first, second) = sorted(run.tuples("average"))
+        assert second[0] == "sensor-1"
+        assert math.isclose(second[1], first[1] + 1)
+
+
+# -- direct_and_custom -----------------------------------------------------------------------------
+
+
+def test_each_parcel_goes_to_the_van_with_the_least_weight() -> None:
+    result = complete_topology(direct_and_custom.topology())
+    vans = {parcel: van for parcel, van, _ in result.tuples("load")}
+    assert vans == {"anvil": 0, "books": 1, "lamp": 1, "rug": 1, "sofa": 1, "violin": 0}
+    assert result.acked["parcels"] == list(range(len(direct_and_custom.PARCELS)))
+
+
+def test_each_parcel_is_booked_by_the_clerk_of_its_letter() -> None:
+    result = complete_topology(direct_and_custom.topology())
+    clerks = dict(result.tuples("account"))
+    assert clerks == {"anvil": 0, "books": 0, "lamp": 0, "rug": 1, "sofa": 1, "violin": 1}
+
+
+def test_the_alphabet_is_shared_out_evenly() -> None:
+    grouping: CustomStreamGrouping = direct_and_custom.ByFirstLetter()
+    grouping.prepare(context=None, stream=("load", "default"), target_tasks=[7, 8])  # type: ignore[arg-type]
+    chosen = [grouping.choose_tasks(1, [letter]) for letter in "amnz"]
+    assert chosen == [[7], [7], [8], [8]]
+
+
+def test_a_bolt_of_an_example_can_be_tested_by_itself() -> None:
+    result = run_bolt(word_count.split, [make_tuple({"line": "The cow, the moon"})])
+    assert result.emitted == [["the"], ["cow"], ["the"], ["moon"]]
