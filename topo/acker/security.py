@@ -1,0 +1,82 @@
+"""Who may talk to an acker, and over what: tokens, TLS, addresses."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from topo.errors import ConfigError
+
+TOPOLOGY_KEY = "topology-bin"
+TOKEN_KEY = "topo-token"
+ADMISSION_KEY = "topo-admission"
+
+
+def fresh_token() -> str:
+    """A secret that nobody guesses; fit for metadata, a file or the environment."""
+    return secrets.token_urlsafe(32)
+
+
+def same_token(given: str, expected: str) -> bool:
+    """Equal, found out in a time that does not tell where they differ."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+
+
+@dataclass(frozen=True)
+class Tls:
+    """One side's certificates, each a file's content; repr and logs do not show them.
+
+    A server needs `certificate` and `key`; with `ca` it asks clients for certificates of that
+    authority (mutual TLS). A client needs the `ca` of the server, unless the system trusts it,
+    and for mutual TLS a `certificate` and `key` of its own.
+    """
+
+    certificate: bytes | None = field(default=None, repr=False)
+    key: bytes | None = field(default=None, repr=False)
+    ca: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def read(
+        cls, certificate: str | None = None, key: str | None = None, ca: str | None = None
+    ) -> Tls:
+        """From files; a certificate without its key, or the other way round, is an error."""
+        if (certificate is None) != (key is None):
+            given, missing = ("certificate", "key") if certificate else ("key", "certificate")
+            raise ConfigError(
+                f"TLS has a {given} and no {missing}", hint=f"name the {missing}'s file as well"
+            )
+        return cls(_content(certificate), _content(key), _content(ca))
+
+
+def _content(name: str | None) -> bytes | None:
+    if name is None:
+        return None
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {name}: {(error.strerror or str(error)).lower()}") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what is bound to this host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`, `[::1]:port` or a bare `host` (any free port)."""
+    host, colon, port = address.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        host, port = address, "0"
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(
+            f"{address!r} is no address to bind to", hint="write host:port, such as 127.0.0.1:7070"
+        )
+    return host, int(port)

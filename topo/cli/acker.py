@@ -1,0 +1,121 @@
+"""`topo acker`: an acker as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from topo.cli.failures import INTERRUPTED, usage_error
+from topo.cli.output import Output, common_options
+
+
+@click.command()
+@click.option(
+    "--bind",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen; port 0: any free one.",
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="Its first line is what registering a topology here takes; needed beyond loop-back.",
+)
+@click.option("--tls-cert", metavar="FILE", help="Certificate chain (PEM); turns TLS on.")
+@click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
+@click.option(
+    "--tls-ca", metavar="FILE", help="Ask clients for certificates of this authority (mutual TLS)."
+)
+@click.option(
+    "--metrics", metavar="HOST:PORT", help="Serve figures over HTTP, /metrics for Prometheus."
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(1 << 20),
+    default=2 << 30,
+    show_default=True,
+    help="What one topology may hold.",
+)
+@click.option(
+    "--grace", type=float, default=5.0, show_default=True, help="Seconds for calls in work at stop."
+)
+@common_options()
+@click.pass_obj
+def acker(
+    out: Output,
+    bind: str,
+    token_file: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    tls_ca: str | None,
+    metrics: str | None,
+    max_bytes: int,
+    grace: float,
+) -> int:
+    """Run an acker: it tracks the messages of topologies that are told of its address.
+
+    By default a topology's ackers live in its driver. SIGTERM or Ctrl-C stops this one, once the
+    calls in work are answered; what it knows of pending messages goes with it.
+    """
+    from topo.acker.exposition import Exposition
+    from topo.acker.security import Tls
+    from topo.acker.server import AckerServer
+    from topo.acker.service import Limits
+
+    if tls_ca and not tls_cert:
+        raise usage_error(
+            "--tls-ca asks for certificates of clients, which takes TLS",
+            at="--tls-ca",
+            hint="give --tls-cert and --tls-key as well",
+        )
+    tls = Tls.read(tls_cert, tls_key, tls_ca) if tls_cert or tls_key else None
+    server = AckerServer(
+        bind,
+        tls=tls,
+        admission=_first_line(token_file) if token_file else None,
+        limits=Limits(topology_bytes=max_bytes),
+    )
+    stopped, signals = threading.Event(), list[int]()
+
+    def stop(number: int, frame: object) -> None:
+        signals.append(number)
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    server.start()
+    exposition = None
+    try:
+        exposition = Exposition(metrics, server.service.figures) if metrics else None
+        _announce(out, server.address, exposition.address if exposition else None, tls is not None)
+        stopped.wait()
+        out.say("stopping")
+    finally:
+        if exposition:
+            exposition.stop()
+        server.stop(grace)
+    return INTERRUPTED if signal.SIGINT in signals else 0
+
+
+def _announce(out: Output, address: str, metrics: str | None, tls: bool) -> None:
+    if out.json:
+        out.answer_json({"address": address, "metrics": metrics, "tls": tls, "pid": os.getpid()})
+        return
+    figures = f"; figures at http://{metrics}/" if metrics else ""
+    out.answer(f"acker at {address}, {'TLS' if tls else 'no TLS'}{figures}")
+
+
+def _first_line(name: str) -> str:
+    try:
+        line = Path(name).read_text(encoding="utf-8").partition("\n")[0].strip()
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise usage_error(f"cannot read {name}: {words}", at="--token-file") from None
+    if not line:
+        raise usage_error(f"{name} is empty", at="--token-file", hint="its first line is the token")
+    return line
