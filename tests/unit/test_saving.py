@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from tests.lives import Life
 from tests.wiring import Fed, line
 from topo import (
     BasicBolt,

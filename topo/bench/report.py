@@ -18,7 +18,7 @@ from typing import Any
 from topo.bench.model import BenchOptions, Param, Run
 from topo.errors import TopoError, did_you_mean
 
-SUITES = ("word-count", "inline", "acker")
+SUITES = ("word-count", "inline", "acker", "state", "memory")
 DEFAULT_SUITE = SUITES[0]
 
 

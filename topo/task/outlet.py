@@ -93,6 +93,7 @@ class Outlet:
         self.trees: TreeMaker | None = None
         self.hear: Callable[[str, int, Sequence[Any]], None] | None = None
         self.emitted: dict[str, int] = {}
+        self.dealt = 0  # how many rows were flushed in this batch
         self.transferred = 0
         self.outbox = Outbox(task)
         self._position = 0
@@ -100,8 +101,7 @@ class Outlet:
     @property
     def emitted_in_all(self) -> int:
         """How much was emitted for others in this batch, flushed or not."""
-        waiting = sum(len(stream.rows) for stream in self.streams.values())
-        return waiting + sum(self.emitted.values())
+        return self.dealt + sum(len(stream.rows) for stream in self.streams.values())
 
     def take_emitted(self) -> dict[str, int]:
         """What was emitted in this batch, by stream."""
@@ -197,6 +197,7 @@ class Outlet:
     def _flush(self, stream: OutStream, asked_row: int) -> list[int]:
         count = len(stream.rows)
         self.emitted[stream.name] = self.emitted.get(stream.name, 0) + count
+        self.dealt += count
         self._look_at(stream)
         trees = self.trees
         if trees is not None:
@@ -249,6 +250,7 @@ class Outlet:
     def start_batch(self) -> None:
         self.outbox.start_batch()
         self.emitted = {}
+        self.dealt = 0
         self.transferred = 0
 
 

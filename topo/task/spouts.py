@@ -136,15 +136,16 @@ class SpoutTask(Task):
 
     def next_tuple(self) -> int:
         """Ask the spout once; how many tuples it emitted."""
-        before = self._waiting()
+        before = self._waiting() + self.outlet.dealt
         try:
             self._next_tuple()
         except Exception as error:
             raise self.uncaught(error, None) from error
         waiting = self._waiting()
+        made = waiting + self.outlet.dealt - before
         if waiting >= _FLUSH_AT:
             self.settle()
-        return waiting - before
+        return made
 
     def _waiting_of_all(self) -> int:
         return sum(len(stream.rows) for stream in self.outlet.streams.values())

@@ -1,0 +1,111 @@
+"""Spouts: message ids, replays, the pending limit, and tracking turned off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.doubles import Failing
+from topo import Bolt, Spout, TopologyBuilder, Tuple
+from topo.testing import FeederSpout, TestCluster, complete_topology
+
+
+class Replays(Spout):
+    """Emits again what failed, out of `fail` itself; looks at its pending count."""
+
+    outputs = ("x",)
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.left = [1, 2, 3]
+        self.counts: list[int] = []
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.emit([self.left.pop()], msg_id="same id for all")
+            self.counts.append(self.pending_count)
+
+    def fail(self, msg_id: Any, reason: str = "") -> None:
+        self.emit([0], msg_id="same id for all")
+
+    def is_exhausted(self) -> bool:
+        return not self.left and not self.pending_count
+
+
+def test_ids_need_not_be_unique_and_fail_may_emit() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("s", Replays())
+    builder.set_bolt("b", Failing(1, 3)).shuffle_grouping("s")
+    result = complete_topology(builder.create_topology())
+    assert result.acked["s"] == ["same id for all"] * 3
+    assert result.failed["s"] == ["same id for all"] * 2
+    assert sorted(result.tuples("s")) == [[0], [0], [1], [2], [3]]
+
+
+class Keeps(Bolt):
+    """Keeps what it gets, and acks nothing."""
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.kept: list[Tuple] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.kept.append(tup)
+
+
+def test_the_pending_limit_is_checked_between_calls() -> None:
+    feeder = FeederSpout(["x"])
+    builder = TopologyBuilder()
+    builder.set_spout("s", feeder).set_max_spout_pending(2)
+    builder.set_bolt("b", Keeps()).shuffle_grouping("s")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        for number in range(1, 6):
+            feeder.feed([number], msg_id=number)
+        run.settle()
+        assert run.tuples("s") == [[1], [2]]
+        assert run.stats().components["s"].pending == 2
+        cluster.advance(30)
+        assert (feeder.failed, run.tuples("s")) == ([1, 2], [[1], [2], [3], [4]])
+
+
+def test_without_ackers_a_tracked_emit_is_acked_inside_emit() -> None:
+    order: list[str] = []
+
+    class Notes(FeederSpout):
+        def next_tuple(self) -> None:
+            super().next_tuple()
+            order.append("emitted")
+
+        def ack(self, msg_id: Any) -> None:
+            super().ack(msg_id)
+            order.append("acked")
+
+    feeder = Notes("x")
+    builder = TopologyBuilder()
+    builder.set_spout("s", feeder)
+    builder.set_bolt("b", Failing(1)).shuffle_grouping("s")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology(
+            "t", builder.create_topology(), {"topology.acker.executors": 0}
+        )
+        feeder.feed([1], msg_id=1)
+        run.step()
+        assert order == ["acked", "emitted"]
+        assert feeder.acked == [1]
+
+
+def test_an_emit_that_asks_where_it_went_counts_as_emitted() -> None:
+    class Asks(Spout):
+        outputs = ("x",)
+
+        def next_tuple(self) -> None:
+            assert self.emit([1], task_ids=True)
+
+        def is_exhausted(self) -> bool:
+            raise AssertionError("asked although something was emitted")
+
+    builder = TopologyBuilder()
+    builder.set_spout("s", Asks())
+    builder.set_bolt("b", Keeps()).shuffle_grouping("s")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        run.step(3)
+        assert run.tuples("s") == [[1], [1], [1]]
