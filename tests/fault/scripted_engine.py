@@ -1,0 +1,144 @@
+"""An engine for the driver that runs nothing: its run does as the topology's settings say.
+
+`script.pending` is what is in flight, which `script.drained_per_poll` lets go of; a file named by
+`script.commands` makes a started run complete, raise, stall, or advance to a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from topo.control.registry import Submission
+from topo.errors import EngineError, UncaughtError
+from topo.graph.model import Topology
+from topo.running import (
+    ACTIVE,
+    COMPLETED,
+    FAILED,
+    INACTIVE,
+    KILLED,
+    BatchStats,
+    ComponentStats,
+    ErrorEntry,
+    RunStats,
+)
+
+
+class ScriptedRun:
+    ui = ""
+
+    def __init__(self, submission: Submission, active: bool) -> None:
+        self._conf = submission.conf
+        self._commands = Path(self._conf["script.commands"])
+        self.name = submission.name
+        self._status = ACTIVE if active else INACTIVE
+        self._killed = threading.Event()
+        self._pending = self._conf.get("script.pending", 0)
+        self._started = time.time()
+        checkpoint = Path(submission.checkpoint)
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        (checkpoint / "topo-plan.json").write_text("{}")
+
+    def _said(self) -> dict[str, Any]:
+        try:
+            said: dict[str, Any] = json.loads(self._commands.read_text())
+        except FileNotFoundError:
+            return {}
+        return said
+
+    @property
+    def status(self) -> str:
+        if self._killed.is_set():
+            return KILLED
+        if self.error:
+            return FAILED
+        if self._said().get("complete"):
+            return COMPLETED
+        return str(self._said().get("status", self._status))
+
+    @property
+    def reason(self) -> str:
+        return str(self._said().get("reason", ""))
+
+    @property
+    def error(self) -> Exception | None:
+        kind = self._said().get("raise")
+        if kind == "engine":
+            return EngineError("Spark went away")
+        if kind == "user":
+            return UncaughtError(
+                "bolt 'count' task 2, tuple ['cow'] of 'split': KeyError: 'cow'",
+                component="count",
+                task=2,
+                user_traceback="Traceback (most recent call last):\n  ...\nKeyError: 'cow'",
+            )
+        return None
+
+    def stats(self) -> RunStats:
+        return RunStats(
+            name=self.name,
+            status=self.status,
+            reason=self.reason,
+            uptime_secs=time.time() - self._started,
+            window="all",
+            batch=BatchStats(self._said().get("batch", 0), 640.0, 10),
+            components={
+                "numbers": ComponentStats(
+                    "spout",
+                    1,
+                    emitted=1000,
+                    acked=988,
+                    failed=12,
+                    failed_by={"timeout": 12},
+                    pending=self._pending,
+                    complete_ms=411.0,
+                ),
+                "sink": ComponentStats(
+                    "bolt", 2, executed=1000, acked=1000, execute_ms=0.002, process_ms=0.002
+                ),
+            },
+        )
+
+    def errors(self) -> list[ErrorEntry]:
+        if not self._said().get("errors"):
+            return []
+        now = time.time()
+        return [
+            ErrorEntry(
+                "sink",
+                2,
+                "host",
+                "reported",
+                "OperationalError",
+                "database is locked",
+                "sink.py:31",
+                "Traceback\nOperationalError: database is locked",
+                312,
+                now - 60,
+                now,
+            )
+        ]
+
+    def activate(self) -> None:
+        self._status = ACTIVE
+
+    def deactivate(self) -> None:
+        self._status = INACTIVE
+
+    def kill(self, wait_secs: float = 0) -> None:
+        self._status = INACTIVE
+        deadline = time.monotonic() + wait_secs
+        while self._pending and time.monotonic() < deadline:
+            time.sleep(0.05)
+            self._pending = max(0, self._pending - self._conf.get("script.drained", 100))
+        self._killed.set()
+
+
+def start(submission: Submission, topology: Topology, active: bool) -> ScriptedRun:
+    if submission.conf.get("script.fail_start"):
+        raise EngineError(str(submission.conf["script.fail_start"]))
+    return ScriptedRun(submission, active)

@@ -1,0 +1,381 @@
+"""Submitted topologies as processes: they live, are commanded, die and come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from topo._pb import control_pb2 as pb
+from topo.cli.root import run as topo
+from topo.control.client import ControlClient, DriverUnreachable
+from topo.control.registry import Registry, Run
+from topo.control.service import SERVICE
+
+pytestmark = pytest.mark.fault
+
+Captured = pytest.CaptureFixture[str]
+
+TOPOLOGY = """
+from topo.builder import TopologyBuilder
+from topo.components import Spout, bolt
+
+class Numbers(Spout):
+    outputs = ("n",)
+    def next_tuple(self): ...
+
+@bolt()
+def sink(tup): ...
+
+conf = {"topology.name": "words", "topology.restart.max": 2, "script.commands": %r}
+
+def topology():
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("sink", sink, parallelism=2).shuffle_grouping("numbers")
+    return builder
+"""
+
+
+def until(condition: Callable[[], Any], secs: float = 30) -> Any:
+    """What `condition` returns, once it is true."""
+    deadline = time.monotonic() + secs
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "this did not come to pass"
+        time.sleep(0.02)
+    return found
+
+
+def end(pid: int | None) -> None:
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+
+
+class Home:
+    """A registry of its own, the directory of a topology, and the commands to its run."""
+
+    def __init__(self, path: Path, capsys: Captured) -> None:
+        self.registry = Registry(path / "home")
+        self._commands = path / "commands.json"
+        self._capsys = capsys
+        (path / "numbers_topology.py").write_text(TOPOLOGY % str(self._commands))
+
+    def say(self, **commands: Any) -> None:
+        temporary = self._commands.with_suffix(".new")
+        temporary.write_text(json.dumps(commands))
+        temporary.rename(self._commands)
+
+    def topo(self, *argv: str, code: int = 0) -> str:
+        """Run a command; what it said on stdout, or on stderr if it had to fail."""
+        self._capsys.readouterr()
+        ended = topo(argv)
+        said = self._capsys.readouterr()
+        assert ended == code, said.err
+        return said.err if code else said.out
+
+    def submit(self, *options: str, code: int = 0) -> str:
+        return self.topo("submit", "numbers_topology.py", *options, code=code)
+
+    @property
+    def run(self) -> Run:
+        found = self.registry.latest("words")
+        assert found is not None
+        return found
+
+    def is_back(self, first: Run) -> bool:
+        """Another driver than that of `first` runs the topology."""
+        run = self.run
+        return run.driver_pid not in (None, first.driver_pid) and run.status != "STARTING"
+
+    def until_gone(self, pid: int) -> None:
+        until(lambda: self.run.driver_pid != pid)
+
+    def clear(self) -> None:
+        for run in self.registry.runs():
+            if run.driver_alive or run.supervisor_alive:
+                self.topo("kill", "--force", run.name)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> Iterator[Home]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "numbers_topology", raising=False)
+    monkeypatch.setenv("TOPO_HOME", str(tmp_path / "home"))
+    here = str(Path(__file__).parent)
+    paths = [here, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
+    monkeypatch.setattr("topo.cli.submit.ENGINE", "scripted_engine:start")
+    made = Home(tmp_path, capsys)
+    yield made
+    made.clear()
+    monkeypatch.delitem(sys.modules, "numbers_topology", raising=False)
+
+
+def test_the_whole_way(home: Home) -> None:
+    answer = home.submit()
+    assert answer.startswith(f"submitted words ({home.run.id}) to local[*]: ACTIVE after ")
+    listed = json.loads(home.topo("list", "--json"))
+    assert [(row["name"], row["status"], row["tasks"]) for row in listed] == [
+        ("words", "ACTIVE", 3)
+    ]
+    assert home.topo("deactivate", "words") == "words: INACTIVE (was ACTIVE); spouts stopped\n"
+    assert home.topo("deactivate", "words") == "words: INACTIVE (was already)\n"
+    until(lambda: home.run.status == "INACTIVE")
+    assert home.topo("activate", "words") == "words: ACTIVE (was INACTIVE)\n"
+    assert home.topo("errors", "words") == "No errors.\n"
+    shown = home.topo("stats", "words").splitlines()
+    assert shown[0].startswith("words ACTIVE ")
+    assert shown[1].split()[:5] == ["COMPONENT", "KIND", "TASKS", "EMITTED", "EXECUTED"]
+    assert " ".join(shown[2].split()) == "numbers spout 1 1,000 - 988 12 timeout 12 - 411 -"
+    killed = home.topo("kill", "words")
+    assert killed == ("killed words; its state is kept: topo submit --resume (or kill --purge)\n")
+    assert not home.run.driver_alive
+    until(lambda: not home.run.supervisor_alive)
+    assert (home.run.status, home.run.reason) == ("KILLED", "")
+
+
+def test_kill_lets_what_is_in_flight_finish(home: Home) -> None:
+    home.submit("-c", "script.pending=1000", "-c", "script.drained=100")
+    (killed,) = json.loads(home.topo("kill", "words", "--json"))
+    assert killed["pending"] == 0
+    assert killed["waited_secs"] > 0
+
+
+def test_kill_waits_no_longer_than_it_is_told(home: Home) -> None:
+    home.submit("-c", "script.pending=1000", "-c", "script.drained=0")
+    (killed,) = json.loads(home.topo("kill", "words", "-w", "0.2", "--json"))
+    assert killed["waited_secs"] < 20
+    assert home.run.status == "KILLED"
+
+
+def test_two_submits_at_once_under_one_name(home: Home, tmp_path: Path) -> None:
+    code = (
+        "import sys, topo.cli.submit\n"
+        "topo.cli.submit.ENGINE = 'scripted_engine:start'\n"
+        "from topo.cli.root import run\n"
+        "sys.exit(run(['submit', 'numbers_topology.py']))"
+    )
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [process.communicate()[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 4]
+    loser = said[0] if both[0].returncode else said[1]
+    assert "error: words is " in loser
+    assert "hint: topo kill words, or -n another" in loser
+    assert len(home.registry.runs()) == 1
+
+
+def test_a_driver_killed_by_sigkill_comes_back(home: Home) -> None:
+    home.submit()
+    home.say(batch=3)
+    until(lambda: home.run.state.batch == 3)
+    first = home.run
+    end(first.driver_pid)
+    back = until(lambda: home.run if home.is_back(first) else None)
+    assert back.submission.checkpoint == first.submission.checkpoint
+    assert back.supervision is not None
+    assert back.supervision.last_failure == "its driver was ended by signal 9 (SIGKILL)"
+    home.topo("activate", "words")  # it answers, at its new address
+
+
+def test_what_was_deactivated_comes_back_inactive(home: Home) -> None:
+    home.submit()
+    home.topo("deactivate", "words")
+    first = home.run
+    end(first.driver_pid)
+    until(lambda: home.is_back(first) and home.run.status == "INACTIVE")
+
+
+def test_the_supervisor_is_killed_too(home: Home) -> None:
+    home.submit()
+    run = home.run
+    end(run.supervisor_pid)
+    until(lambda: not home.run.supervisor_alive)
+    assert "its supervisor is gone" in json.loads(home.topo("list", "--json"))[0]["reason"]
+    end(run.driver_pid)
+    until(lambda: not home.run.driver_alive)
+    (row,) = json.loads(home.topo("list", "--all", "--json"))
+    assert (row["status"], row["reason"]) == ("FAILED", "its driver and its supervisor died")
+    assert home.topo("list").startswith("No topologies running; 1 finished in the last 7 days")
+
+
+def test_a_driver_that_keeps_dying_is_given_up(home: Home) -> None:
+    home.submit("-c", "topology.restart.max=1")
+    for _ in range(2):
+        pid = until(lambda: home.run.driver_pid)
+        end(pid)
+        home.until_gone(pid)
+    until(lambda: home.run.over)
+    assert home.run.status == "FAILED"
+    assert home.run.reason == "its driver was ended by signal 9 (SIGKILL); 2 failures in a row"
+
+
+def test_an_error_of_the_users_code_is_final(home: Home) -> None:
+    home.submit()
+    home.say(batch=2)
+    until(lambda: home.run.state.batch == 2)
+    home.say(batch=2, **{"raise": "user"})
+    until(lambda: home.run.over and not home.run.supervisor_alive)
+    assert home.run.status == "FAILED"
+    assert home.run.reason == "bolt 'count' task 2, tuple ['cow'] of 'split': KeyError: 'cow'"
+    assert home.run.state.traceback.endswith("KeyError: 'cow'")
+
+
+def test_an_error_of_the_engine_is_retried_once_it_has_worked(home: Home) -> None:
+    home.submit()
+    home.say(batch=2)
+    until(lambda: home.run.state.batch == 2)
+    home.say(batch=2, **{"raise": "engine"})
+    until(lambda: home.run.supervision and home.run.supervision.last_failure)
+    assert home.run.supervision is not None
+    assert home.run.supervision.last_failure == "Spark went away"
+    home.say(batch=3)
+    until(lambda: home.run.status == "ACTIVE")
+
+
+def test_a_start_that_fails_says_why_and_is_not_retried(home: Home) -> None:
+    said = home.submit("-c", "script.fail_start=no Java", code=5)
+    assert "error: words FAILED: no Java\n" in said
+    assert "driver.log" in said
+    assert "FAILED before its first batch: no Java" in home.topo("errors", "words")
+    until(lambda: not home.run.supervisor_alive)
+
+
+def test_a_start_that_takes_longer_than_the_wait(home: Home) -> None:
+    home.say(status="STARTING", reason="Spark is coming up")
+    said = home.submit("-w", "0.5", code=124)
+    assert "error: words is still STARTING after 0.5 s" in said
+    assert "hint: it goes on starting: topo list" in said
+    home.say()
+    until(lambda: home.run.status == "ACTIVE")
+
+
+def test_without_waiting(home: Home) -> None:
+    assert json.loads(home.submit("-w", "0", "--json"))["status"] == "STARTING"
+    until(lambda: home.run.status == "ACTIVE")
+
+
+def test_kill_goes_on_with_the_next(home: Home) -> None:
+    home.submit()
+    assert "no topology 'nowhere'" in home.topo("kill", "nowhere", "words", code=4)
+    assert home.run.status == "ACTIVE"
+    assert "killed words" in home.topo("kill", "-i", "nowhere", "words")
+    assert home.topo("kill", "-i", "nowhere", code=4) == "nowhere: no topology 'nowhere'\n"
+
+
+def test_errors_and_watching(home: Home) -> None:
+    home.submit()
+    home.say(errors=True)
+    shown = home.topo("errors", "words").splitlines()
+    assert shown[0].split() == ["LAST", "COUNT", "COMPONENT", "TASK", "ERROR", "AT"]
+    words = " ".join(shown[1].split()[1:])
+    assert words == "312 sink 2 OperationalError: database is locked sink.py:31"
+    assert home.topo("errors", "words", "numbers") == "No errors.\n"
+    assert "Traceback" in home.topo("errors", "words", "--traceback", "--since", "10m")
+    watching = [sys.executable, "-m", "topo.cli", "stats", "words", "--watch", "0.1", "--json"]
+    with subprocess.Popen(watching, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        seen = [json.loads(watch.stdout.readline()) for _ in range(3)]
+        home.topo("kill", "words")
+        rest, _ = watch.communicate(timeout=30)
+    assert [document["status"] for document in seen] == ["ACTIVE"] * 3
+    assert json.loads(rest.splitlines()[-1])["status"] == "KILLED"
+
+
+def test_a_kill_while_the_driver_is_down(home: Home) -> None:
+    home.submit("-c", "topology.restart.max=9")
+    for _ in range(3):  # until the pauses are long enough to be met in one
+        pid = until(lambda: home.run.driver_pid)
+        end(pid)
+        home.until_gone(pid)
+    until(lambda: not home.run.driver_alive)
+    home.topo("kill", "words")
+    assert (home.run.status, home.run.supervisor_alive) == ("KILLED", False)
+
+
+def test_a_kill_right_after_the_submit(home: Home) -> None:
+    home.submit("-w", "0")
+    home.topo("kill", "words")
+    assert (home.run.status, home.run.driver_alive) == ("KILLED", False)
+
+
+def test_force_ends_what_does_not_answer(home: Home) -> None:
+    home.submit()
+    run = home.run
+    assert run.driver_pid
+    os.kill(run.driver_pid, signal.SIGSTOP)
+    home.topo("kill", "--force", "words")
+    assert (home.run.status, home.run.driver_alive) == ("KILLED", False)
+
+
+def test_a_completed_topology_is_over(home: Home) -> None:
+    home.submit()
+    home.say(complete=True)
+    until(lambda: home.run.status == "COMPLETED" and not home.run.supervisor_alive)
+    home.submit()  # nothing to resume: no question asked
+    assert home.run.status == "COMPLETED"
+
+
+def test_resume_or_fresh(home: Home) -> None:
+    home.submit()
+    home.say(batch=812)
+    until(lambda: home.run.state.batch == 812)
+    home.topo("kill", "words")
+    first = home.run.submission.checkpoint
+    said = home.submit(code=2)
+    assert "error: words has a checkpoint of " in said
+    assert "(batch 812): continue it or start again?\n  hint: --resume or --fresh\n" in said
+    home.submit("--resume")
+    assert home.run.submission.checkpoint == first
+    assert home.run.submission.resumed
+    home.topo("kill", "words")
+    home.submit("--fresh")
+    assert home.run.submission.checkpoint != first
+    home.topo("kill", "words", "--purge")
+    assert not Path(home.run.submission.checkpoint).exists()
+
+
+def test_only_who_has_the_token_commands(home: Home) -> None:
+    home.submit()
+    run = home.run
+    assert stat.S_IMODE((run.directory / "token").stat().st_mode) == 0o600
+    assert run.state.address.startswith("127.0.0.1:")
+    with grpc.insecure_channel(run.state.address) as channel:
+        call = channel.unary_unary(
+            f"/{SERVICE}/Kill",
+            request_serializer=pb.KillRequest.SerializeToString,
+            response_deserializer=pb.ChangeReply.FromString,
+        )
+        for metadata in ((), (("topo-token", "guess"),)):
+            with pytest.raises(grpc.RpcError) as refused:
+                call(pb.KillRequest(), metadata=metadata, timeout=10)
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert home.run.status == "ACTIVE"
+    (run.directory / "token").chmod(0)
+    if os.geteuid():
+        with pytest.raises(DriverUnreachable, match="cannot read the token"):
+            ControlClient(run)
+
+
+def test_the_terminal_may_close(home: Home) -> None:
+    home.submit()
+    run = home.run
+    for pid in (run.driver_pid, run.supervisor_pid):
+        assert pid
+        os.kill(pid, signal.SIGHUP)
+        assert os.getsid(pid) == pid
+    home.say(reason="still here")
+    until(lambda: home.run.reason == "still here")

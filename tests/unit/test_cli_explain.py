@@ -1,0 +1,176 @@
+"""`topo explain`: levels, drawings, problems, settings with their origins."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from topo.cli.root import run
+
+CODE = """
+from topo import BasicBolt, Bolt, Spout, StatefulBasicBolt, TopologyBuilder, bolt
+
+class Numbers(Spout):
+    outputs = ("n",)
+    def next_tuple(self): ...
+
+@bolt(outputs=("n",))
+def same(tup):
+    yield [tup.n]
+
+class Louder(BasicBolt):
+    outputs = ("n",)
+    def __init__(self, by): self.by = by
+    def execute(self, tup): self.emit([tup.n + self.by])
+
+class Sum(BasicBolt):
+    outputs = ("n",)
+    def prepare(self, conf, context, collector): self.sum = 0
+    def execute(self, tup):
+        self.sum += tup.n
+        self.emit([self.sum])
+
+class Keyed(StatefulBasicBolt):
+    def execute(self, tup): self.state["n"] = tup.n
+
+conf = {"topology.name": "numbers", "mine": [1]}
+
+def topology():
+    builder = TopologyBuilder()
+    builder.set_spout("source", Numbers(), parallelism=2)
+    builder.set_bolt("same", same, parallelism=2).local_or_shuffle_grouping("source")
+    builder.set_bolt("louder", Louder(3), parallelism=1).local_or_shuffle_grouping("same")
+    builder.set_bolt("sum", Sum(), parallelism=3).fields_grouping("louder", ["n"])
+    builder.set_bolt("keyed", Keyed()).global_grouping("sum")
+    return builder
+
+def wrong():
+    builder = TopologyBuilder()
+    builder.set_spout("source", Numbers())
+    builder.set_bolt("a", same).shuffle_grouping("sorce")
+    builder.set_bolt("b", same)
+    return builder
+"""
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "explained.py").write_text(CODE)
+    (tmp_path / "topo.toml").write_text(
+        "[conf]\ntopology.debug = true\n[env.prod.conf]\nmine = 2\n"
+    )
+    yield
+    sys.modules.pop("explained", None)
+
+
+def test_levels_state_and_fusion(capsys: Captured) -> None:
+    assert run(["explain", "explained.py", "--workers", "2"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "numbers: valid; 5 components, 9 tasks; 2 slots, 4 levels, 3 exchanges",
+        "0 same x2 bolt no state; fused into source <- source local_or_shuffle",
+        "0 source x2 spout state: attributes, saved whole when they change",
+        "1 louder x1 bolt state: attributes, saved whole when they change; "
+        "not fused (2 tasks feed 1 over 2 slots) <- same local_or_shuffle",
+        "2 sum x3 bolt state: attributes, saved whole when they change <- louder fields(n)",
+        "3 keyed x1 bolt state: keyed, saved by what changed <- sum global",
+        "note: bolt 'louder' seems to keep nothing: `stateless = True` spares it saving and, "
+        "with its level, a state stage",
+    ]
+
+
+def test_json(capsys: Captured) -> None:
+    assert run(["explain", "explained.py", "--workers", "2", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["valid"]
+    assert document["levels"][0][0] == {
+        "id": "same",
+        "kind": "bolt",
+        "tasks": 2,
+        "slots": [0, 1],
+        "fused_into": "source",
+        "state": None,
+    }
+    assert {
+        "from": "louder",
+        "stream": "default",
+        "to": "sum",
+        "grouping": "fields",
+        "fields": ["n"],
+        "exchange": True,
+    } in document["edges"]
+    assert document["conf"]["topology.workers"] == {"value": 2, "origin": "--workers 2"}
+
+
+def test_drawings(capsys: Captured) -> None:
+    assert run(["explain", "explained.py", "--format", "mermaid"]) == 0
+    mermaid = capsys.readouterr().out
+    assert mermaid.startswith("flowchart LR\n")
+    assert '-->|"fields(n)"|' in mermaid
+    assert run(["explain", "explained.py", "--format", "dot"]) == 0
+    dot = capsys.readouterr().out
+    assert dot.startswith('digraph "numbers" {\n')
+    assert '"louder" -> "sum" [label="fields(n)"];' in dot
+
+
+def test_every_problem_is_a_line(capsys: Captured) -> None:
+    assert run(["explain", "explained.py:wrong"]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert "did you mean 'source'?" in lines[0]
+    assert "bolt 'b'" in lines[1]
+    assert run(["explain", "explained.py:wrong", "--json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert not document["valid"]
+    assert [set(problem) for problem in document["problems"]] == [
+        {"code", "where", "message", "hint"}
+    ] * 2
+
+
+def test_where_each_setting_comes_from(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "more.json").write_text('{"topology.max.spout.pending": 7, "mine": 3}')
+    argv = ["explain", "explained.py", "--conf", "--config", "more.json", "-a", "0"]
+    argv += ["-c", "mine=x", "-c", "sum/topology.debug=false", "--env", "prod"]
+    assert run(argv) == 0
+    rows = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    found = {key: (value, origin) for key, value, origin in rows}
+    assert found["topology.name"] == ('"numbers"', "explained.py")
+    assert found["topology.debug"] == ("true", "topo.toml [conf]")
+    assert found["topology.max.spout.pending"] == ("7", "more.json")
+    assert found["topology.acker.executors"] == ("0", "-a 0")
+    assert found["mine"] == ('"x"', "-c mine=x")
+    assert found["sum/topology.debug"] == ("false", "-c sum/topology.debug=false")
+    assert found["topology.message.timeout.secs"] == ("30", "default")
+
+
+def test_a_setting_that_means_nothing_here_is_a_warning(capsys: Captured) -> None:
+    assert run(["explain", "explained.py", "-c", "topology.priority=3"]) == 0
+    assert capsys.readouterr().err == (
+        "warning: topology.priority is Storm's and means nothing on Spark; "
+        "tasks are placed by Spark\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("mine", "-c takes KEY=VALUE; got 'mine'"),
+        ("=3", "-c takes KEY=VALUE; got '=3'"),
+    ],
+)
+def test_a_pair_that_is_none(capsys: Captured, pair: str, message: str) -> None:
+    assert run(["explain", "explained.py", "-c", pair]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_name_that_cannot_be_one(capsys: Captured) -> None:
+    assert run(["explain", "explained.py", "-c", "topology.name=a/b"]) == 2
+    assert "error: 'a/b' cannot be a topology's name" in capsys.readouterr().err

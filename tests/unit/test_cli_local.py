@@ -1,0 +1,204 @@
+"""`topo local` on the inline engine, and `topo quickstart`, whose project it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from topo.cli.quickstart import FILES
+from topo.cli.root import run
+
+CODE = """
+from topo import BasicBolt, Spout, TopologyBuilder
+
+class Numbers(Spout):
+    outputs = ("n",)
+    def __init__(self): self.n = 0
+    def next_tuple(self):
+        self.n += 1
+        self.emit([self.n], msg_id=self.n)
+
+class Sink(BasicBolt):
+    outputs = {"default": ("n",), "odd": ("n",)}
+    def execute(self, tup):
+        self.emit([tup.n])
+        if tup.n % 2:
+            self.emit([{tup.n}], stream="odd")
+
+class Broken(BasicBolt):
+    def execute(self, tup):
+        return {}[tup.n]
+
+def wired(sink):
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("sink", sink).shuffle_grouping("numbers")
+    return builder, {"topology.max.spout.pending": 100}
+
+def topology(): return wired(Sink())
+def broken(): return wired(Broken())
+"""
+
+Captured = pytest.CaptureFixture[str]
+TOPO = [sys.executable, "-m", "topo.cli"]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "endless.py").write_text(CODE)
+    yield tmp_path
+    for name in ("endless", "wordcount"):
+        sys.modules.pop(name, None)
+
+
+def test_quickstart_writes_a_project_that_passes_its_test_and_runs(
+    capsys: Captured, place: Path
+) -> None:
+    assert run(["quickstart", "words"]) == 0
+    assert capsys.readouterr().out == (
+        f"wrote ./words/{{{','.join(FILES)}}}\n"
+        "  cd words; pytest; topo local --engine inline wordcount.py --show count --limit 10\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    tested = subprocess.run(command, cwd=place / "words", capture_output=True, text=True)
+    assert tested.returncode == 0, tested.stdout
+    assert run(["local", "--engine", "inline", "words/wordcount.py", "--", "2"]) == 0
+    assert "word-count: completed; 8 acked, 0 failed, 0 pending" in capsys.readouterr().err
+
+
+def test_quickstart_overwrites_only_by_force(capsys: Captured, place: Path) -> None:
+    assert run(["quickstart", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"dir": ".", "files": list(FILES)}
+    (place / "topo.toml").write_text("mine")
+    assert run(["quickstart"]) == 2
+    assert (place / "topo.toml").read_text() == "mine"
+    assert run(["quickstart", "--force"]) == 0
+    assert (place / "topo.toml").read_text() != "mine"
+
+
+def test_shown_tuples_are_json_lines_and_the_limit_stops(capsys: Captured) -> None:
+    argv = ["local", "endless.py", "--engine", "inline", "--show", "sink", "--limit", "3", "-q"]
+    assert run([*argv, "--json"]) == 0
+    said = capsys.readouterr()
+    lines = [json.loads(line) for line in said.out.splitlines()]
+    assert lines[:3] == [
+        {"component": "sink", "stream": "default", "task": 2, "values": [n]} for n in (1, 2, 3)
+    ]
+    assert len(lines) == 4
+    assert {key: lines[3][key] for key in ("name", "status", "reason", "failed")} == {
+        "name": "endless",
+        "status": "KILLED",
+        "reason": "limit",
+        "failed": 0,
+    }
+    assert set(lines[3]) >= {"acked", "pending", "elapsed_secs"}
+    assert said.err == ""
+
+
+def test_another_stream_with_values_that_json_lacks(capsys: Captured) -> None:
+    argv = ["local", "endless.py", "--engine", "inline", "--show", "sink:odd", "--limit", "2"]
+    assert run(argv) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["values"] for line in lines] == [["{1}"], ["{3}"]]
+
+
+def test_it_stops_after_the_time(capsys: Captured) -> None:
+    assert run(["local", "endless.py", "--engine", "inline", "-t", "0.2", "-n", "other"]) == 0
+    assert "other: stopped (time); " in capsys.readouterr().err
+
+
+def test_inactive_it_does_nothing(capsys: Captured) -> None:
+    argv = ["local", "endless.py", "--engine", "inline", "-t", "0.1", "--inactive", "--json"]
+    assert run(argv) == 0
+    assert json.loads(capsys.readouterr().out)["acked"] == 0
+
+
+def test_an_error_in_the_users_code_comes_first_and_without_topos_frames(
+    capsys: Captured,
+) -> None:
+    assert run(["local", "endless.py:broken", "--engine", "inline"]) == 1
+    said = capsys.readouterr().err
+    at = said.index("Traceback (most recent call last)")
+    assert "return {}[tup.n]" in said[at:]
+    assert "error: bolt 'sink' task 2, tuple [1] of 'numbers': KeyError: 1\n" in said
+    assert "/topo/" not in said[at:].replace(str(Path.cwd()), "")
+
+
+def test_mistakes(capsys: Captured) -> None:
+    base = ["local", "endless.py", "--engine", "inline"]
+    for argv, message in [
+        (["--limit", "3"], "--limit counts shown tuples"),
+        (["--show", "sink:even"], "'sink' declares no stream 'even'"),
+        (["--checkpoint", "x"], "the inline engine keeps no state"),
+    ]:
+        assert run([*base, *argv]) == 2
+        assert message in capsys.readouterr().err
+
+
+def start(*argv: str, stderr: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*TOPO, *argv], stdout=subprocess.PIPE, stderr=stderr)
+
+
+def test_ctrl_c_finishes_what_is_in_flight(place: Path) -> None:
+    argv = ("local", "endless.py", "--engine", "inline", "--json", "--show", "sink")
+    with start(*argv, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()  # it runs
+        process.send_signal(2)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+    assert b"stopping: what is in flight is finished first" in err
+    last = json.loads(out.splitlines()[-1])
+    assert (last["reason"], last["pending"]) == ("interrupted", 0)
+
+
+def test_a_reader_that_goes_away(place: Path) -> None:
+    argv = ("local", "endless.py", "--engine", "inline", "--show", "sink", "-q")
+    with start(*argv, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_on_a_terminal_there_is_a_live_table(place: Path) -> None:
+    ours, theirs = pty.openpty()
+    with start("local", "endless.py", "--engine", "inline", "-t", "2", stderr=theirs) as process:
+        os.close(theirs)
+        seen = read_all(ours)
+        assert process.wait(60) == 0
+    assert "endless ACTIVE" in seen
+    for column in ("COMPONENT", "EMITTED", "CAPACITY", "numbers", "sink"):
+        assert column in seen
+
+
+def read_all(handle: int) -> str:
+    """What is written to a terminal until its other end closes."""
+    seen = b""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if not select.select([handle], [], [], 1)[0]:
+            continue
+        try:
+            more = os.read(handle, 65536)
+        except OSError:  # Linux's way to say that the other end is closed
+            break
+        if not more:
+            break
+        seen += more
+    os.close(handle)
+    return seen.decode()

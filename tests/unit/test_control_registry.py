@@ -1,0 +1,260 @@
+"""The registry: what is on disk, who is alive, and what that makes of a run."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topo.control.files import is_locked, read_json, write_atomically, write_json
+from topo.control.registry import (
+    KEPT_SECS,
+    START_SECS,
+    NameTaken,
+    Registry,
+    RegistryError,
+    Run,
+    State,
+    Submission,
+    Supervision,
+)
+
+HOLD = """
+import sys
+from pathlib import Path
+from topo.control.files import ProcessLock
+locks = [ProcessLock(Path(name)) for name in sys.argv[1:]]
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(*paths: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds these locks."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, *map(str, paths)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def make(
+    registry: Registry, name: str = "words", topology: bytes = b"topology", **changes: Any
+) -> Run:
+    submission = Submission(
+        id=(run_id := registry.new_id(name)),
+        directory=str(registry.directory_of(run_id)),
+        name=name,
+        engine="x:y",
+        master="local[*]",
+        conf={},
+        checkpoint="/nowhere",
+        resumed=False,
+        active=True,
+        workers=2,
+        tasks=3,
+        code_directory="/code",
+        submitted_at=time.time(),
+    )
+    return registry.create(replace(submission, **changes), topology)
+
+
+def say(run: Run, **state: Any) -> None:
+    write_json(run.directory / "state.json", asdict(State(**state)))
+
+
+def supervise(run: Run, **said: Any) -> None:
+    write_json(run.directory / "supervisor.json", asdict(Supervision(**said)))
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return Registry(tmp_path / "home")
+
+
+def test_a_run_is_written_for_its_owner_only(registry: Registry) -> None:
+    run = make(registry)
+    assert run.submission == registry.reload(run).submission
+    assert stat.S_IMODE(run.directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE((run.directory / "token").stat().st_mode) == 0o600
+    assert stat.S_IMODE((registry.home / "runs").stat().st_mode) == 0o700
+    assert len((run.directory / "token").read_text()) == 64
+    assert (run.directory / "topology.pb").read_bytes() == b"topology"
+
+
+def test_an_empty_or_absent_registry_has_no_runs(registry: Registry) -> None:
+    assert registry.runs() == []
+    assert registry.latest("words") is None
+
+
+def test_what_a_crashed_submit_left_is_no_run(registry: Registry) -> None:
+    run = make(registry)
+    run.directory.rename(run.directory.parent / f".{run.id}")
+    (run.directory.parent / "words-half").mkdir()
+    assert registry.runs() == []
+
+
+def test_a_name_is_taken_until_its_run_is_over(registry: Registry) -> None:
+    first = make(registry)
+    with pytest.raises(NameTaken):
+        make(registry)
+    make(registry, "others")
+    say(first, status="KILLED")
+    second = make(registry)
+    found = registry.latest("words")
+    assert found is not None
+    assert found.id == second.id
+    by_id = registry.latest(first.id)
+    assert by_id is not None
+    assert by_id.id == first.id
+    assert {run.name for run in registry.runs(all_of_them=False)} == {"words", "others"}
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "driver", "supervisor", "status", "reason"),
+    [
+        ({"status": "STARTING"}, None, False, False, "STARTING", ""),
+        ({"status": "ACTIVE"}, {}, True, True, "ACTIVE", ""),
+        ({"status": "STALLED", "reason": "why"}, {}, True, True, "STALLED", "why"),
+        (
+            {"status": "ACTIVE"},
+            {},
+            True,
+            False,
+            "ACTIVE",
+            "its supervisor is gone: it will not be started again if it dies",
+        ),
+        (
+            {"status": "ACTIVE"},
+            {"starts": 1, "last_failure": "its driver was ended by signal 9 (SIGKILL)"},
+            False,
+            True,
+            "STARTING",
+            "its driver was ended by signal 9 (SIGKILL); start 2 follows",
+        ),
+        ({"status": "ACTIVE"}, {}, False, False, "FAILED", "its driver and its supervisor died"),
+        ({"status": "KILLED"}, {}, False, False, "KILLED", ""),
+        ({"status": "COMPLETED"}, {}, False, True, "COMPLETED", ""),
+        (
+            {"status": "FAILED", "reason": "user code", "may_restart": False},
+            {},
+            False,
+            True,
+            "FAILED",
+            "user code",
+        ),
+        (
+            {"status": "FAILED", "reason": "Spark"},
+            {"starts": 2, "last_failure": "Spark"},
+            False,
+            True,
+            "STARTING",
+            "Spark; start 3 follows",
+        ),
+        (
+            {"status": "FAILED", "reason": "Spark"},
+            {"failures": 11, "last_failure": "Spark", "gave_up": True},
+            False,
+            False,
+            "FAILED",
+            "Spark; 11 failures in a row",
+        ),
+    ],
+)
+def test_what_is_known_of_a_run(
+    registry: Registry,
+    state: dict[str, Any],
+    said: dict[str, Any] | None,
+    driver: bool,
+    supervisor: bool,
+    status: str,
+    reason: str,
+) -> None:
+    run = make(registry)
+    say(run, **state)
+    if said is not None:
+        supervise(run, **said)
+    alive = {"driver.lock": driver, "supervisor.lock": supervisor}
+    with held(*(run.directory / name for name, is_alive in alive.items() if is_alive)):
+        seen = registry.reload(run)
+    assert (seen.status, seen.reason) == (status, reason)
+    assert seen.over == (status in ("KILLED", "COMPLETED", "FAILED"))
+
+
+def test_a_supervisor_that_never_came_up(registry: Registry) -> None:
+    run = make(registry, submitted_at=time.time() - START_SECS - 1)
+    assert registry.reload(run).status == "FAILED"
+
+
+def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    assert not is_locked(path)
+    with held(path) as process:
+        assert is_locked(path)
+        assert is_locked(path)  # asking does not take it
+        process.kill()
+        process.wait()
+        assert not is_locked(path)
+
+
+def test_runs_that_ended_long_ago_are_forgotten(registry: Registry) -> None:
+    old, recent = make(registry, "old"), make(registry, "recent")
+    say(old, status="KILLED", since=time.time() - KEPT_SECS - 1)
+    say(recent, status="KILLED", since=time.time() - KEPT_SECS + 60)
+    make(registry, "new")
+    assert [run.name for run in registry.runs()] == ["recent", "new"]
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, {"a": 1})
+
+    def crash(*args: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, "fsync", crash)
+    with pytest.raises(OSError, match="full"):
+        write_atomically(path, b"{")
+    assert read_json(path) == {"a": 1}
+    assert os.listdir(tmp_path) == ["x.json"]
+    assert read_json(tmp_path / "missing.json") is None
+
+
+def test_a_registry_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RegistryError, match=r"cannot write to registry .*: not a directory"):
+        make(Registry(tmp_path / "file" / "home"))
+
+
+def test_a_registry_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(RegistryError, match=r"cannot read registry .*: not a directory"):
+        Registry(tmp_path).runs()
+
+
+def test_a_full_disk_while_submitting(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    make(registry, "before")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RegistryError, match="no space left on device"):
+        make(registry)
+    monkeypatch.undo()
+    assert [run.name for run in registry.runs()] == ["before"]

@@ -1,0 +1,5 @@
+"""`python -m topo.cli`: the same as `topo`."""
+
+from topo.cli import main
+
+main()

@@ -1,0 +1,99 @@
+"""`topo bench`: measure, check, and compare with a baseline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from topo.bench import report
+from topo.bench.model import BenchOptions
+from topo.cli.failures import USER_CODE, usage_error
+from topo.cli.output import Output, common_options
+
+
+def _percentage(ctx: click.Context, parameter: click.Parameter, text: str) -> float:
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        raise usage_error(f"--tolerance takes a percentage such as 10%; got {text!r}") from None
+    return value / 100
+
+
+@click.command()
+@click.argument("suites", metavar="[SUITE...]", nargs=-1)
+@click.option("--seconds", type=float, default=20, show_default=True, help="Of one measurement.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Measurements that make one figure.",
+)
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Slots; default: the cores.")
+@click.option(
+    "-a", "--ackers", type=click.IntRange(1), default=1, metavar="N", help="Ackers, where tracked."
+)
+@click.option("--baseline", metavar="FILE", help="Fail if slower than this result of --out.")
+@click.option(
+    "--tolerance",
+    default="10%",
+    show_default=True,
+    callback=_percentage,
+    help="How much slower is allowed.",
+)
+@click.option("--force", is_flag=True, help="Compare with another machine's baseline all the same.")
+@click.option("--out", "out_file", metavar="FILE", help="Write the JSON here too.")
+@common_options()
+@click.pass_obj
+def bench(
+    out: Output,
+    suites: tuple[str, ...],
+    seconds: float,
+    repeat: int,
+    workers: int | None,
+    ackers: int,
+    baseline: str | None,
+    tolerance: float,
+    force: bool,
+    out_file: str | None,
+) -> int:
+    """Measure how fast this machine runs topo.
+
+    Each figure stands beside that of a plain Python loop doing the same work, and each result is
+    checked. Exit 1: a wrong result, or slower than the baseline allows.
+    """
+    names = suites or (report.DEFAULT_SUITE,)
+    options = BenchOptions(seconds, repeat, workers, ackers, out.say)
+    report.check_suites(names, options)
+    before = _read_baseline(baseline) if baseline else None
+    machine = report.Machine.this()
+    if before is not None:
+        report.compare([], before, machine, tolerance, force=force)  # fails before, not after
+    runs = report.run_suites(names, options)
+    document = report.to_document(runs, machine)
+    if out_file:
+        Path(out_file).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if out.json:
+        out.answer_json(document)
+    else:
+        out.table(report.COLUMNS, report.table_rows(runs))
+    comparisons = []
+    if before is not None:
+        comparisons = report.compare(runs, before, machine, tolerance, force=force)
+    for comparison in comparisons:
+        out.note(str(comparison))
+    well = all(run.verified for run in runs) and all(c.allowed for c in comparisons)
+    return 0 if well else USER_CODE
+
+
+def _read_baseline(name: str) -> Any:
+    try:
+        return json.loads(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise usage_error(f"cannot read {name}: {words}", at="--baseline") from None
+    except json.JSONDecodeError as error:
+        raise usage_error(f"{name} is not valid JSON: {error}", at="--baseline") from None

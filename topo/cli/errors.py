@@ -1,0 +1,84 @@
+"""`topo errors`: what went wrong, how often, where, when last."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any
+
+import click
+
+from topo.cli.output import Output, common_options
+from topo.cli.runs import Runs, check_component, parse_duration
+from topo.cli.runs import errors as errors_of
+
+COLUMNS = ["LAST", "COUNT", "COMPONENT", "TASK", "ERROR", "AT"]
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.argument("component", metavar="[COMPONENT]", required=False)
+@click.option(
+    "-n", "limit", type=click.IntRange(1), default=20, show_default=True, help="The last N."
+)
+@click.option("--since", metavar="TIME", help="Those of the last 30s, 10m, 2h.")
+@click.option("--traceback", is_flag=True, help="With the user's tracebacks.")
+@common_options()
+@click.pass_obj
+def errors(
+    out: Output, name: str, component: str | None, limit: int, since: str | None, traceback: bool
+) -> None:
+    """Show the errors of a topology: uncaught, reported, and failed messages.
+
+    Equal errors of a component are one line, with their count.
+    """
+    after = time.time() - parse_duration(since, "--since") if since else 0.0
+    runs = Runs(out)
+    run = runs.find(name, "errors")
+    found = errors_of(run)
+    check_component(run, component)
+    chosen = [
+        error
+        for error in sorted(found, key=_last, reverse=True)
+        if component in (None, error["component"]) and _last(error) >= after
+    ][:limit]
+    at_start = run.status == "FAILED" and not run.state.batch
+    if out.json:
+        out.answer_json(chosen)
+        return
+    if at_start:
+        out.answer(f"{run.name} FAILED before its first batch: {run.reason}")
+        if run.state.traceback:
+            out.answer(run.state.traceback.rstrip())
+    if chosen:
+        out.table(COLUMNS, [_cells(error) for error in chosen])
+        if traceback:
+            for error in chosen:
+                _show_traceback(out, error)
+    elif not at_start:
+        out.answer("No errors.")
+
+
+def _last(error: dict[str, Any]) -> float:
+    last = error["last"]
+    if isinstance(last, int | float):
+        return float(last)
+    return datetime.fromisoformat(last).timestamp()
+
+
+def _cells(error: dict[str, Any]) -> list[str]:
+    kind = f"{error['type']}: " if error["type"] else ""
+    return [
+        f"{datetime.fromtimestamp(_last(error)):%H:%M:%S}",
+        f"{error['count']:,}",
+        error["component"],
+        str(error["task"]),
+        f"{kind}{error['message']}",
+        error["at"],
+    ]
+
+
+def _show_traceback(out: Output, error: dict[str, Any]) -> None:
+    if error["traceback"]:
+        out.answer(f"\n{error['component']} task {error['task']}:")
+        out.answer(error["traceback"].rstrip())

@@ -1,0 +1,215 @@
+"""`topo explain`: what a topology is, what is wrong with it, and how it would run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from topo.cli.failures import INVALID
+from topo.cli.options import (
+    ConfOptions,
+    Prepared,
+    TargetCommand,
+    conf_options,
+    prepare,
+    target_argument,
+)
+from topo.cli.output import Output, common_options
+from topo.components import StatefulBasicBolt, StatefulBolt
+from topo.config import Effective
+from topo.engine.spark.plan import Placed, Plan, make_plan
+from topo.engine.spark.session import is_local, local_cores
+from topo.errors import InvalidTopologyError
+from topo.graph import drawing
+from topo.graph.model import ComponentDef, InputDef
+from topo.graph.pickling import load_component
+from topo.graph.statelessness import seems_stateless
+
+
+@click.command(cls=TargetCommand)
+@target_argument
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "mermaid", "dot", "json"]),
+    default="text",
+    show_default=True,
+    help="How to show it.",
+)
+@click.option("--conf", "show_conf", is_flag=True, help="Every setting, and where it comes from.")
+@conf_options
+@common_options()
+@click.pass_obj
+def explain(out: Output, target: str, form: str, show_conf: bool, conf: ConfOptions) -> int:
+    """Show what a topology is and how it will run; run nothing.
+
+    Builds, validates and plans; needs no Java. Exit 3: the topology is invalid, and every problem
+    is listed.
+    """
+    out.json = out.json or form == "json"
+    try:
+        prepared = prepare(out, target, conf, command="topo explain")
+    except InvalidTopologyError as error:
+        _show_problems(out, error)
+        return INVALID
+    explained = Explained(prepared)
+    if out.json:
+        out.answer_json(explained.document())
+    elif show_conf:
+        _show_conf(out, prepared.effective)
+    elif form == "mermaid":
+        out.answer(drawing.mermaid(prepared.topology, explained.tasks))
+    elif form == "dot":
+        out.answer(drawing.dot(prepared.topology, prepared.name, explained.tasks))
+    else:
+        for line in explained.lines():
+            out.answer(line)
+    return 0
+
+
+class Explained:
+    """A valid topology with its plan, in words."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+        self._topology = prepared.topology
+        conf, master = prepared.conf, prepared.project.environment.master
+        slots = conf.workers or local_cores(master if is_local(master) else "local[*]")
+        self._plan: Plan = make_plan(prepared.topology, slots, conf)
+        self.tasks = {placed.id: len(placed.tasks) for placed in self._plan.components}
+
+    def lines(self) -> list[str]:
+        levels = self._plan.levels
+        head = (
+            f"{self._prepared.name}: valid; {_number(len(self.tasks), 'component')}, "
+            f"{_number(sum(self.tasks.values()), 'task')}; {_number(self._plan.slots, 'slot')}, "
+            f"{_number(len(levels), 'level')}, {_number(len(levels) - 1, 'exchange')}"
+        )
+        rows = []
+        for number, level in enumerate(levels):
+            for placed in level:
+                component = self._topology.components[placed.id]
+                reads = ", ".join(map(str, component.inputs))
+                rows.append(
+                    [
+                        str(number),
+                        f"{placed.id} x{len(placed.tasks)}",
+                        placed.kind,
+                        self._words(placed, component),
+                        f"<- {reads}" if reads else "",
+                    ]
+                )
+        return [head, *_aligned(rows), *self._remarks()]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "valid": True,
+            "problems": [],
+            "warnings": list(self._prepared.warnings),
+            "levels": [
+                [
+                    {
+                        "id": placed.id,
+                        "kind": placed.kind,
+                        "tasks": len(placed.tasks),
+                        "slots": list(placed.slots),
+                        "fused_into": placed.fused_into,
+                        "state": self._state(placed),
+                    }
+                    for placed in level
+                ]
+                for level in self._plan.levels
+            ],
+            "edges": [
+                {
+                    "from": read.component,
+                    "stream": read.stream,
+                    "to": consumer.id,
+                    "grouping": read.grouping.kind,
+                    "fields": list(read.grouping.fields),
+                    "exchange": self._is_exchange(read, consumer),
+                }
+                for consumer in self._topology.bolts
+                for read in consumer.inputs
+            ],
+            "conf": self._prepared.effective,
+        }
+
+    def _is_exchange(self, read: InputDef, consumer: ComponentDef) -> bool:
+        levels = {placed.id: placed.level for placed in self._plan.components}
+        return levels[read.component] != levels[consumer.id]
+
+    def _state(self, placed: Placed) -> str | None:
+        if not placed.keeps_state:
+            return None
+        component = self._topology.components[placed.id]
+        keyed = isinstance(load_component(component), StatefulBolt | StatefulBasicBolt)
+        return "keyed" if keyed else "attributes"
+
+    def _words(self, placed: Placed, component: ComponentDef) -> str:
+        words = {
+            None: "no state",
+            "keyed": "state: keyed, saved by what changed",
+            "attributes": "state: attributes, saved whole when they change",
+        }[self._state(placed)]
+        if placed.fused_into:
+            return f"{words}; fused into {placed.fused_into}"
+        local = [read for read in component.inputs if read.grouping.kind in _LOCAL]
+        if local:
+            return f"{words}; not fused ({self._why_not_fused(placed, component)})"
+        return words
+
+    def _why_not_fused(self, placed: Placed, component: ComponentDef) -> str:
+        others = [read for read in component.inputs if read.grouping.kind not in _LOCAL]
+        if others:
+            return f"it also reads {others[0]}"
+        producers = [self._plan.component(read.component) for read in component.inputs]
+        if len({producer.level for producer in producers}) > 1:
+            return "its producers are of several levels"
+        feeding = sum(len(producer.tasks) for producer in producers)
+        return f"{feeding} tasks feed {len(placed.tasks)} over {self._plan.slots} slots"
+
+    def _remarks(self) -> list[str]:
+        found = []
+        for component in self._topology.bolts:
+            if not component.stateless and seems_stateless(load_component(component)):
+                found.append(
+                    f"note: bolt {component.id!r} seems to keep nothing: "
+                    "`stateless = True` spares it saving and, with its level, a state stage"
+                )
+        return found
+
+
+_LOCAL = ("local_or_shuffle", "none")
+
+
+def _show_problems(out: Output, error: InvalidTopologyError) -> None:
+    if out.json:
+        problems = [
+            {"code": p.code, "where": p.where, "message": p.message, "hint": p.hint}
+            for p in error.problems
+        ]
+        out.answer_json({"valid": False, "problems": problems})
+        return
+    for row in _aligned([[p.code, p.where, str(p)] for p in error.problems]):
+        out.answer(row)
+
+
+def _show_conf(out: Output, effective: dict[str, Effective]) -> None:
+    from topo.cli.output import to_json
+
+    rows = [[key, to_json(found.value), found.origin] for key, found in sorted(effective.items())]
+    out.table(["KEY", "VALUE", "FROM"], rows)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,266 @@
+"""Following a run from the terminal: its figures, what it emits, Ctrl-C, its end.
+
+On a terminal stderr shows a live table; elsewhere a line every few seconds. What `--show` asked for
+goes to stdout, a JSON line a tuple.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import click
+
+from topo.cli.failures import usage_error
+from topo.cli.output import Output
+from topo.cli.runs import count, duration
+from topo.cli.stats import COLUMNS, cells_of
+from topo.control.documents import plain
+from topo.errors import did_you_mean
+from topo.graph.model import Topology
+from topo.running import ENDED, Run, RunStats
+
+REFRESH_SECS = 0.5
+POLL_SECS = 0.05
+LINE_SECS = 5.0
+_ROWS_KEPT = 10_000
+_WIDE = 110
+_EXPENDABLE = ("KIND", "TASKS", "HELD (OLDEST)")
+"""Columns that a terminal narrower than _WIDE does without."""
+
+
+class ForegroundRun(Run, Protocol):
+    """What an engine starts for `topo local`."""
+
+    @property
+    def error(self) -> Exception | None: ...
+    @property
+    def ui(self) -> str: ...
+    def wait(self, secs: float | None = None) -> bool:
+        """Whether it has ended, after waiting as long for it."""
+        ...
+
+
+class Shown:
+    """Tuples on their way to stdout: those of the components and streams that were asked for.
+
+    A listener of tasks. A thread of its own prints them, so that a slow terminal holds up the run
+    but not the questions that are asked of it.
+    """
+
+    def __init__(self, wanted: Sequence[str], topology: Topology, limit: int | None = None) -> None:
+        self.wanted = frozenset(_parse_show(text, topology) for text in wanted)
+        self.enough = threading.Event()
+        """The limit is reached, or nobody reads."""
+        self.error: OSError | None = None
+        self._limit = limit
+        self._rows: queue.Queue[dict[str, Any] | None] = queue.Queue(_ROWS_KEPT)
+        self._printer = threading.Thread(target=self._print, name="show", daemon=True)
+        self._printer.start()
+
+    @property
+    def components(self) -> list[str]:
+        return sorted({component for component, _ in self.wanted})
+
+    def emitted(self, component: str, stream: str, task: int, rows: Sequence[Any]) -> None:
+        if (component, stream) not in self.wanted:
+            return
+        for values in rows:
+            if self.enough.is_set():
+                return
+            self._rows.put(
+                {"component": component, "stream": stream, "task": task, "values": list(values)}
+            )
+
+    def concluded(self, component: str, msg_id: Any, reason: str | None) -> None:
+        """What became of messages is in the figures."""
+
+    def finish(self) -> None:
+        """Print what is left; raise what printing raised."""
+        self._rows.put(None)
+        self._printer.join()
+        if self.error:
+            raise self.error
+
+    def _print(self) -> None:
+        printed = 0
+        while (row := self._rows.get()) is not None:
+            if self.enough.is_set():
+                continue  # those who wait to put a row must get through
+            try:
+                click.echo(json.dumps(row, ensure_ascii=False, default=repr))
+            except OSError as error:
+                self.error = error
+                self.enough.set()
+            printed += 1
+            if printed == self._limit:
+                self.enough.set()
+
+
+def _parse_show(text: str, topology: Topology) -> tuple[str, str]:
+    component, _, stream = text.partition(":")
+    stream = stream or "default"
+    definition = topology.components.get(component)
+    if definition is None:
+        known = list(topology.components)
+        hint = did_you_mean(component, known) or f"there are: {', '.join(known)}"
+        raise usage_error(f"no component {component!r}", at=f"--show {text}", hint=hint)
+    if definition.output(stream) is None:
+        known = [output.name for output in definition.outputs]
+        declares = f"it declares {', '.join(known)}" if known else "it declares none"
+        hint = did_you_mean(stream, known) or declares
+        raise usage_error(
+            f"{component!r} declares no stream {stream!r}", at=f"--show {text}", hint=hint
+        )
+    return component, stream
+
+
+class Foreground:
+    """Follows one run until it ends or is to be stopped."""
+
+    def __init__(self, out: Output, run: ForegroundRun, shown: Shown, secs: float | None) -> None:
+        self._out = out
+        self._run = run
+        self._shown = shown
+        self._secs = secs
+        self._began = time.monotonic()
+
+    def follow(self, drain_secs: float) -> str:
+        """Return why it stopped: "completed", "time", "limit", "interrupted" or "failed".
+
+        The first Ctrl-C stops the spouts and waits for what is in flight, the second for nothing.
+        """
+        try:
+            why = self._until_over()
+        except KeyboardInterrupt:
+            why = "interrupted"
+            self._out.say("stopping: what is in flight is finished first; Ctrl-C again: at once")
+        try:
+            self._run.kill(wait_secs=0 if why == "limit" else drain_secs)
+        except KeyboardInterrupt:
+            self._run.kill(wait_secs=0)
+        self._shown.finish()
+        return why
+
+    @property
+    def elapsed_secs(self) -> float:
+        return time.monotonic() - self._began
+
+    def _until_over(self) -> str:
+        with self._display() as refresh:
+            while True:
+                if self._shown.enough.is_set():
+                    return "limit"
+                if self._run.status in ENDED:
+                    return "failed" if self._run.error else "completed"
+                if self._secs is not None and self.elapsed_secs >= self._secs:
+                    return "time"
+                refresh()
+                if self._shown.wanted:
+                    self._shown.enough.wait(POLL_SECS)
+                else:
+                    self._run.wait(POLL_SECS)
+
+    def _display(self) -> _Display:
+        live = not self._out.quiet and self._out.err_is_terminal and not self._shown.wanted
+        return _LiveTable(self._run) if live else _Lines(self._out, self._run, self._began)
+
+
+class _Display(Protocol):
+    def __enter__(self) -> Callable[[], None]: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+
+class _Lines:
+    """A line of figures now and then."""
+
+    def __init__(self, out: Output, run: Run, began: float) -> None:
+        self._out = out
+        self._run = run
+        self._began = began
+        self._due = began + LINE_SECS
+        self._before = (began, 0)
+
+    def __enter__(self) -> Callable[[], None]:
+        return self._refresh
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def _refresh(self) -> None:
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + LINE_SECS
+        stats = self._run.stats()
+        emitted = sum(c.emitted for c in stats.components.values() if c.kind == "spout")
+        then, before = self._before
+        self._before = (now, emitted)
+        rate = (emitted - before) / (now - then)
+        totals = totals_of(stats)
+        line = (
+            f"{now - self._began:7.0f} s  batch {stats.batch.id}  in {count(rate)}/s  "
+            f"acked {totals['acked']:,}  failed {totals['failed']:,}  "
+            f"pending {totals['pending']:,}  batch time {stats.batch.ms:.0f} ms"
+        )
+        if stats.reason:
+            line += f"  {stats.status}: {stats.reason}"
+        self._out.say(line)
+
+
+class _LiveTable:
+    """The figures of every component, redrawn in place."""
+
+    def __init__(self, run: Run) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._run = run
+        self._console = Console(stderr=True, highlight=False)
+        self._live = Live(self._table(), console=self._console, auto_refresh=False)
+        self._due = 0.0
+
+    def __enter__(self) -> Callable[[], None]:
+        self._live.start(refresh=True)
+        return self._refresh
+
+    def __exit__(self, *exception: object) -> None:
+        self._live.update(self._table(), refresh=True)
+        self._live.stop()
+
+    def _refresh(self) -> None:
+        if time.monotonic() >= self._due:
+            self._live.update(self._table(), refresh=True)
+            self._due = time.monotonic() + REFRESH_SECS
+
+    def _table(self) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        stats = self._run.stats()
+        title = f"{stats.name} {stats.status} {duration(stats.uptime_secs)}"
+        title += f" · batch {stats.batch.id}, {stats.batch.ms:.0f} ms"
+        title += f" · {stats.reason}" if stats.reason else ""
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        is_narrow = self._console.width < _WIDE
+        shown = [i for i, name in enumerate(COLUMNS) if not (is_narrow and name in _EXPENDABLE)]
+        for index in shown:
+            justify: Literal["left", "right"] = "left" if index == 0 else "right"
+            table.add_column(COLUMNS[index], justify=justify, no_wrap=True)
+        for name, component in stats.components.items():
+            cells = cells_of(name, plain(component))
+            table.add_row(*(Text(cells[index]) for index in shown))
+        return table
+
+
+def totals_of(stats: RunStats) -> dict[str, int]:
+    spouts = [c for c in stats.components.values() if c.kind == "spout"]
+    return {
+        "acked": sum(c.acked for c in spouts),
+        "failed": sum(c.failed for c in spouts),
+        "pending": sum(c.pending for c in spouts),
+    }

@@ -1,0 +1,170 @@
+"""`topo local`: run a topology in the foreground."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from topo.cli.failures import INTERRUPTED, usage_error
+from topo.cli.foreground import Foreground, ForegroundRun, Shown, totals_of
+from topo.cli.options import (
+    ConfOptions,
+    Prepared,
+    TargetCommand,
+    conf_options,
+    prepare,
+    target_argument,
+)
+from topo.cli.output import Output, common_options
+from topo.config import Config
+from topo.graph.layout import TaskLayout
+
+
+@dataclass(frozen=True)
+class Start:
+    """What an engine needs to know to start a run in this process."""
+
+    prepared: Prepared
+    conf: Config
+    master: str
+    active: bool
+    shown: Shown
+
+
+@contextmanager
+def _inline(start: Start) -> Iterator[tuple[ForegroundRun, str]]:
+    from topo.engine.inline.realtime import RealTimeRun
+
+    run = RealTimeRun(
+        start.prepared.name,
+        start.prepared.topology,
+        start.conf,
+        active=start.active,
+        listener=start.shown if start.shown.wanted else None,
+    )
+    yield run, "inline, one thread"
+
+
+@contextmanager
+def _spark(start: Start) -> Iterator[tuple[ForegroundRun, str]]:
+    from topo.engine.spark.run import SparkRun
+    from topo.engine.spark.session import stop_session
+
+    logs = Path(tempfile.mkdtemp(prefix="topo-local-"))
+    run = SparkRun(
+        start.prepared.name,
+        start.prepared.topology,
+        start.conf,
+        master=start.master,
+        active=start.active,
+        capture=start.shown.components,
+        listener=start.shown,
+        log_file=logs / "spark.log",
+    )
+    yield run.start(), f"spark {start.master}"
+    stop_session()
+    if run.error is None:  # else somebody may want to read it
+        shutil.rmtree(logs, ignore_errors=True)
+
+
+_ENGINES: dict[str, Callable[[Start], AbstractContextManager[tuple[ForegroundRun, str]]]] = {
+    "spark": _spark,
+    "inline": _inline,
+}
+
+
+@click.command(cls=TargetCommand)
+@target_argument
+@click.option("-n", "--name", metavar="NAME", help="What to call it.")
+@conf_options
+@click.option(
+    "-t", "--time", "secs", type=click.FloatRange(min=0), metavar="SECS", help="Stop after SECS."
+)
+@click.option(
+    "--engine",
+    type=click.Choice(list(_ENGINES)),
+    default=next(iter(_ENGINES)),
+    show_default=True,
+    help="inline: one thread, no Java, no state kept.",
+)
+@click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark: local[N]."
+)
+@click.option(
+    "--show",
+    multiple=True,
+    metavar="COMPONENT[:STREAM]",
+    help="Print what it emits, a JSON line a tuple.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help="Stop after N tuples were shown."
+)
+@click.option(
+    "--checkpoint", metavar="DIR", help="Keep state there, or go on from it; else none is kept."
+)
+@click.option("--inactive", is_flag=True, help="With its spouts stopped.")
+@common_options()
+@click.pass_obj
+def local(
+    out: Output,
+    target: str,
+    name: str | None,
+    conf: ConfOptions,
+    secs: float | None,
+    engine: str,
+    master: str,
+    show: tuple[str, ...],
+    limit: int | None,
+    checkpoint: str | None,
+    inactive: bool,
+) -> int:
+    """Run a topology in the foreground.
+
+    Until its spouts are exhausted, --time is over, or Ctrl-C: the first lets what is in flight
+    finish, the second does not.
+    """
+    if limit and not show:
+        raise usage_error("--limit counts shown tuples", at="--limit", hint="--show COMPONENT")
+    if engine == "inline" and checkpoint:
+        raise usage_error("the inline engine keeps no state", at="--checkpoint")
+    if not master.startswith("local"):
+        raise usage_error(
+            f"topo local runs on this machine; got {master}", at="--master", hint="topo submit"
+        )
+    prepared = prepare(out, target, conf, name, command="topo local")
+    settings = prepared.conf
+    if checkpoint:
+        settings.checkpoint_dir = checkpoint
+    shown = Shown(show, prepared.topology, limit)
+    start = Start(prepared, settings, master, not inactive, shown)
+    layout = TaskLayout(prepared.topology, settings)
+    size = f"{len(layout.components)} components, {layout.count} tasks"
+    with _ENGINES[engine](start) as (run, where):
+        out.say(f"{run.name}: {size} · {where}")
+        foreground = Foreground(out, run, shown, secs)
+        why = foreground.follow(settings.message_timeout_secs)
+    if run.error:
+        raise run.error
+    totals = totals_of(run.stats())
+    if out.json:
+        out.answer_json(
+            {
+                "name": run.name,
+                "status": run.status,
+                "reason": why,
+                **totals,
+                "elapsed_secs": round(foreground.elapsed_secs, 3),
+            }
+        )
+    verb = "completed" if why == "completed" else f"stopped ({why})"
+    out.say(
+        f"{run.name}: {verb}; {totals['acked']:,} acked, {totals['failed']:,} failed, "
+        f"{totals['pending']:,} pending"
+    )
+    return INTERRUPTED if why == "interrupted" else 0

@@ -1,0 +1,199 @@
+"""What every command that builds a topology takes: TARGET, `-- ARGS`, and settings.
+
+Settings are laid over each other as the README says, the last winning: topo.toml, its environment,
+the code, `--config`, `-c`, then the flags that stand for a setting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from topo.cli.failures import usage_error
+from topo.cli.output import Output
+from topo.cli.project import Project, load_conf_file, load_project
+from topo.config import JSON, Config, Effective, Layer, check_layers, effective, merged
+from topo.graph.model import Topology
+from topo.graph.target import Target, load_target
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ARGS = "topo.args"
+
+
+class TargetCommand(click.Command):
+    """A command whose arguments after `--` belong to the user's code."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            split = args.index("--")
+            args, ctx.meta[_ARGS] = args[:split], tuple(args[split + 1 :])
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" in error.message:
+                raise usage_error(
+                    "unexpected arguments after TARGET",
+                    at=ctx.command_path,
+                    hint=f"arguments for your own code: {ctx.command_path} TARGET -- ARGS",
+                ) from None
+            raise
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGS]"]
+
+
+@dataclass(frozen=True)
+class ConfOptions:
+    """The flags that are settings."""
+
+    config: str | None
+    pairs: Sequence[str]
+    workers: int | None
+    ackers: int | None
+    debug: bool
+
+    def layers(self) -> list[Layer]:
+        layers = [load_conf_file(self.config)] if self.config else []
+        layers += [Layer(f"-c {pair}", _parse_pair(pair)) for pair in self.pairs]
+        flags: dict[str, JSON] = {}
+        if self.workers is not None:
+            flags[Config.workers.key] = self.workers
+        if self.ackers is not None:
+            flags[Config.acker_executors.key] = self.ackers
+        if self.debug:
+            flags[Config.debug.key] = True
+        names = {
+            Config.workers.key: f"--workers {self.workers}",
+            Config.acker_executors.key: f"-a {self.ackers}",
+            Config.debug.key: "-d",
+        }
+        layers += [Layer(names[key], {key: value}) for key, value in flags.items()]
+        return layers
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A topology with everything that decides how it runs."""
+
+    topology: Topology
+    target: Target
+    name: str
+    project: Project
+    layers: tuple[Layer, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def conf(self) -> Config:
+        """What was set, without the defaults."""
+        return Config(merged(*self.layers))
+
+    @property
+    def effective(self) -> dict[str, Effective]:
+        return effective(*self.layers)
+
+
+def prepare(
+    out: Output,
+    spec: str,
+    conf: ConfOptions,
+    name: str | None = None,
+    *,
+    command: str,
+) -> Prepared:
+    """Load the target, lay the settings, check both; warnings are printed."""
+    project = load_project(out.env)
+    given = conf.layers()
+    check_layers(given)  # what was typed is wrong before any code is run
+    target = load_target(spec, _args(), command=command)
+    layers = (*project.layers, target.conf, *given)
+    warnings = [*target.topology.warnings, *check_layers(layers, target.topology.components)]
+    for warning in warnings:
+        out.warn(warning)
+    chosen = name or merged(*layers).get(Config.name.key) or target.default_name
+    check_name(str(chosen))
+    return Prepared(target.topology, target, str(chosen), project, layers, tuple(warnings))
+
+
+def check_name(name: str) -> None:
+    """A name is a directory in the registry and a word on the command line."""
+    plain = name.replace("-", "").replace("_", "").replace(".", "")
+    if not (plain.isalnum() and plain.isascii() and name[0].isalnum() and len(name) <= 100):
+        raise usage_error(
+            f"{name!r} cannot be a topology's name",
+            at="-n",
+            hint="letters, digits, '-', '_' and '.', at most 100, a letter or digit first",
+        )
+
+
+def _args() -> tuple[str, ...]:
+    context = click.get_current_context(silent=True)
+    args: tuple[str, ...] = context.meta.get(_ARGS, ()) if context else ()
+    return args
+
+
+def _parse_pair(pair: str) -> Mapping[str, JSON]:
+    key, equals, text = pair.partition("=")
+    if not equals or not key:
+        raise usage_error(f"-c takes KEY=VALUE; got {pair!r}", at="-c")
+    try:
+        return {key: json.loads(text, parse_constant=_no_constant)}
+    except ValueError:
+        return {key: text}
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def target_argument(function: F) -> F:
+    return click.argument("target", metavar="TARGET")(function)
+
+
+def conf_options(function: F) -> F:
+    """`-c`, `--config`, `--workers`, `-a`, `-d`, handed over as `conf: ConfOptions`."""
+
+    def collect(kwargs: dict[str, Any]) -> ConfOptions:
+        return ConfOptions(
+            config=kwargs.pop("config"),
+            pairs=kwargs.pop("pairs"),
+            workers=kwargs.pop("workers"),
+            ackers=kwargs.pop("ackers"),
+            debug=kwargs.pop("debug"),
+        )
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, conf=collect(kwargs), **kwargs)
+
+    wrapped.__doc__ = function.__doc__
+    wrapped.__name__ = function.__name__
+    wrapped.__dict__.update(function.__dict__)
+    options = [
+        click.option(
+            "-c",
+            "pairs",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="A setting; COMPONENT/KEY=VALUE for one component. VALUE is JSON, else a string.",
+        ),
+        click.option(
+            "--config", metavar="FILE", help="Settings from a .toml or .json file, under -c."
+        ),
+        click.option("--workers", type=int, metavar="N", help=_meaning("workers")),
+        click.option("-a", "--ackers", type=int, metavar="N", help=_meaning("acker_executors")),
+        click.option("-d", "--debug", is_flag=True, help=_meaning("debug")),
+    ]
+    decorated: Any = wrapped
+    for option in reversed(options):
+        decorated = option(decorated)
+    result: F = decorated
+    return result
+
+
+def _meaning(attribute: str) -> str:
+    setting = getattr(Config, attribute)
+    return f"{setting.meaning} ({setting.key})"

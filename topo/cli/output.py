@@ -1,0 +1,189 @@
+"""Where a command's words go: the answer to stdout, all else to stderr; text or JSON.
+
+Text is plain when stdout is no terminal, and `NO_COLOR` is honoured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from topo.control.documents import plain
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_STATUS_COLORS = {
+    "ACTIVE": "green",
+    "COMPLETED": "green",
+    "STARTING": "cyan",
+    "INACTIVE": "yellow",
+    "STALLED": "yellow",
+    "FAILED": "red",
+    "ok": "green",
+    "warn": "yellow",
+    "FAIL": "red",
+}
+
+
+@dataclass
+class Output:
+    """How this invocation wants to be answered."""
+
+    json: bool = False
+    color: str = "auto"
+    quiet: bool = False
+    verbose: bool = False
+    env: str | None = None
+
+    def answer(self, text: str) -> None:
+        """A line of the answer, for people."""
+        click.echo(text)
+
+    def answer_json(self, document: object) -> None:
+        """The answer, or one line of it, for programs."""
+        click.echo(to_json(document))
+
+    def say(self, text: str) -> None:
+        """Progress: to stderr, and not with -q."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def note(self, text: str, hint: str = "") -> None:
+        """Something worth knowing that is no failure: to stderr, with -q too."""
+        click.echo(text, err=True)
+        if hint:
+            click.echo(f"  hint: {hint}", err=True)
+
+    def warn(self, text: str) -> None:
+        self.note(f"{self.style('warning:', 'yellow')} {text}")
+
+    @property
+    def is_terminal(self) -> bool:
+        return sys.stdout.isatty()
+
+    @property
+    def err_is_terminal(self) -> bool:
+        return sys.stderr.isatty()
+
+    def style(self, text: str, color: str) -> str:
+        """Coloured, if stderr shows colours."""
+        return click.style(text, fg=color, bold=True) if self._colored(sys.stderr) else text
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Columns under their names."""
+        for line in self.format_table(columns, rows):
+            click.echo(line)
+
+    def lines(self, rows: Sequence[Sequence[str]]) -> None:
+        """Columns without names."""
+        for line in self.format_table(None, rows):
+            click.echo(line)
+
+    def format_table(
+        self, columns: Sequence[str] | None, rows: Sequence[Sequence[str]]
+    ) -> list[str]:
+        """Aligned columns: those of figures, and only those, to the right."""
+        table = [list(columns), *rows] if columns else [list(row) for row in rows]
+        if not table:
+            return []
+        count = len(table[0])
+        widths = [max(len(row[index]) for row in table) for index in range(count)]
+        figures = [_are_figures([row[index] for row in rows]) for index in range(count)]
+        lines = []
+        for number, row in enumerate(table):
+            cells = [
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, right in zip(row, widths, figures, strict=True)
+            ]
+            if self._colored(sys.stdout):
+                cells = [_colored_cell(cell, bool(columns) and number == 0) for cell in cells]
+            lines.append("  ".join(cells).rstrip())
+        return lines
+
+    def _colored(self, stream: Any) -> bool:
+        if self.color == "auto":
+            return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+        return self.color == "always"
+
+
+def _are_figures(cells: Sequence[str]) -> bool:
+    return bool(cells) and all(cell[:1].isdigit() or cell in ("", "-") for cell in cells)
+
+
+def _colored_cell(cell: str, is_header: bool) -> str:
+    if is_header:
+        return click.style(cell, bold=True)
+    return click.style(cell, fg=_STATUS_COLORS.get(cell.strip()))
+
+
+def to_json(document: object) -> str:
+    return json.dumps(plain(document), ensure_ascii=False)
+
+
+def common_options(*, hide: bool = True) -> Callable[[F], F]:
+    """The options that stand before the command, and may stand after it as well."""
+
+    def keep(attribute: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+        def callback(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+            if value not in (None, False):
+                setattr(ctx.ensure_object(Output), attribute, value)
+
+        return callback
+
+    options = [
+        click.option(
+            "--env",
+            metavar="NAME",
+            envvar="TOPO_ENV",
+            callback=keep("env"),
+            expose_value=False,
+            help="The environment of topo.toml to use ($TOPO_ENV).",
+        ),
+        click.option(
+            "--color",
+            type=click.Choice(["auto", "always", "never"]),
+            callback=keep("color"),
+            expose_value=False,
+            hidden=hide,
+            help="Colours; auto: on a terminal, unless $NO_COLOR is set.",
+        ),
+        click.option(
+            "-q",
+            "--quiet",
+            is_flag=True,
+            callback=keep("quiet"),
+            expose_value=False,
+            hidden=hide,
+            help="No progress on stderr.",
+        ),
+        click.option(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            callback=keep("verbose"),
+            expose_value=False,
+            hidden=hide,
+            help="More on stderr, with topo's own tracebacks.",
+        ),
+        click.option(
+            "--json",
+            is_flag=True,
+            callback=keep("json"),
+            expose_value=False,
+            hidden=not hide,
+            help="The answer, and any error, as JSON.",
+        ),
+    ]
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate

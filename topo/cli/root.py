@@ -1,0 +1,116 @@
+"""The root command: what all commands share, and how a failure ends the process.
+
+Commands are named here with their one-line help, so that `topo --help` imports none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from topo.cli.failures import INTERRUPTED, print_failure
+from topo.cli.output import Output, common_options
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a command is, as MODULE:ATTRIBUTE in topo.cli, and the first line of its help."""
+
+    place: str
+    line: str
+
+
+COMMANDS = {
+    "quickstart": Entry(
+        "quickstart:quickstart", "Write a small project: a topology, its test, its settings."
+    ),
+    "local": Entry("local:local", "Run a topology in the foreground."),
+    "submit": Entry("submit:submit", "Run a topology beyond this terminal, until it is killed."),
+    "list": Entry("list:list_runs", "List the topologies that run."),
+    "stats": Entry("stats:stats", "Show the figures of a topology, or of one of its components."),
+    "errors": Entry(
+        "errors:errors", "Show the errors of a topology: uncaught, reported, and failed messages."
+    ),
+    "logs": Entry("logs:logs", "Show what the code of a topology logs and prints."),
+    "activate": Entry("activate:activate", "Let the spouts of a topology go on."),
+    "deactivate": Entry(
+        "activate:deactivate",
+        "Stop the spouts of a topology; what is in flight is still processed.",
+    ),
+    "kill": Entry("kill:kill", "Stop topologies; their state is kept unless it is purged."),
+    "explain": Entry(
+        "explain:explain", "Show what a topology is and how it will run; run nothing."
+    ),
+    "doctor": Entry(
+        "doctor:doctor", "Check this machine, and the environment, for what topo needs."
+    ),
+    "bench": Entry("bench:bench", "Measure how fast this machine runs topo."),
+    "acker": Entry(
+        "acker:acker",
+        "Run an acker: it tracks the messages of topologies that are told of its address.",
+    ),
+}
+"""Every command, in the order of `topo --help`."""
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].place.partition(":")
+        command = getattr(importlib.import_module(f"topo.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.NoSuchOption(args[0], f"no command {args[0]!r}", list(COMMANDS), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.line) for name, entry in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@common_options(hide=False)
+@click.version_option(package_name="topo", message="topo %(version)s")
+@click.pass_obj
+def root(out: Output) -> None:
+    """Apache Storm topologies in Python, run on Apache Spark.
+
+    TARGET is a topology to build: PATH.py[:ATTR] or package.module[:ATTR]. NAME is a running one.
+    """
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line; return the exit code."""
+    out = Output(json="--json" in argv[: argv.index("--") if "--" in argv else None])
+    try:
+        result: Any = root.main(args=list(argv), prog_name="topo", standalone_mode=False, obj=out)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except (BrokenPipeError, SystemExit):  # click exits where it meets the former
+        # Whoever read stdout has gone; what the interpreter flushes at exit must not raise again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        return print_failure(error, out)
+    return result if isinstance(result, int) else 0

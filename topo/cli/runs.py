@@ -1,0 +1,148 @@
+"""What the commands about running topologies share: finding one by name, reaching its driver."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from topo.cli.failures import STATUS, CommandError, environment_error, usage_error
+from topo.cli.output import Output
+from topo.cli.project import Project, load_project
+from topo.control.client import ControlClient, unreachable
+from topo.control.registry import Registry, Run
+from topo.errors import TopoError, did_you_mean
+from topo.graph.model import Topology
+
+LIST_SECS = 2.0
+"""How long `topo list` waits for one driver."""
+
+
+class Runs:
+    """The runs of the chosen environment."""
+
+    def __init__(self, out: Output) -> None:
+        self.project: Project = load_project(out.env)
+        self.env = out.env
+        home = self.project.environment.registry
+        if out.env and not home.exists():
+            raise environment_error(
+                f"cannot read registry {home} of env {out.env!r}: no such directory",
+                code="registry",
+                hint=f"topo doctor --env {out.env}",
+            )
+        self.registry = Registry(home)
+
+    def find(self, name: str, command: str) -> Run:
+        """The run that a person named."""
+        run = self.registry.latest(name)
+        if run:
+            return run
+        known = self.registry.runs()
+        names = sorted({run.name for run in known})
+        if name.endswith(".py") or Path(name).is_file():
+            live = [run.name for run in known if not run.over]
+            hint = f"topo {command} {live[0]}" if len(live) == 1 else "topo list"
+            raise usage_error(
+                f"{name!r} is a file; {command} takes the name of a running topology", hint=hint
+            )
+        near = did_you_mean(name, names)
+        raise CommandError(
+            STATUS,
+            f"no topology {name!r}",
+            code="unknown-topology",
+            hint=f"{near} topo list" if near else "topo list --all",
+        )
+
+    def connect(self, run: Run) -> ControlClient:
+        """A client of the run's driver, which must be there."""
+        if not run.driver_alive or not run.state.address:
+            raise unreachable(run)
+        return ControlClient(run)
+
+
+def check_component(run: Run, component: str | None) -> None:
+    """Raise an error if the topology has no such component."""
+    if component is None:
+        return
+    topology = Topology.from_bytes((run.directory / "topology.pb").read_bytes())
+    known = list(topology.components)
+    if component not in known:
+        near, it_has = did_you_mean(component, known), f"it has: {', '.join(known)}"
+        raise usage_error(
+            f"{run.name} has no component {component!r}",
+            hint=f"{near} {it_has}" if near else it_has,
+        )
+
+
+def figures(run: Run, window_secs: float | None = None) -> dict[str, Any] | None:
+    """The driver's figures: from itself if it answers, else those it wrote last."""
+    if run.driver_alive and run.state.address and not run.over:
+        try:
+            with ControlClient(run, timeout_secs=LIST_SECS) as client:
+                return client.stats(window_secs)
+        except TopoError:
+            if window_secs:
+                return None
+    found: dict[str, Any] | None = _read(run.directory / "stats.json")
+    return found
+
+
+def errors(run: Run) -> list[dict[str, Any]]:
+    """The errors the driver knows of, likewise."""
+    if run.driver_alive and run.state.address and not run.over:
+        try:
+            with ControlClient(run, timeout_secs=LIST_SECS) as client:
+                return client.errors()
+        except TopoError:
+            pass  # what it wrote is a few seconds old
+    found: list[dict[str, Any]] | None = _read(run.directory / "errors.json")
+    return found or []
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+# Words for figures
+
+
+def duration(secs: float) -> str:
+    """8 s, 12m, 3h 02m, 2d 04h."""
+    minutes, hours, days = int(secs // 60), int(secs // 3600), int(secs // 86400)
+    if minutes < 1:
+        return f"{secs:.0f} s"
+    if hours < 1:
+        return f"{minutes}m"
+    if days < 1:
+        return f"{hours}h {minutes % 60:02}m"
+    return f"{days}d {hours % 24:02}h"
+
+
+def count(value: float | None) -> str:
+    """12,040 up to a hundred thousand, 71.2 M beyond; "-" for what does not apply."""
+    from topo.bench.report import short_number
+
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value < 100_000 else short_number(value)
+
+
+def size(value: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError
+
+
+def parse_duration(text: str, option: str) -> float:
+    """Seconds of "30s", "10m", "2h" or "1d"."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = text[:-1], text[-1:]
+    if unit in units and number.replace(".", "", 1).isdigit():
+        return float(number) * units[unit]
+    raise usage_error(f"{option} takes a duration such as 30s, 10m, 2h; got {text!r}", at=option)

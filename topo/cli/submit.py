@@ -1,0 +1,154 @@
+"""`topo submit`: run a topology beyond this terminal, until it is killed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from topo.cli.failures import CommandError, exit_code_of
+from topo.cli.options import (
+    ConfOptions,
+    TargetCommand,
+    conf_options,
+    prepare,
+    target_argument,
+)
+from topo.cli.output import Output, common_options
+from topo.control.registry import Registry, Run
+from topo.control.submit import SPARK, Request, await_start
+from topo.control.submit import submit as submit_run
+from topo.errors import TopoError
+
+ENGINE = SPARK
+
+
+@click.command(cls=TargetCommand)
+@target_argument
+@click.option("-n", "--name", metavar="NAME", help="What to call it.")
+@conf_options
+@click.option("--master", metavar="URL", help="local[*], spark://HOST:PORT, yarn or k8s://HOST.")
+@click.option("--py-files", metavar="F,...", help="Python files and archives the workers need.")
+@click.option("--archives", metavar="F,...", help="Archives to unpack beside the workers.")
+@click.option(
+    "--resume",
+    "resume",
+    flag_value=True,
+    type=bool,
+    default=None,
+    help="Go on from the state this name left.",
+)
+@click.option("--fresh", "resume", flag_value=False, type=bool, help="Begin without it.")
+@click.option("--inactive", is_flag=True, help="With its spouts stopped, until topo activate.")
+@click.option(
+    "-w",
+    "--wait",
+    "wait_secs",
+    type=click.FloatRange(min=0),
+    default=60,
+    show_default=True,
+    metavar="SECS",
+    help="How long to wait until it works; 0: not at all.",
+)
+@common_options()
+@click.pass_obj
+def submit(
+    out: Output,
+    target: str,
+    name: str | None,
+    conf: ConfOptions,
+    master: str | None,
+    py_files: str | None,
+    archives: str | None,
+    resume: bool | None,
+    inactive: bool,
+    wait_secs: float,
+) -> None:
+    """Run a topology beyond this terminal, until it is killed.
+
+    It is started again from its last batch when its driver dies.
+    """
+    began = time.monotonic()
+    prepared = prepare(out, target, conf, name, command="topo submit")
+    environment = prepared.project.environment
+    registry = Registry(environment.registry)
+    request = Request(
+        name=prepared.name,
+        topology=prepared.topology,
+        conf=prepared.conf,
+        master=master or environment.master,
+        code_directory=prepared.target.directory,
+        active=not inactive,
+        resume=resume,
+        checkpoint_base=environment.checkpoint_dir,
+        py_files=(*environment.py_files, *_files(py_files, "--py-files")),
+        archives=_files(archives, "--archives"),
+        env=environment.name,
+        engine=ENGINE,
+    )
+    run = submit_run(registry, request)
+    out.say(f"submitting {run.name} ({run.id}) to {request.master} ...")
+    run = _await_start(registry, run, wait_secs) if wait_secs else registry.reload(run)
+    if out.json:
+        out.answer_json(_document(run))
+        return
+    took = f" after {time.monotonic() - began:.1f} s" if wait_secs else ""
+    out.answer(f"submitted {run.name} ({run.id}) to {request.master}: {run.status}{took}")
+    out.say(f"  topo stats {run.name} · topo logs -f {run.name} · topo kill {run.name}")
+
+
+def _await_start(registry: Registry, run: Run, secs: float) -> Run:
+    try:
+        run = await_start(registry, run, secs)
+    except TimeoutError as error:
+        late = registry.reload(run)
+        why = f": {late.reason}" if late.reason else ""
+        raise CommandError(
+            exit_code_of(error),
+            f"{error}{why}",
+            code="timeout",
+            at=str(run.log),
+            hint=f"it goes on starting: topo list; topo logs --driver {run.name}",
+        ) from None
+    if run.status == "FAILED":
+        raise StartFailed(run)
+    return run
+
+
+class StartFailed(TopoError):
+    """A topology that failed before it worked."""
+
+    code = "start-failed"
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(
+            f"{run.name} FAILED: {run.reason}",
+            at=str(run.log),
+            hint=run.state.hint or f"topo errors {run.name}",
+            code=run.state.code,
+        )
+        self.user_traceback = run.state.traceback
+
+
+def _files(text: str | None, option: str) -> tuple[str, ...]:
+    files = [part.strip() for part in (text or "").split(",") if part.strip()]
+    for file in files:
+        if "://" not in file and not Path(file.partition("#")[0]).exists():
+            raise click.UsageError(f"{option}: no file {file!r}")
+    return tuple(file if "://" in file else str(Path(file).resolve()) for file in files)
+
+
+def _document(run: Run) -> dict[str, object]:
+    submission = run.submission
+    return {
+        "name": run.name,
+        "id": run.id,
+        "status": run.status,
+        "master": submission.master,
+        "driver": run.state.address,
+        "ui": run.state.ui,
+        "checkpoint": submission.checkpoint,
+        "workers": submission.workers,
+        "tasks": submission.tasks,
+    }

@@ -1,0 +1,115 @@
+"""Files that a crash at any point leaves readable, and locks that die with their process."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace `path` as a whole: a reader sees the old content or the new, whatever crashes."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    sync_directory(path.parent)
+
+
+def write_json(path: Path, document: object) -> None:
+    text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    write_atomically(path, text.encode())
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The document, or None if the file is not there."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    return document
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames in a directory durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class ProcessLock:
+    """A lock on a file for as long as this process lives, or until `release`.
+
+    A POSIX record lock: the kernel drops it when the process ends, however it ends, and children
+    do not inherit it. (An flock would live on in a forked child, and a pid may be another
+    process's by the time it is looked at.)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.lockf(self._handle, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        os.close(self._handle)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    lock = ProcessLock(path)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def lock_holder(path: Path) -> int | None:
+    """The process that holds the lock, or None. Never to be asked by the holder itself: a record
+    lock ends when its process closes any handle of the file."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        answer = fcntl.fcntl(handle, fcntl.F_GETLK, _pack(fcntl.F_WRLCK))
+    finally:
+        os.close(handle)
+    kind, pid = _unpack(answer)
+    return None if kind == fcntl.F_UNLCK else pid
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process holds the lock."""
+    return lock_holder(path) is not None
+
+
+# struct flock, whose order differs between systems
+
+
+def _pack(kind: int) -> bytes:
+    if sys.platform == "darwin":
+        return struct.pack("@qqihh", 0, 0, 0, kind, os.SEEK_SET)
+    return struct.pack("@hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
+
+
+def _unpack(answer: bytes) -> tuple[int, int]:
+    if sys.platform == "darwin":
+        _, _, pid, kind, _ = struct.unpack("@qqihh", answer)
+    else:
+        kind, _, _, _, pid = struct.unpack("@hhqqi4x", answer)
+    return kind, pid

@@ -1,0 +1,76 @@
+"""Reading what the tasks of a submitted topology logged, from all its processes, in time order."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+@dataclass
+class Wanted:
+    """Which lines are wanted; `seen` counts those in time, by level, whether wanted or not."""
+
+    level: str = "INFO"
+    since: str = ""
+    component: str | None = None
+    task: int | None = None
+    pattern: re.Pattern[str] | None = None
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def accepts(self, line: dict[str, Any]) -> bool:
+        if line["time"] < self.since:
+            return False
+        self.seen[line["level"]] += 1
+        return (
+            _rank(line["level"]) >= _rank(self.level)
+            and self.component in (None, line["component"])
+            and self.task in (None, line["task"])
+            and (self.pattern is None or self.pattern.search(line["message"]) is not None)
+        )
+
+
+class LogReader:
+    """The lines of one run; `read` again for those that came since."""
+
+    def __init__(self, directory: Path, wanted: Wanted) -> None:
+        self._directory = directory
+        self._wanted = wanted
+        self._read_to: dict[tuple[str, bytes], int] = {}
+
+    def last(self, count: int) -> list[dict[str, Any]]:
+        """The last `count` wanted lines there are."""
+        return list(deque(self.read(), maxlen=count))
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """The wanted lines that were not read before."""
+        files = [self._lines(path) for path in sorted(self._directory.glob("*.jsonl*"))]
+        return heapq.merge(*files, key=lambda line: line["time"])
+
+    def _lines(self, path: Path) -> Iterator[dict[str, Any]]:
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            return  # it was moved on while we looked
+        with file:
+            # A file keeps its first line when it becomes the `.1`; an inode may be used again.
+            identity = (path.name.removesuffix(".1"), file.readline())
+            file.seek(self._read_to.get(identity, 0))
+            for text in file:
+                if not text.endswith(b"\n"):
+                    break  # being written
+                self._read_to[identity] = self._read_to.get(identity, 0) + len(text)
+                line = json.loads(text)
+                if self._wanted.accepts(line):
+                    yield line
+
+
+def _rank(level: str) -> int:
+    return LEVELS.index(level) if level in LEVELS else LEVELS.index("INFO")

@@ -1,0 +1,79 @@
+"""Figures of the last ten minutes, three hours or day, from what is counted since the start.
+
+Samples are kept finely for the last ten minutes, more coarsely before: a few hundred in all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+_KEPT = ((0.0, 620.0), (120.0, 11_000.0), (900.0, 88_000.0))
+"""(least seconds between samples, seconds they are kept) of each series."""
+
+_COUNTERS = ("emitted", "transferred", "executed", "acked", "failed", "unanchored")
+_MEANS = {"execute_ms": "executed", "process_ms": "executed", "complete_ms": "acked"}
+"""A mean over all so far, and the counter of what it is the mean of."""
+
+
+class Windows:
+    """Samples of one run's figures; times are of any one clock."""
+
+    def __init__(self) -> None:
+        self._series: list[deque[tuple[float, Mapping[str, Any]]]] = [deque() for _ in _KEPT]
+
+    def add(self, now: float, figures: Mapping[str, Any]) -> None:
+        for series, (apart, kept) in zip(self._series, _KEPT, strict=True):
+            if not series or now - series[-1][0] >= apart:
+                series.append((now, figures))
+            while series and now - series[0][0] > kept:
+                series.popleft()
+
+    def last(self, secs: float, now: float, figures: Mapping[str, Any]) -> dict[str, Any]:
+        """`figures`, but counting only the last `secs`, or all if there were not as many."""
+        before = self._sample(now - secs)
+        if before is None:
+            return dict(figures)
+        then, old = before
+        components = {
+            name: _difference(of, old["components"].get(name), now - then)
+            for name, of in figures["components"].items()
+        }
+        return {**figures, "components": components}
+
+    def _sample(self, at: float) -> tuple[float, Mapping[str, Any]] | None:
+        """The latest sample not after `at`."""
+        found = [sample for series in self._series for sample in series if sample[0] <= at]
+        return max(found, key=lambda sample: sample[0]) if found else None
+
+
+def _difference(
+    now: Mapping[str, Any], before: Mapping[str, Any] | None, secs: float
+) -> dict[str, Any]:
+    if before is None or any(now[key] < before[key] for key in _COUNTERS):
+        return dict(now)  # counted anew in between
+    found = dict(now)
+    for key in _COUNTERS:
+        found[key] = now[key] - before[key]
+    by_reason = {
+        reason: number - before["failed_by"].get(reason, 0)
+        for reason, number in now["failed_by"].items()
+    }
+    found["failed_by"] = {reason: number for reason, number in by_reason.items() if number}
+    for mean, counter in _MEANS.items():
+        found[mean] = _mean_between(now, before, mean, counter)
+    if found["capacity"] is not None and found["execute_ms"] is not None:
+        busy_secs = found["executed"] * found["execute_ms"] / 1000
+        found["capacity"] = busy_secs / (secs * max(1, found["tasks"]))
+    return found
+
+
+def _mean_between(
+    now: Mapping[str, Any], before: Mapping[str, Any], mean: str, counter: str
+) -> float | None:
+    more = now[counter] - before[counter]
+    if now[mean] is None or not more:
+        return None
+    total = now[mean] * now[counter] - (before[mean] or 0.0) * before[counter]
+    return max(0.0, float(total / more))
