@@ -198,13 +198,13 @@ class Settings:
     )
     batch_idle_ms = Setting[int](
         "topology.batch.idle.ms",
-        10_000,
+        60_000,
         whole(1),
         "How long a batch waits when no spout has data before it ends empty.",
     )
     batch_poll_ms = Setting[int](
         "topology.batch.poll.ms",
-        10,
+        20,
         whole(1),
         "How often spouts are asked again while a batch waits.",
     )

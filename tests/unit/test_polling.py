@@ -1,0 +1,92 @@
+"""How much a slot's spouts may emit in a batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from topo.engine.spark.polling import Budget
+
+MOST = 100_000
+
+
+def batch(
+    budget: Budget, worked: float, emitted: int | None = None, moved: int = 0, fixed: float = 0.0
+) -> int:
+    """One batch, of so many seconds of work and others; by default the budget is used up."""
+    budget.taken(budget.tuples if emitted is None else emitted, since=50.0)
+    budget.moved(moved)
+    budget.worked(40.0, 50.0 + worked / 2)  # the first level waited before there was data
+    budget.worked(51.0, 51.0 + worked / 2)
+    budget.adapt(now=50.0 + worked + fixed)
+    return budget.tuples
+
+
+def grown(target_secs: float = 2.0) -> Budget:
+    budget = Budget(target_secs, MOST)
+    while budget.tuples < 40_000:
+        batch(budget, target_secs / 4)
+    return budget
+
+
+def test_it_grows_while_it_is_used_up_early() -> None:
+    budget = Budget(2.0, MOST)
+    first = budget.tuples
+    assert batch(budget, 0.25) == 4 * first
+    assert batch(budget, 1.0) == 8 * first
+
+
+def test_it_settles_where_a_batch_takes_the_target_whatever_is_fixed_in_it() -> None:
+    budget = Budget(2.0, 1_000_000)
+    for _ in range(30):
+        batch(budget, budget.tuples * 10e-6, fixed=0.2)
+    assert budget.tuples == pytest.approx(1.8 / 10e-6, rel=0.01)
+
+
+def test_it_shrinks_when_a_batch_takes_longer() -> None:
+    budget = grown()
+    before = budget.tuples
+    assert batch(budget, 4.0) == pytest.approx(before / 2, abs=1)
+
+
+def test_a_machine_too_busy_for_the_target_still_gets_half_of_it_for_tuples() -> None:
+    budget = Budget(2.0, 1_000_000)
+    for _ in range(30):
+        batch(budget, budget.tuples * 10e-6, fixed=5.0)
+    assert budget.tuples == pytest.approx(1.0 / 10e-6, rel=0.01)
+
+
+def test_spouts_that_run_dry_say_nothing_of_what_would_fit() -> None:
+    budget = grown()
+    before = budget.tuples
+    assert batch(budget, 0.3, emitted=10) == before
+
+
+def test_a_batch_cut_short_by_time_shrinks_it_to_what_came() -> None:
+    budget = grown()
+    assert batch(budget, 4.0, emitted=1_000) == 500
+
+
+def test_it_never_grows_beyond_the_most() -> None:
+    budget = Budget(2.0, 3_000)
+    for _ in range(5):
+        batch(budget, 0.1)
+    assert budget.tuples == 3_000
+
+
+def test_a_small_most_is_kept_even_under_the_smallest_budget() -> None:
+    budget = Budget(2.0, 1)
+    assert batch(budget, 10.0) == 1
+
+
+def test_bolts_that_make_much_of_a_tuple_shrink_it() -> None:
+    budget = Budget(2.0, MOST, most_bytes=1 << 20)
+    before = budget.tuples
+    assert batch(budget, 0.2, moved=8 << 20) == before // 8
+    assert batch(budget, 0.2, moved=1 << 19) == pytest.approx(before // 4, abs=2)
+
+
+def test_an_empty_batch_teaches_nothing() -> None:
+    budget = grown()
+    before = budget.tuples
+    budget.adapt(now=1_000.0)
+    assert budget.tuples == before

@@ -1,0 +1,165 @@
+"""How a run comes to its end: step by step, each only when the one before has committed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.spark.doubles import Endless, Numbers, Total
+from tests.wiring import line
+from topo.acker.figures import AckerStatus
+from topo.acker.plan import Mode
+from topo.engine.spark.ending import Ending
+from topo.engine.spark.report import Report
+
+FINITE = line(Numbers(3), Total())
+ENDLESS = line(Endless(), Total())
+
+BUSY = AckerStatus(
+    epoch=1,
+    incarnations=(1,),
+    next_batch=5,
+    staged=(),
+    poisoned=False,
+    mode=Mode.ACTIVE,
+    mode_version=0,
+    mode_version_begun=0,
+    waiting=0,
+    clock=1.0,
+    pending=2,
+    acked=0,
+    failed_by={},
+    oldest_secs=0.0,
+    updates=0,
+    updates_per_sec=0.0,
+    held_bytes=0,
+    unheard=0,
+    dropped=0,
+    payloads=(),
+    payloads_lost=0,
+)
+IDLE = replace(BUSY, pending=0)
+OPEN = {0: Report({}, exhausted=False), 1: Report({}, exhausted=None)}
+DONE = {0: Report({}, exhausted=True), 1: Report({}, exhausted=None)}
+
+
+class Driver:
+    """Tells the ackers what the ending wants told, and lets batches commit."""
+
+    def __init__(self, ending: Ending) -> None:
+        self.ending = ending
+        self.version = 0
+        ending.registered(ending.mode)
+
+    def ask(
+        self,
+        status: AckerStatus,
+        reports: dict[int, Report],
+        now: float = 0.0,
+        *,
+        begun: bool = True,
+        batch: int = 5,
+    ) -> Mode | None:
+        """What is newly told, after this status; `begun`: the batch in work knows the last."""
+        status = replace(status, next_batch=batch, mode_version_begun=self.version - (not begun))
+        command = self.ending.next_command(status, reports, now)
+        if command is not None:
+            self.version += 1
+            self.ending.commanded(self.version, command)
+        return command
+
+
+def test_a_finite_topology_completes_with_a_last_tick_and_a_close() -> None:
+    driver = Driver(Ending(FINITE, active=True))
+    assert driver.ask(IDLE, OPEN) is None
+    assert driver.ask(BUSY, DONE) is None  # messages are in flight
+    assert driver.ask(replace(IDLE, unheard=1), DONE) is None  # or their acks
+    assert driver.ask(IDLE, DONE) == Mode.LAST_TICK
+    assert driver.ask(IDLE, DONE, begun=False, batch=6) is None  # a batch that does not know it
+    assert driver.ask(IDLE, DONE, batch=7) is None  # the first that does is in work
+    assert driver.ask(BUSY, DONE, batch=8) is None  # committed, but the tick made messages
+    assert driver.ask(IDLE, DONE, batch=9) == Mode.CLOSE
+    assert driver.ending.is_completed
+    assert driver.ask(IDLE, DONE, batch=9) is None
+    assert not driver.ending.is_over
+    assert driver.ask(IDLE, DONE, batch=10) is None
+    assert driver.ending.is_over
+
+
+@pytest.mark.parametrize("topology", [ENDLESS, FINITE], ids=["endless", "inactive"])
+def test_what_does_not_complete(topology: object) -> None:
+    ending = Ending(topology, active=topology is ENDLESS)  # type: ignore[arg-type]
+    assert Driver(ending).ask(IDLE, DONE) is None
+    assert not ending.is_over
+
+
+def test_an_epoch_that_fails_in_its_last_tick_has_it_again() -> None:
+    driver = Driver(Ending(FINITE, active=True))
+    assert driver.ask(IDLE, DONE) == Mode.LAST_TICK
+    assert driver.ask(IDLE, DONE, batch=6) is None
+    driver.ending.registered(driver.ending.mode)  # the query starts again, in this mode
+    assert driver.ask(IDLE, {}, batch=6) is None
+    assert driver.ask(IDLE, DONE, batch=7) == Mode.CLOSE
+
+
+def test_activation_goes_to_the_ackers() -> None:
+    driver = Driver(Ending(ENDLESS, active=False))
+    assert driver.ending.mode == Mode.INACTIVE
+    driver.ending.set_active(True)
+    assert driver.ask(IDLE, OPEN) == Mode.ACTIVE
+    assert driver.ask(IDLE, OPEN) is None
+    driver.ending.set_active(False)
+    assert driver.ask(IDLE, OPEN) == Mode.INACTIVE
+
+
+def test_what_is_asked_while_a_query_starts_is_told_when_it_has() -> None:
+    ending = Ending(ENDLESS, active=False)
+    mode = ending.mode
+    ending.set_active(True)
+    ending.registered(mode)
+    assert ending.next_command(IDLE, OPEN, 0) == Mode.ACTIVE
+
+
+def test_a_kill_drains_closes_and_is_over() -> None:
+    driver = Driver(Ending(ENDLESS, active=True))
+    driver.ending.kill(0, wait_secs=10)
+    assert driver.ask(BUSY, OPEN, 1) == Mode.DRAIN
+    driver.ending.set_active(True)  # has no effect any more
+    assert driver.ask(BUSY, OPEN, 2) is None
+    assert driver.ask(BUSY, OPEN, 3, batch=6) is None
+    assert driver.ask(IDLE, OPEN, 4, batch=7) == Mode.CLOSE
+    assert driver.ask(IDLE, OPEN, 5, batch=7) is None
+    assert driver.ask(IDLE, OPEN, 5, batch=8) is None
+    assert driver.ending.is_over
+    assert not driver.ending.is_completed
+
+
+def test_a_kill_before_anything_has_started() -> None:
+    ending = Ending(ENDLESS, active=True)
+    assert not ending.is_overdue(0)
+    ending.kill(0, wait_secs=10)
+    assert [ending.is_overdue(now) for now in (9, 10)] == [False, True]
+
+
+def test_a_kill_waits_no_longer_than_it_was_told() -> None:
+    driver = Driver(Ending(ENDLESS, active=True))
+    driver.ending.kill(0, wait_secs=10)
+    assert driver.ask(BUSY, OPEN, 1) == Mode.DRAIN
+    assert driver.ask(BUSY, OPEN, 11) == Mode.CLOSE
+    assert driver.ask(BUSY, OPEN, 12) is None
+    assert not driver.ending.is_over
+    assert driver.ask(BUSY, OPEN, 11 + 31) is None  # the close does not come through either
+    assert driver.ending.is_over
+
+
+def test_a_second_kill_makes_it_shorter() -> None:
+    driver = Driver(Ending(ENDLESS, active=True))
+    driver.ending.kill(0, wait_secs=1000)
+    assert driver.ask(BUSY, OPEN, 1) == Mode.DRAIN
+    driver.ending.kill(2, wait_secs=0)
+    assert driver.ask(BUSY, OPEN, 2) == Mode.CLOSE
+    driver.ending.kill(3, wait_secs=1000)
+    assert driver.ask(BUSY, OPEN, 4, batch=5) is None
+    assert driver.ask(BUSY, OPEN, 4, batch=6) is None
+    assert driver.ending.is_over

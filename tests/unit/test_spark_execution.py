@@ -1,0 +1,331 @@
+"""One slot's executions, without Spark: what is run twice, too late, or for nobody.
+
+`Slot` plays Spark's part: it hands on what levels send, keeps committed records, and forgets what
+an attempt that did not commit has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.doubles import Numbers
+from tests.wiring import line
+from topo import BasicBolt, Bolt, Topology, Tuple, UncaughtError, bolt
+from topo.acker.client import AckerControl, Lease
+from topo.acker.plan import Mode
+from topo.acker.server import AckerServer
+from topo.acker.transport import AckerTarget
+from topo.engine.spark.execution import RunSpec
+from topo.engine.spark.opened import tracking_plan
+from topo.engine.spark.plan import make_plan
+from topo.engine.spark.relay import RelayLost
+from topo.engine.spark.report import Report
+from topo.engine.spark.work import COMMITTED, Outcome, Payload, RecordKey, Work
+from topo.errors import AckerError
+from topo.task.host import full_conf
+
+CONF = full_conf(
+    {
+        "topology.workers": 1,
+        "topology.batch.idle.ms": 1,
+        "topology.batch.max.tuples": 2,
+        "topology.enable.message.timeouts": False,
+    }
+)
+
+Records = dict[RecordKey, bytes]
+
+
+class Slot:
+    """The only slot of a topology."""
+
+    def __init__(self, target: AckerTarget, topology: Topology) -> None:
+        self.plan = make_plan(topology, 1, CONF)
+        self.spec = RunSpec("t", topology.to_bytes(), CONF, self.plan, tuple(topology.components))
+        self.control = AckerControl(target)
+        self.tracking = tracking_plan(topology, self.plan, CONF)
+        self.committed: dict[int, Records] = {}
+        self.restored: list[tuple[int, int]] = []  # batch, level
+        self.next_batch = 0
+        self.new_process()
+        self.new_epoch()
+
+    def new_process(self) -> None:
+        self.runner = self.spec.runner(0)
+
+    def new_epoch(self, mode: Mode = Mode.ACTIVE) -> None:
+        self.lease = self.control.register(self.tracking, self.next_batch, "run", mode)
+
+    def execute(
+        self,
+        level: int,
+        payloads: Sequence[Payload] = (),
+        *,
+        lease: Lease | None = None,
+        abandoned: Callable[[], bool] = lambda: False,
+    ) -> Outcome:
+        records = self.committed.get(level, {})
+
+        def restore() -> Records:
+            self.restored.append((self.next_batch, level))
+            return {key: record for key, record in records.items() if key != COMMITTED}
+
+        committed = records.get(COMMITTED, b"")
+        work = Work(lease or self.lease, self.next_batch, level, 0, committed, list(payloads))
+        return self.runner.execute(work, restore, abandoned)
+
+    def levels(self, first: int = 0, sent: Sequence[Outcome] = ()) -> Iterator[Outcome]:
+        """Run the levels one after the other, each on what those before it have sent."""
+        outcomes = list(sent)
+        for level in range(first, len(self.plan.levels)):
+            mine = [data for o in outcomes for _, to, data in o.sends if to == level]
+            outcomes.append(self.execute(level, mine))
+            yield outcomes[-1]
+
+    def commit(self, outcomes: Sequence[Outcome]) -> None:
+        for level, outcome in enumerate(outcomes):
+            records = self.committed.setdefault(level, {})
+            records.update({key: bytes(record) for key, record in outcome.writes})
+            for key in outcome.removes:
+                del records[key]
+        self.next_batch += 1
+
+    def batch(self) -> None:
+        self.commit(list(self.levels()))
+
+    def emitted(self, component: str) -> list[list[Any]]:
+        """What the component has emitted in all batches known to be committed."""
+        reports = [Report.unpack(kept.payload) for kept in self.control.status(0).payloads]
+        return [row for report in reports for name, _, _, rows in report.rows for row in rows
+                if name == component]  # fmt: skip
+
+
+@pytest.fixture
+def target() -> Iterator[AckerTarget]:
+    with AckerServer() as server:
+        yield AckerTarget("t", "token", (server.address,), give_up_secs=1)
+
+
+class Sums(Bolt):
+    """Keeps two tuples at a time, and emits the sum of all; in its state, that is, exactly once."""
+
+    outputs = ("sum",)
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.sum = 0
+        self.kept: list[Tuple] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.kept.append(tup)
+        if len(self.kept) == 3:
+            for kept in self.kept:
+                self.sum += kept[0]
+                self.ack(kept)
+            self.emit([self.sum], anchors=[])
+            self.kept = []
+
+
+SUMS = [[3], [15], [36], [66]]
+
+
+@pytest.fixture
+def slot(target: AckerTarget) -> Slot:
+    return Slot(target, line(Numbers(12), Sums()))
+
+
+def finish(slot: Slot) -> None:
+    """The rest of the twelve numbers, and two batches for the acks to be heard."""
+    while len(slot.emitted("b1")) < len(SUMS) and slot.next_batch < 20:
+        slot.batch()
+    slot.batch()
+    slot.batch()
+    assert slot.emitted("s") == [[number] for number in range(12)]
+    assert slot.emitted("b1") == SUMS
+    status = slot.control.status()
+    assert (status.pending, status.acked, status.failed_by) == (0, 12, {})
+
+
+def test_instances_live_on_from_batch_to_batch(slot: Slot) -> None:
+    finish(slot)
+    assert slot.restored == []
+
+
+def test_a_new_process_has_them_from_the_committed_state(slot: Slot) -> None:
+    for _ in range(5):
+        slot.batch()
+        slot.new_process()
+    finish(slot)
+    assert {level for _, level in slot.restored} == {0, 1}
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_was_executed_and_never_written_runs_again_in_a_new_epoch(
+    slot: Slot, level: int
+) -> None:
+    """Spark's worker died between the slot's answer and the state store: Spark tries once more."""
+    slot.batch()
+    outcomes = list(slot.levels())
+    sent = [data for _, to, data in outcomes[0].sends if to == level]
+    for _ in range(3):
+        with pytest.raises(AckerError, match=f"slot 0 of level {level} was executed twice") as no:
+            slot.execute(level, sent)
+        assert no.value.code == "acker-fence"
+    with pytest.raises(AckerError, match="executed twice"):  # nor does the batch go on elsewhere
+        slot.execute(0)
+    slot.new_epoch()
+    finish(slot)
+
+
+def test_a_batch_that_ran_to_its_end_and_was_not_committed_leaves_no_trace(slot: Slot) -> None:
+    for _ in range(5):
+        list(slot.levels())
+        slot.new_epoch()
+        slot.batch()
+    finish(slot)
+
+
+def test_a_batch_that_was_committed_before_the_driver_knew_counts(slot: Slot) -> None:
+    for _ in range(5):
+        slot.batch()
+        slot.new_epoch()
+    finish(slot)
+
+
+def test_a_worker_of_an_epoch_that_is_over_changes_nothing(slot: Slot) -> None:
+    zombie = slot.lease
+    slot.batch()
+    (first, _) = slot.levels()
+    slot.new_epoch()
+    for level, sent in ((0, []), (1, [data for _, to, data in first.sends if to == 1])):
+        with pytest.raises(AckerError, match="is over") as no:
+            slot.execute(level, sent, lease=zombie)
+        assert no.value.code == "acker-epoch"
+    finish(slot)
+
+
+def test_a_late_worker_of_a_committed_batch_changes_nothing(slot: Slot) -> None:
+    outcomes = list(slot.levels())
+    slot.commit(outcomes)
+    slot.execute(0)  # by which the acker hears that the batch before has committed
+    slot.next_batch -= 1
+    with pytest.raises(AckerError, match="batch 0 was applied already"):
+        slot.execute(1, [data for _, to, data in outcomes[0].sends if to == 1])
+    slot.next_batch += 1
+    slot.new_epoch()
+    finish(slot)
+
+
+def test_nobody_hears_of_work_whose_worker_has_gone(slot: Slot) -> None:
+    """So Spark's next try is the first that the acker hears of: no epoch is lost to it."""
+    slot.batch()
+    with pytest.raises(RelayLost):
+        slot.execute(0, abandoned=lambda: True)
+    (first,) = [slot.execute(0)]
+    sent = [data for _, to, data in first.sends if to == 1]
+    with pytest.raises(RelayLost):
+        slot.execute(1, sent, abandoned=lambda: True)
+    slot.commit([first, slot.execute(1, sent)])
+    finish(slot)
+
+
+def test_a_lost_acker_fails_what_is_pending(slot: Slot) -> None:
+    slot.batch()
+    with AckerServer() as other:
+        lost = slot.lease.incarnations
+        slot.control = AckerControl(AckerTarget("t", "token", (other.address,)))
+        slot.new_epoch()
+        assert slot.lease.incarnations != lost
+        slot.batch()
+        slot.batch()
+        (report, *_) = [Report.unpack(kept.payload) for kept in slot.control.status(0).payloads]
+        assert report.metrics[1 + 1].failed_by == {"acker lost": 2}
+
+
+class LastTick(BasicBolt):
+    """Keeps nothing that is saved; says when it has a tick."""
+
+    outputs = ("tick",)
+
+    def get_component_configuration(self) -> dict[str, Any]:
+        return {"topology.tick.tuple.freq.secs": 1e6}
+
+    def execute(self, tup: Tuple) -> None:
+        if tup.is_tick:
+            self.emit(["tick"])
+
+
+class KeepsNothing(LastTick):
+    stateless = True
+
+
+@pytest.mark.parametrize("ticked", [LastTick(), KeepsNothing()])
+def test_a_last_tick_comes_once_and_again_if_it_was_rolled_back(
+    target: AckerTarget, ticked: BasicBolt
+) -> None:
+    slot = Slot(target, line(Numbers(2), ticked))
+    slot.batch()
+    slot.batch()
+    slot.new_epoch(Mode.LAST_TICK)
+    list(slot.levels())
+    slot.new_epoch(Mode.LAST_TICK)
+    for _ in range(3):
+        slot.batch()
+    assert slot.emitted("b1") == [["tick"]]
+
+
+class Raises(BasicBolt):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def execute(self, tup: Tuple) -> None:
+        with self.path.open("a") as calls:
+            calls.write(f"{tup[0]};")
+        raise ValueError("once is enough")
+
+
+def test_an_error_is_not_provoked_again_by_sparks_next_tries(
+    target: AckerTarget, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+    slot = Slot(target, line(Numbers(1), Raises(calls)))
+    first = slot.execute(0)
+    for _ in range(4):
+        with pytest.raises(UncaughtError, match="once is enough"):
+            slot.execute(1, [data for _, to, data in first.sends if to == 1])
+    assert calls.read_text() == "0;"
+
+
+@bolt(outputs=("num",))
+def twice(tup: Tuple) -> Iterator[list[int]]:
+    yield [tup[0]]
+    yield [tup[0]]
+
+
+def test_a_level_that_keeps_nothing_has_nothing_to_write(target: AckerTarget) -> None:
+    slot = Slot(target, line(Numbers(4), twice))
+    for _ in range(4):
+        outcomes = list(slot.levels())
+        assert (outcomes[1].writes, outcomes[1].removes) == ([], [])
+        slot.commit(outcomes)
+    assert slot.emitted("b1") == [[number // 2] for number in range(8)]
+
+
+def test_an_inactive_topology_opens_nothing(target: AckerTarget) -> None:
+    slot = Slot(target, line(Numbers(4), Sums()))
+    slot.new_epoch(Mode.INACTIVE)
+    slot.batch()
+    assert slot.committed == {0: {}, 1: {}}
+
+
+def test_a_report_that_is_too_large_for_the_acker_goes_by_a_file(tmp_path: Path) -> None:
+    small, large = Report({}, 1), Report({}, 2, rows=[("b", "default", 1, [["x" * 2_000_000]])])
+    assert Report.unpack(small.pack(str(tmp_path))) == small
+    assert list(tmp_path.iterdir()) == []
+    packed = large.pack(str(tmp_path))
+    assert len(packed) < 1000 < len(large.pack())
+    assert Report.unpack(packed) == large
+    assert list(tmp_path.iterdir()) == []

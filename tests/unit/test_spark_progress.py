@@ -1,0 +1,78 @@
+"""What committed reports come to: figures, captured tuples, reasons why nothing moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.spark.doubles import Endless, Total
+from tests.unit.test_spark_ending import IDLE
+from tests.wiring import line
+from topo import EngineError
+from topo.acker.figures import AckerStatus
+from topo.acker.tracking import CommittedPayload
+from topo.engine.spark.progress import Progress
+from topo.engine.spark.report import Report
+from topo.task.host import full_conf
+
+TOPOLOGY = line(Endless(), Total())
+
+
+def progress(conf: dict[str, Any] | None = None, clock: list[float] | None = None) -> Progress:
+    now = clock or [0.0]
+    return Progress(TOPOLOGY, full_conf(conf or {}), monotonic=lambda: now[0])
+
+
+def status(first: int, *reports: Report, level: int = 0, **changes: Any) -> AckerStatus:
+    """A status with these reports, numbered from `first`; slots in their order."""
+    payloads = tuple(
+        CommittedPayload(first + slot, 4, level, slot, report.pack())
+        for slot, report in enumerate(reports)
+    )
+    return replace(IDLE, payloads=payloads, **changes)
+
+
+def test_reports_are_taken_in_once_and_in_order() -> None:
+    seen = progress()
+    rows = [("b1", "default", 1, [[1], [2]])]
+    concluded = [("s", 7, None), ("s", 8, "timeout")]
+    assert seen.take_in(status(1, Report({}, 3), Report({}, 2)), 5.0)
+    assert not seen.take_in(IDLE, 0.0)
+    assert seen.take_in(status(3, Report({}, rows=rows, concluded=concluded), level=1), 7.0)
+    assert seen.last_payload == 3
+    assert seen.rows == {("b1", "default"): [[1], [2]]}
+    assert (seen.acked, seen.failed) == ({"s": [7]}, {"s": [8]})
+    assert (seen.book.batch.id, seen.book.batch.ms) == (4, 7.0)
+
+
+def test_reports_that_are_missing_are_not_passed_over() -> None:
+    seen = progress()
+    seen.take_in(status(1, Report({})), 1.0)
+    with pytest.raises(EngineError, match="3 reports of committed batches were lost"):
+        seen.take_in(status(5, Report({})), 1.0)
+
+
+def test_a_spout_at_its_limit_stalls_only_where_nothing_times_out() -> None:
+    clock = [0.0]
+    for timeouts, reason in ((True, ""), (False, "spout 's' at its pending limit")):
+        seen = progress({"topology.enable.message.timeouts": timeouts}, clock)
+        seen.take_in(status(1, Report({}, exhausted=False, at_limit=(2,))), 1.0)
+        assert seen.stall() == ""
+        clock[0] += 2
+        assert seen.stall().startswith(reason)
+        assert bool(seen.stall()) is bool(reason)
+
+
+def test_a_batch_without_progress_says_who_is_done() -> None:
+    clock = [0.0]
+    seen = progress(clock=clock)
+    assert seen.stall() == ""
+    seen.take_in(status(1, Report({}, exhausted=False), staged=((0, 0), (1, 1)), waiting=0), 1.0)
+    clock[0] += 61
+    assert seen.stall() == (
+        "batch 5 has made no progress for 61 s; done: level 0 slot 0, level 1 slot 1"
+    )
+    seen.take_in(replace(IDLE, waiting=1), 0.0)  # it waits for the spout, which has nothing
+    assert seen.stall() == ""

@@ -1,0 +1,170 @@
+"""The slot process and its other end: work, answers, and either side going away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from topo import EngineError, UncaughtError
+from topo.acker.client import Lease
+from topo.acker.plan import TrackingPlan
+from topo.acker.transport import AckerTarget
+from topo.engine.spark.relay import Relay, RelayLost
+from topo.engine.spark.remote import RemoteRunner
+from topo.engine.spark.slot import make_runner, serve, write_setup
+from topo.engine.spark.slots import SlotProcesses
+from topo.engine.spark.work import Abandoned, Outcome, Restore, Runner, Work
+
+LEASE = Lease(AckerTarget("t", "token", ()), TrackingPlan(1, 1, (1,)), 1, (), 0.0)
+
+
+class Scripted:
+    """A runner that does as it is told by the work's payload."""
+
+    def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
+        told = bytes(work.payloads[0])
+        if told == b"echo":
+            parts = [bytes(part) for part in work.payloads]
+            return Outcome([(1, 2, parts[-1])], [((3, "name"), parts[-1])], [(3, "old")])
+        if told == b"restore":
+            return Outcome(writes=[(key, bytes(blob)[::-1]) for key, blob in restore().items()])
+        if told == b"raise":
+            raise UncaughtError("the user's own", component="b", task=3)
+        if told == b"lock":
+            raise LookupError(threading.Lock())  # cannot travel
+        while not abandoned():
+            pass
+        raise RelayLost("nobody waits for this")
+
+
+def work(*payloads: bytes) -> Work:
+    return Work(LEASE, 4, 2, 0, b"nonce", payloads)
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Work, dict[tuple[int, str], bytes]], Outcome]]:
+    """Executes work in a thread of this process, over a socket."""
+    with (
+        tempfile.TemporaryDirectory(prefix="topo-") as directory,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
+        path = f"{directory}/slot"
+        listener.bind(path)
+        listener.listen()
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    serve(Relay(listener.accept()[0]), Scripted())
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield lambda given, records: RemoteRunner(path).execute(
+            given, lambda: records, lambda: False
+        )
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+Run = Callable[[Work, dict[tuple[int, str], bytes]], Outcome]
+
+
+def test_work_goes_over_and_its_outcome_comes_back(run: Run) -> None:
+    big = bytes(3_000_000)
+    outcome = run(work(b"echo", *[b"x"] * 2000, big), {})
+    ((slot, level, data),) = outcome.sends
+    assert (slot, level, bytes(data)) == (1, 2, big)
+    ((key, record),) = outcome.writes
+    assert (key, bytes(record)) == ((3, "name"), big)
+    assert outcome.removes == [(3, "old")]
+
+
+def test_state_is_fetched_when_it_is_needed(run: Run) -> None:
+    outcome = run(work(b"restore"), {(1, "a"): b"ab", (2, "b"): b""})
+    assert {key: bytes(data) for key, data in outcome.writes} == {(1, "a"): b"ba", (2, "b"): b""}
+
+
+def test_an_error_comes_back_as_itself(run: Run) -> None:
+    with pytest.raises(UncaughtError, match="the user's own") as raised:
+        run(work(b"raise"), {})
+    assert (raised.value.component, raised.value.task) == ("b", 3)
+    with pytest.raises(RuntimeError, match=r"LookupError: <unlocked _thread\.lock"):
+        run(work(b"lock"), {})
+    assert run(work(b"echo"), {}).removes  # and the slot goes on
+
+
+def test_work_ends_when_its_worker_goes_away() -> None:
+    here, there = socket.socketpair()
+    relay = Relay(there)
+    serving = threading.Thread(target=serve, args=(Relay(here), Scripted()))
+    serving.start()
+    relay.send(1, (LEASE, 4, 2, 0, b"nonce"), [b"wait"])
+    relay.close()
+    serving.join()
+
+
+def test_a_worker_hears_that_the_slot_process_has_died() -> None:
+    here, there = socket.socketpair()
+    here.close()
+    relay = Relay(there)
+    assert relay.is_lost()
+    with pytest.raises(RelayLost):
+        relay.receive()
+    relay.close()
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with pytest.raises(RelayLost, match=r"no slot process answered at .* for 0\.05 s"):
+        Relay.connect(str(tmp_path / "slot"), 0.05)
+
+
+def broken() -> Runner:
+    raise ModuleNotFoundError("No module named 'of_the_user'")
+
+
+def test_a_slot_that_cannot_be_made_says_why() -> None:
+    for factory in (pickle.dumps(broken), b"no pickle"):
+        runner = make_runner(factory)
+        with pytest.raises(EngineError, match="slot 0 could not make the topology") as refused:
+            runner.execute(work(b"echo"), dict, lambda: False)
+        assert refused.value.code == "slot-start"
+        assert "Traceback" in refused.value.hint
+
+
+def test_a_slot_process_that_is_killed_is_there_again() -> None:
+    processes = SlotProcesses({0: pickle.dumps(Scripted)})
+    try:
+        runner = RemoteRunner(processes.path(0))
+        seen: set[int] = set()
+        while len(seen) < 3:
+            with contextlib.suppress(RelayLost):  # the one that dies may still take work
+                assert runner.execute(work(b"echo"), dict, lambda: False).removes
+                process = processes.pids()[0]
+                seen.add(process)
+                os.kill(process, signal.SIGKILL)
+    finally:
+        processes.close()
+    assert not Path(processes.directory).exists()
+
+
+def test_a_slot_process_ends_with_its_driver(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "topo.engine.spark.slot"], stdin=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    path = str(tmp_path / "slot")
+    write_setup(process.stdin, path, list(sys.path), pickle.dumps(Scripted))
+    assert RemoteRunner(path).execute(work(b"echo"), dict, lambda: False).removes
+    process.stdin.close()
+    assert process.wait(30) == 0

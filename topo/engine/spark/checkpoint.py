@@ -1,0 +1,85 @@
+"""The checkpoint directory beside what Spark keeps there: the plan, the run's id, the last commit.
+
+Read and written through Hadoop's file systems, since a checkpoint may lie on any of them.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from topo.engine.spark.plan import Plan
+from topo.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAN_FILE = "topo-plan.json"
+
+
+class Checkpoint:
+    """One checkpoint directory."""
+
+    def __init__(self, session: SparkSession, path: str) -> None:
+        self.path = path
+        jvm: Any = session._jvm
+        self._jvm = jvm
+        self._root = jvm.org.apache.hadoop.fs.Path(path)
+        self._files = self._root.getFileSystem(session._jsc.hadoopConfiguration())
+
+    def adopt(self, plan: Plan) -> str:
+        """Begin here, or go on under the plan that is here; the id of the checkpoint."""
+        written = self._read(PLAN_FILE)
+        if written is None:
+            if self.next_batch():
+                raise CheckpointError(
+                    f"{self.path} holds a query of Spark's that topo did not start",
+                    at=self.path,
+                    hint="choose another topology.checkpoint.dir",
+                )
+            checkpoint_id = uuid.uuid4().hex
+            document = {"id": checkpoint_id, "plan": plan.as_dict()}
+            self._write(PLAN_FILE, json.dumps(document, indent=1))
+            return checkpoint_id
+        where = f"{self.path}/{PLAN_FILE}"
+        try:
+            found = json.loads(written)
+            checkpoint_id, before = str(found["id"]), json.dumps(found["plan"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"the plan beside the checkpoint cannot be read: {error}",
+                at=where,
+                hint="start with a fresh checkpoint",
+            ) from error
+        plan.check_same(before, where)
+        return checkpoint_id
+
+    def next_batch(self) -> int:
+        """The batch that the next query begins with: the one after the last that was committed."""
+        commits = self._path("commits")
+        if not self._files.exists(commits):
+            return 0
+        names = [status.getPath().getName() for status in self._files.listStatus(commits)]
+        return 1 + max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
+
+    def _read(self, name: str) -> str | None:
+        path = self._path(name)
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def _write(self, name: str, text: str) -> None:
+        """Whole or not at all: under another name first."""
+        unfinished = self._path(f".{name}.{uuid.uuid4().hex}")
+        stream = self._files.create(unfinished, True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
+        self._files.rename(unfinished, self._path(name))

@@ -1,0 +1,100 @@
+"""What the slots are to do next: run, pause, drain, tick for the last time, close.
+
+The acker hands a mode to the batch after the one in work. A topology comes to its end in steps,
+each of which has to be committed before the next: nothing is in flight any more, bolts with ticks
+have had their last one, components are closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topo.acker.figures import AckerStatus
+from topo.acker.plan import Mode
+from topo.engine.spark.report import Report
+from topo.graph.model import Topology
+
+_CLOSING_SECS = 30.0
+
+
+class Ending:
+    """The modes of one run, from its start to its end."""
+
+    def __init__(self, topology: Topology, active: bool) -> None:
+        self._finite = all(spout.finite for spout in topology.spouts)
+        self.wants_active = active
+        self._told = self.mode = self._active_mode()
+        self._version = 0
+        self._begun_in: int | None = None
+        self._drain_until: float | None = None
+        self._close_until: float | None = None
+        self.is_over = False
+        self.is_completed = False
+
+    def set_active(self, active: bool) -> None:
+        self.wants_active = active
+        if self.mode in (Mode.ACTIVE, Mode.INACTIVE):
+            self.mode = self._active_mode()
+
+    def kill(self, now: float, wait_secs: float) -> None:
+        """Come to an end, within so many seconds; a later call may only shorten them."""
+        until = now + wait_secs
+        before = self._drain_until
+        self._drain_until = until if before is None else min(before, until)
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether it should have ended by now, so that no query is to be started any more."""
+        return self._drain_until is not None and now >= self._drain_until
+
+    def registered(self, mode: Mode) -> None:
+        """An epoch has begun in this mode; what was asked for since then is still to be told."""
+        self._told, self._begun_in = mode, None
+
+    def commanded(self, version: int, mode: Mode) -> None:
+        """The ackers were told."""
+        self._version, self._told, self._begun_in = version, mode, None
+
+    def next_command(
+        self, status: AckerStatus, reports: Mapping[int, Report], now: float
+    ) -> Mode | None:
+        """The mode to tell the ackers now, if it is another than before."""
+        self._step(status, reports, now)
+        return self.mode if self.mode != self._told else None
+
+    def _step(self, status: AckerStatus, reports: Mapping[int, Report], now: float) -> None:
+        idle = not status.pending and not status.unheard
+        committed = self._is_committed(status)
+        if self.mode == Mode.CLOSE:
+            patient = self._close_until is None or now < self._close_until
+            self.is_over = committed or not patient
+        elif self._drain_until is not None:
+            drained = self.mode == Mode.DRAIN and idle and committed
+            self.mode = Mode.DRAIN
+            if drained or now >= self._drain_until:
+                self._close(now)
+        elif self.mode == Mode.LAST_TICK:
+            if idle and committed:
+                self.is_completed = True
+                self._close(now)
+        elif self._finite and idle and self.mode == Mode.ACTIVE and _are_exhausted(reports):
+            self.mode = Mode.LAST_TICK
+
+    def _close(self, now: float) -> None:
+        self.mode = Mode.CLOSE
+        self._close_until = now + _CLOSING_SECS
+
+    def _is_committed(self, status: AckerStatus) -> bool:
+        """Whether a batch that was begun with the present mode is committed."""
+        if self.mode != self._told or status.mode_version_begun < self._version:
+            return False
+        if self._begun_in is None:
+            self._begun_in = status.next_batch
+        return status.next_batch > self._begun_in
+
+    def _active_mode(self) -> Mode:
+        return Mode.ACTIVE if self.wants_active else Mode.INACTIVE
+
+
+def _are_exhausted(reports: Mapping[int, Report]) -> bool:
+    said = [report.exhausted for report in reports.values() if report.exhausted is not None]
+    return bool(said) and all(said)

@@ -1,0 +1,160 @@
+"""What a run has open: Spark's session, the ackers, the slot processes, the checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+from topo.acker.client import AckerControl
+from topo.acker.plan import Mode, TrackingPlan
+from topo.acker.transport import GrpcTransport
+from topo.config import for_component
+from topo.engine.spark.ackers import Ackers
+from topo.engine.spark.checkpoint import Checkpoint
+from topo.engine.spark.execution import RunSpec, SlotRunner
+from topo.engine.spark.plan import Plan, make_plan
+from topo.engine.spark.query import build_query, start_query
+from topo.engine.spark.session import (
+    is_local,
+    local_cores,
+    query_session,
+    query_settings,
+    start_session,
+)
+from topo.engine.spark.slots import SlotProcesses
+from topo.graph.model import Topology
+from topo.task.values import dump
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from topo.engine.spark.run import SparkRun
+
+log = logging.getLogger("topo.spark")
+_REGISTRATION_SECS = 30.0
+
+
+class Opened(ExitStack):
+    """What a run has open: Spark, the ackers, the slot processes, the checkpoint."""
+
+    def __init__(self, run: SparkRun) -> None:
+        super().__init__()
+        self._run = run
+        self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
+
+    def __enter__(self) -> Opened:
+        super().__enter__()
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _open(self) -> None:
+        run = self._run
+        directory = tempfile.mkdtemp(prefix="topo-")
+        self.callback(shutil.rmtree, directory, ignore_errors=True)
+        if is_local(run.master):  # Spark starts last: what takes its time starts beside it
+            self._open_ackers("")
+            self._start_slots(directory)
+        session = start_session(run.master, run.conf, run.log_file)
+        if not is_local(run.master):
+            self._open_ackers(session.conf.get("spark.driver.host", "") or "")
+            self._plan_for(cluster_cores(session, run.conf["topology.workers"]), "")
+        run.ui = session.sparkContext.uiWebUrl or ""
+        path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
+        settings = query_settings(self.plan.slots, path, run.conf)
+        self.session: SparkSession = query_session(session, settings)
+        self.checkpoint = Checkpoint(self.session, path)
+        self._id = self.checkpoint.adopt(self.plan)
+
+    def _open_ackers(self, host: str) -> None:
+        ackers = self.enter_context(closing(Ackers(self._run.name, self._run.conf, host)))
+        # What speaks to them is closed before they are, of whose end it would complain.
+        transport = self.enter_context(closing(GrpcTransport(ackers.target)))
+        self.control = AckerControl(ackers.target, transport)
+
+    def _start_slots(self, directory: str) -> None:
+        self._plan_for(local_cores(self._run.master), directory)
+        slots = range(self.plan.slots)
+        factories = {slot: dump(_Factory(self._spec, slot)) for slot in slots}
+        processes = self.enter_context(closing(SlotProcesses(factories)))
+        self._paths = tuple(map(processes.path, slots))
+
+    def _plan_for(self, cores: int, reports: str) -> None:
+        run = self._run
+        slots = min(run.conf["topology.workers"] or cores, cores)
+        self.plan: Plan = make_plan(run.topology, slots, run.conf)
+        self._spec = RunSpec(
+            run.name,
+            run.topology.to_bytes(),
+            run.conf,
+            self.plan,
+            run.capture,
+            run.conclusions,
+            reports,
+        )
+
+    def start_query(self, first_batch: int, mode: Mode) -> StreamingQuery:
+        """Begin an epoch."""
+        plan = tracking_plan(self._run.topology, self.plan, self._run.conf)
+        lease = self.control.register(plan, first_batch, self._id, mode)
+        factory = b"" if self._paths else dump(_AnyFactory(self._spec))
+        rows = build_query(self.session, self.plan, self._id, lease, self._paths, factory)
+        return start_query(rows, self._run.name, self.checkpoint.path)
+
+
+def cluster_cores(session: SparkSession, wanted: int | None) -> int:
+    """The cores that a cluster offers, when as many as are wanted have registered."""
+    deadline = time.monotonic() + _REGISTRATION_SECS
+    while (cores := session.sparkContext.defaultParallelism) < (wanted or 1):
+        if time.monotonic() > deadline:
+            log.warning("Spark offers %d cores; topology.workers wants %s", cores, wanted)
+            break
+        time.sleep(0.1)
+    return int(cores)
+
+
+class _AnyFactory:
+    """Makes the runner of any slot."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+
+    def __call__(self, slot: int) -> SlotRunner:
+        return self._spec.runner(slot)
+
+
+class _Factory:
+    """Makes the runner of one slot."""
+
+    def __init__(self, spec: RunSpec, slot: int) -> None:
+        self._spec, self._slot = spec, slot
+
+    def __call__(self) -> SlotRunner:
+        return self._spec.runner(self._slot)
+
+
+def tracking_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any]) -> TrackingPlan:
+    """What the ackers have to know of a plan."""
+    spouts = [placed for placed in plan.components if placed.kind == "spout"]
+    periods = {
+        for_component(conf, bolt.id, bolt.conf)["topology.tick.tuple.freq.secs"]
+        for bolt in topology.bolts
+    }
+    timeouts = conf["topology.enable.message.timeouts"]
+    return TrackingPlan(
+        levels=len(plan.levels),
+        slots=plan.slots,
+        spout_tasks=tuple(task for placed in spouts for task in placed.tasks),
+        components={p.id: (p.tasks.start, len(p.tasks)) for p in plan.components},
+        timeout_secs=conf["topology.message.timeout.secs"] if timeouts else None,
+        tick_secs=tuple(sorted(float(p) for p in periods if isinstance(p, int | float))),
+    )

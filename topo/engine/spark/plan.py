@@ -1,0 +1,231 @@
+"""What runs where: the levels, slots, fused chains and state of a topology over some slots.
+
+Pure and deterministic; nothing here knows Spark. Components are laid in levels, longest path from
+a spout: each level is one stage, between two levels is one exchange. The tasks of a component are
+dealt over the slots evenly, each component starting where the last one stopped, save one that
+reads only by local_or_shuffle or none: it starts where its first producer does, so that tuples
+need not leave their slot. Such a bolt is fused into its producers' level when every slot that has
+one of them has a task of it.
+
+The plan is part of a checkpoint: `to_json` is written beside it, and `check_same` refuses to go on
+under another plan, since Spark would accept one and lose state in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from topo.engine.spark.slotkeys import slot_keys
+from topo.errors import CheckpointError
+from topo.graph.layout import TaskLayout
+from topo.graph.model import ComponentDef, Topology
+
+FORMAT = 1
+"""Of the records in the state store; another one cannot be read."""
+
+_LOCAL = ("local_or_shuffle", "none")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """One component: its tasks, the slot of each, its level, and whether it keeps anything."""
+
+    id: str
+    kind: str
+    tasks: range
+    slots: tuple[int, ...]
+    level: int
+    fused_into: str | None
+    keeps_state: bool
+
+    def task_slots(self) -> dict[int, int]:
+        return dict(zip(self.tasks, self.slots, strict=True))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where everything runs. `keys` are the slots' keys in Spark's rows."""
+
+    slots: int
+    components: tuple[Placed, ...]
+    keys: tuple[int, ...] = field(default=())
+
+    @cached_property
+    def levels(self) -> tuple[tuple[Placed, ...], ...]:
+        count = 1 + max(placed.level for placed in self.components)
+        return tuple(
+            tuple(placed for placed in self.components if placed.level == level)
+            for level in range(count)
+        )
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[int, int]]:
+        return {
+            task: (placed.level, slot)
+            for placed in self.components
+            for task, slot in placed.task_slots().items()
+        }
+
+    def place_of(self, task: int) -> tuple[int, int]:
+        """A task's level and slot."""
+        return self._places[task]
+
+    def tasks_at(self, level: int, slot: int) -> list[int]:
+        return [task for task, place in self._places.items() if place == (level, slot)]
+
+    def tasks_in(self, slot: int) -> frozenset[int]:
+        """Every task of a slot, at whatever level."""
+        return frozenset(task for task, place in self._places.items() if place[1] == slot)
+
+    def keeps_state(self, level: int) -> bool:
+        return any(placed.keeps_state for placed in self.levels[level])
+
+    def component(self, name: str) -> Placed:
+        return next(placed for placed in self.components if placed.id == name)
+
+    def to_json(self) -> str:
+        return json.dumps(self.as_dict(), indent=1) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "slots": self.slots,
+            "keys": list(self.keys),
+            "components": {
+                placed.id: {
+                    "kind": placed.kind,
+                    "first_task": placed.tasks.start,
+                    "tasks": len(placed.tasks),
+                    "slots": list(placed.slots),
+                    "level": placed.level,
+                    "keeps_state": placed.keeps_state,
+                }
+                for placed in self.components
+            },
+        }
+
+    def check_same(self, written: str, where: str) -> None:
+        """Raise a CheckpointError if `written`, found beside a checkpoint, is another plan."""
+        try:
+            found = json.loads(written)
+            differences = _differences(found, self.as_dict())
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CheckpointError(
+                f"the plan beside the checkpoint cannot be read: {error}",
+                at=where,
+                hint="start with a fresh checkpoint",
+            ) from error
+        if differences:
+            raise CheckpointError(
+                "the checkpoint was made by another plan: " + "; ".join(differences),
+                at=where,
+                hint=_remedy(found, self.slots),
+            )
+
+
+def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = None) -> Plan:
+    """The plan of a topology over this many slots."""
+    layout = TaskLayout(topology, conf)
+    placed: dict[str, Placed] = {}
+    start = 0
+    for definition in _producers_first(topology):
+        tasks = layout.tasks_of(definition.id)
+        at = _start_beside_producer(definition, placed)
+        first = start if at is None else at
+        where = tuple((first + index) % slots for index in range(len(tasks)))
+        if at is None:
+            start = (start + len(tasks)) % slots
+        level, fused_into = _level(definition, where, placed)
+        placed[definition.id] = Placed(
+            definition.id,
+            definition.kind,
+            tasks,
+            where,
+            level,
+            fused_into,
+            keeps_state=definition.is_spout or not definition.stateless,
+        )
+    ordered = tuple(placed[name] for name in topology.components)
+    return Plan(slots, ordered, slot_keys(slots))
+
+
+def _producers_first(topology: Topology) -> list[ComponentDef]:
+    """The components, each after all it reads; among equals by name."""
+    done: dict[str, ComponentDef] = {}
+    waiting = dict(topology.components)
+    while waiting:
+        ready = [c for c in waiting.values() if all(read.component in done for read in c.inputs)]
+        for definition in ready:
+            done[definition.id] = waiting.pop(definition.id)
+    return list(done.values())
+
+
+def _reads_locally(definition: ComponentDef) -> bool:
+    return bool(definition.inputs) and all(
+        read.grouping.kind in _LOCAL for read in definition.inputs
+    )
+
+
+def _start_beside_producer(definition: ComponentDef, placed: Mapping[str, Placed]) -> int | None:
+    if not _reads_locally(definition):
+        return None
+    return placed[definition.inputs[0].component].slots[0]
+
+
+def _level(
+    definition: ComponentDef, slots: tuple[int, ...], placed: Mapping[str, Placed]
+) -> tuple[int, str | None]:
+    """The component's level, and the producer it is fused with, if it is."""
+    if definition.is_spout:
+        return 0, None
+    producers = [placed[read.component] for read in definition.inputs]
+    levels = {producer.level for producer in producers}
+    covered = set(slots) >= {slot for producer in producers for slot in producer.slots}
+    if _reads_locally(definition) and len(levels) == 1 and covered:
+        return producers[0].level, producers[0].id
+    return 1 + max(levels), None
+
+
+def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    if found["format"] != wanted["format"]:
+        return [f"its state is of format {found['format']}, this topo's is {wanted['format']}"]
+    said = []
+    if found["slots"] != wanted["slots"]:
+        said.append(f"it has {found['slots']} slots, now there are {wanted['slots']}")
+    before, now = found["components"], wanted["components"]
+    said += [f"{before[name]['kind']} {name!r} is gone" for name in before if name not in now]
+    said += [f"{now[name]['kind']} {name!r} is new" for name in now if name not in before]
+    for name in (name for name in now if name in before):
+        said += _component_differences(name, before[name], now[name], bool(said))
+    if not said and dict(found) != dict(wanted):
+        said.append("its slots have other keys")
+    return said
+
+
+def _component_differences(
+    name: str, before: Mapping[str, Any], now: Mapping[str, Any], explained: bool
+) -> list[str]:
+    what = f"{now['kind']} {name!r}"
+    if before["kind"] != now["kind"]:
+        return [f"{what} was a {before['kind']}"]
+    if before["tasks"] != now["tasks"]:
+        return [f"{what} had {before['tasks']} tasks, now {now['tasks']}"]
+    if before["keeps_state"] != now["keeps_state"]:
+        return [f"{what} {'kept' if before['keeps_state'] else 'did not keep'} state before"]
+    if explained:  # what follows comes of a difference already named
+        return []
+    if before["level"] != now["level"]:
+        return [f"{what} was in level {before['level']}, now {now['level']}"]
+    if before["first_task"] != now["first_task"] or before["slots"] != now["slots"]:
+        return [f"{what} has its tasks in other slots"]
+    return []
+
+
+def _remedy(found: Mapping[str, Any], slots: int) -> str:
+    if found.get("slots") != slots:
+        return f"set topology.workers={found.get('slots')}, or start with a fresh checkpoint"
+    return "go back to the topology that made it, or start with a fresh checkpoint"

@@ -1,0 +1,263 @@
+"""Starts Spark, or finds the session this process has, with the settings that topo stands on.
+
+Spark's own output (its log, the chatter of its Python workers) goes to a file, so that what people
+read on the terminal is topo's. Settings under `spark.*` in a topology's conf win over those here,
+save the few that exactly-once rests on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from topo.engine.spark.java import prepare_java
+from topo.errors import ConfigError, EngineError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("topo.spark")
+_STREAMING = "spark.sql.streaming."
+_MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing."
+_STATE = "org.apache.spark.sql.execution.streaming.state."
+
+# A stage that runs again inside a batch could pair one attempt's data with another's state.
+NOT_NEGOTIABLE = {
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.speculation": "false",
+    "spark.sql.adaptive.enabled": "false",
+    f"{_STREAMING}stateStore.checkpointFormatVersion": "2",
+    f"{_STREAMING}stateStore.providerClass": f"{_STATE}RocksDBStateStoreProvider",
+}
+
+# Without it, TCP on loop-back stalls every Python stage for 40 ms.
+_CORE = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "topo.engine.spark.daemon",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.shuffle.checksum.enabled": "false",
+    **{key: value for key, value in NOT_NEGOTIABLE.items() if not key.startswith("spark.sql.")},
+}
+
+# In one machine: nothing is won by squeezing frames for the local disk, nor by the long warm-up
+# of the optimising compiler; the UI's bookkeeping is for a UI.
+_CORE_LOCAL = {
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.shuffle.compress": "false",
+    "spark.broadcast.compress": "false",
+    "spark.broadcast.checksum": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.liveUpdate.period": "-1",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "500",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+
+# A slot's executor is the only one that has its instances, and it must be alone in there.
+_CORE_CLUSTER = {"spark.executor.cores": "1"}
+
+# A batch is few, large rows: making code for their projections costs more than running it saves,
+# in every task of a state stage; so does hashing every byte that is shuffled, to notice in a
+# stage's second attempt what other settings rule out.
+_SQL = {
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    f"{_STREAMING}stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STREAMING}stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    f"{_STREAMING}numRecentProgressUpdates": "20",
+    **{key: value for key, value in NOT_NEGOTIABLE.items() if key.startswith("spark.sql.")},
+}
+
+# The default manager forks a chmod for each file.
+_SQL_FILE_CHECKPOINT = {
+    f"{_STREAMING}checkpointFileManagerClass": f"{_MANAGERS}FileSystemBasedCheckpointFileManager",
+    f"{_STREAMING}checkpoint.fileChecksum.enabled": "false",
+}
+
+_starting = threading.Lock()
+_STOP_SECS = 30
+
+
+def is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def local_cores(master: str) -> int:
+    """The cores that a local master stands for."""
+    match = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
+    if match is None:
+        raise ConfigError(
+            f"no Spark master {master!r}", hint="local[*], local[4], spark://HOST:7077"
+        )
+    cores = match.group(1) or "1"
+    return len(os.sched_getaffinity(0)) if cores == "*" else max(1, int(cores))
+
+
+def with_retries(master: str) -> str:
+    """A local master that gives a failed task three more tries, as a cluster does."""
+    return f"local[{local_cores(master)},4]" if is_local(master) else master
+
+
+def spark_settings(conf: Mapping[str, Any]) -> dict[str, str]:
+    """The `spark.*` settings of a topology, as Spark takes them."""
+    given = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in conf.items()
+        if key.startswith("spark.")
+    }
+    for key, value in given.items():
+        if NOT_NEGOTIABLE.get(key, value) != value:
+            raise ConfigError(
+                f"{key} has to be {NOT_NEGOTIABLE[key]}; exactly-once state rests on it",
+                hint=f"take {key} out",
+            )
+    return given
+
+
+def core_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
+    """What Spark is started with."""
+    kind = _CORE_LOCAL if is_local(master) else _CORE_CLUSTER
+    return {
+        "spark.master": with_retries(master),
+        "spark.app.name": str(conf.get("topology.name") or "topo"),
+        "spark.pyspark.python": sys.executable,
+        **_CORE,
+        **kind,
+        **spark_settings(conf),
+    }
+
+
+def query_settings(slots: int, checkpoint: str, conf: Mapping[str, Any]) -> dict[str, str]:
+    """What one query runs with."""
+    files = _SQL_FILE_CHECKPOINT if is_file(checkpoint) else {}
+    given = {k: v for k, v in spark_settings(conf).items() if k.startswith("spark.sql.")}
+    return {**_SQL, **files, "spark.sql.shuffle.partitions": str(slots), **given}
+
+
+def is_file(path: str) -> bool:
+    """Whether a checkpoint lies in this machine's file system, as opposed to hdfs:, s3a:, ..."""
+    return path.startswith("file:") or "://" not in path
+
+
+def start_session(
+    master: str, conf: Mapping[str, Any], log_file: Path | None = None
+) -> SparkSession:
+    """This process's Spark session; starts Spark if there is none."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with _starting:
+        active = SparkContext._active_spark_context
+        if active is not None:
+            return _joined(SparkSession(active), master)
+        java, home = prepare_java()
+        os.environ["JAVA_HOME"] = str(home)
+        # The setting is not enough: the driver's own state runner looks only here.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYTHONPATH"] = _with_topo(os.environ.get("PYTHONPATH", ""))
+        return _launched(core_settings(master, conf), log_file, str(java))
+
+
+def _launched(settings: Mapping[str, str], log_file: Path | None, java: str) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    path = log_file or Path(tempfile.mkdtemp(prefix="topo-spark-")) / "spark.log"
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    try:
+        with path.open("ab") as sink:
+            gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})
+        context = SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:
+        raise EngineError(
+            f"Spark did not start on {java}: {_last_line(path) or error}",
+            code="spark-start",
+            at=str(path),
+            hint="topo doctor --spark",
+        ) from error
+    context.setLogLevel("WARN")
+    if is_local(context.master):
+        _without_checksum_files(context)
+    log.info("Spark %s on %s, %s; its log: %s", context.version, context.master, java, path)
+    return SparkSession(context)
+
+
+def _without_checksum_files(context: SparkContext) -> None:
+    """Keep Spark from writing one beside each local file of a checkpoint.
+
+    They are nothing to exactly-once, and Hadoop starts a `chmod` for each of them: 6 in a batch of
+    two state levels over two slots. Spark finds the same object in Hadoop's cache.
+    """
+    jvm, jsc = context._jvm, context._jsc
+    assert jvm is not None
+    assert jsc is not None
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(jsc.hadoopConfiguration()).setWriteChecksum(False)
+
+
+def _with_topo(python_path: str) -> str:
+    """Where Spark's Python workers find topo, though it may not be installed."""
+    home = str(Path(__file__).resolve().parents[3])
+    known = python_path.split(os.pathsep) if python_path else []
+    return os.pathsep.join(known if home in known else [*known, home])
+
+
+def _joined(session: SparkSession, master: str) -> SparkSession:
+    running = session.sparkContext.master
+    if with_retries(master) not in (running, with_retries(running)):
+        raise EngineError(
+            f"this process has Spark running on {running}, not on {master}",
+            hint="one process has one Spark: use that master, or another process",
+        )
+    conf = session.sparkContext.getConf()
+    for key in ("spark.stage.maxConsecutiveAttempts", "spark.speculation"):
+        if conf.get(key, "") != NOT_NEGOTIABLE[key]:
+            raise EngineError(
+                f"this process's Spark was started with {key}={conf.get(key, 'its default')}",
+                hint=f"let topo start Spark, or start it with {key}={NOT_NEGOTIABLE[key]}",
+            )
+    return session
+
+
+def query_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session of the same Spark with settings of its own."""
+    own = session.newSession()
+    for key, value in settings.items():
+        own.conf.set(key, value)
+    return own
+
+
+def _last_line(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    telling = [line for line in text.splitlines() if "Exception" in line or "rror" in line]
+    return telling[0].strip() if telling else ""
+
+
+def stop_session() -> None:
+    """End this process's Spark, and wait until its JVM is gone."""
+    from pyspark import SparkContext
+
+    with _starting:
+        context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+        if context is None or gateway is None:
+            return
+        context.stop()
+        gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None
+        gateway.proc.stdin.close()
+        gateway.proc.wait(_STOP_SECS)
