@@ -1,0 +1,214 @@
+"""The processes of a run on Spark, killed by their ids; and a standalone cluster of Spark's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.fault.exactly_once import END
+
+ROOT = Path(__file__).parents[2]
+KEYS = [f"k{number}" for number in range(17)]
+PATIENCE_SECS = 300.0
+
+
+def pause(secs: float) -> None:
+    threading.Event().wait(secs)
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECS
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_SECS:g} s: {what}"
+        pause(0.02)
+
+
+def command_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def kill(process: psutil.Process) -> bool:
+    """SIGKILL; whether it was there to be killed."""
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
+class Job:
+    """`tests.fault.exactly_once` in a process of its own, over a log that grows."""
+
+    def __init__(self, directory: Path, master: str, conf: Mapping[str, Any]) -> None:
+        self.directory = directory
+        self.master = master
+        self.log = directory / "log"
+        self.log.touch()
+        (directory / "conf.json").write_text(json.dumps(dict(conf)), encoding="utf-8")
+        self.start()
+
+    def start(self) -> None:
+        with open(self.directory / "output", "ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.fault.exactly_once", self.directory, self.master],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+
+    def append(self, messages: int) -> None:
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{random.choice(KEYS)}\n" for _ in range(messages)))
+
+    def commits(self) -> int:
+        """The number of the last committed batch; -1 before the first."""
+        with contextlib.suppress(FileNotFoundError):
+            names = os.listdir(self.directory / "checkpoint" / "commits")
+            return max((int(name) for name in names if name.isdigit()), default=-1)
+        return -1
+
+    def has_begun(self) -> bool:
+        """Whether Spark has written down what the first batch is to do."""
+        return (self.directory / "checkpoint" / "offsets" / "0").exists()
+
+    def await_commits(self, count: int = 1) -> None:
+        """Until so many more batches have committed."""
+        goal = self.commits() + count
+        wait_until(lambda: self.commits() >= goal or self.has_ended(), f"commit of batch {goal}")
+        assert not self.has_ended(), self.words()
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def finish(self) -> None:
+        """End the log, and wait for the run to complete."""
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(f"{END}\n")
+        self.process.wait(PATIENCE_SECS)
+        ended = json.loads((self.directory / "ended.json").read_text(encoding="utf-8"))
+        assert ended["status"] == "COMPLETED", f"{ended}\n{self.words()}"
+
+    def words(self) -> str:
+        """What the process had to say."""
+        return (self.directory / "output").read_text(encoding="utf-8", errors="replace")[-4000:]
+
+    def tree(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            whole = psutil.Process(self.process.pid)
+            return [whole, *whole.children(recursive=True)]
+        return []
+
+    def slot_processes(self) -> list[psutil.Process]:
+        return [each for each in self.tree() if "topo.engine.spark.slot" in command_of(each)]
+
+    def python_workers(self) -> list[psutil.Process]:
+        """What Spark's Python daemon has forked."""
+        daemons = [each for each in self.tree() if ".daemon pyspark.worker" in command_of(each)]
+        ids = {daemon.pid for daemon in daemons}
+        return [each for each in daemons if each.ppid() in ids]
+
+    def kill_tree(self) -> None:
+        for process in self.tree():
+            kill(process)
+        self.process.wait(PATIENCE_SECS)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill_tree()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class StandaloneCluster:
+    """A master and workers of one core each, on loop-back."""
+
+    def __init__(self, directory: Path, workers: int = 2) -> None:
+        import pyspark
+
+        from topo.engine.spark.java import prepare_java
+
+        home = Path(pyspark.__file__).parent
+        self._class = home / "bin" / "spark-class"
+        self._directory = directory
+        self._environ = {
+            **os.environ,
+            "JAVA_HOME": str(prepare_java()[1]),
+            "SPARK_HOME": str(home),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_NO_DAEMONIZE": "1",
+            "PYTHONPATH": str(ROOT),
+        }
+        self._processes: list[subprocess.Popen[bytes]] = []
+        port = _free_port()
+        self.master = f"spark://127.0.0.1:{port}"
+        self._start("master.Master", f"--port {port} --webui-port {_free_port()}")
+        wait_until(lambda: _answers(port), "Spark's master listens")
+        for number in range(workers):
+            work = shlex.quote(str(directory / f"worker{number}"))
+            self._start(
+                "worker.Worker",
+                f"--cores 1 --memory 700m --port {_free_port()} --webui-port {_free_port()} "
+                f"--work-dir {work} {self.master}",
+            )
+
+    def _start(self, kind: str, options: str) -> None:
+        with open(self._directory / "cluster.log", "ab") as log:
+            command = [str(self._class), f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
+            self._processes.append(
+                subprocess.Popen(
+                    [*command, *shlex.split(options)], env=self._environ, stdout=log, stderr=log
+                )
+            )
+
+    def executors(self) -> list[psutil.Process]:
+        return [
+            each
+            for worker in self._processes[1:]
+            for each in psutil.Process(worker.pid).children(recursive=True)
+            if "CoarseGrainedExecutorBackend" in command_of(each)
+        ]
+
+    def __enter__(self) -> StandaloneCluster:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process in reversed(self._processes):
+            for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+                each.kill()
+            process.wait(PATIENCE_SECS)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def moments(kills: int) -> Iterator[float]:
+    """For each kill, how long after a commit it comes."""
+    for _ in range(kills):
+        yield random.random()

@@ -1,0 +1,89 @@
+"""A checkpoint: what goes on from it, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.doubles import LONGEST_SECS, WORKERS, Numbers, Total
+from tests.wiring import line
+from topo import CheckpointError, LocalCluster, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
+
+pytestmark = pytest.mark.spark
+
+
+class Money:
+    """A class of the user's own, in tuples and in state."""
+
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+    def __add__(self, other: Money) -> Money:
+        return Money(self.cents + other.cents)
+
+
+class Payments(Numbers):
+    outputs = ("user", "money")
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.paid = 0
+
+    def next_tuple(self) -> None:
+        if self.paid < self.limit:
+            self.emit([f"user{self.paid % 3}", Money(self.paid)], msg_id=self.paid)
+            self.paid += 1
+
+    def is_exhausted(self) -> bool:
+        return self.paid >= self.limit
+
+
+class Balances(StatefulBasicBolt):
+    outputs = ("user", "cents", "task")
+
+    def execute(self, tup: Tuple) -> None:
+        balance = self.state.get(tup.user, Money(0)) + tup.money
+        self.state[tup.user] = balance
+        self.emit([tup.user, balance.cents, self.context.this_task_index])
+
+
+def payments(limit: int, tasks: int = 3) -> Topology:
+    builder = TopologyBuilder()
+    builder.set_spout("payments", Payments(limit))
+    builder.set_bolt("balances", Balances(), parallelism=tasks).fields_grouping("payments", "user")
+    builder.set_bolt("total", Total()).global_grouping("balances")
+    return builder.create_topology()
+
+
+def test_a_run_goes_on_where_the_last_one_stopped(cluster: LocalCluster, tmp_path: Path) -> None:
+    conf = {**WORKERS, "topology.checkpoint.dir": str(tmp_path / "checkpoint")}
+    cents = dict.fromkeys(["user0", "user1", "user2"], 0)
+    for limit, fresh in ((10, range(10)), (25, range(10, 25))):
+        run = cluster.submit_topology("t", payments(limit), conf, capture=["balances", "total"])
+        run.await_completion(LONGEST_SECS)
+        for number in fresh:
+            cents[f"user{number % 3}"] += number
+        assert len(run.tuples("balances")) == len(fresh)
+        assert {user: last for user, last, _ in run.tuples("balances")} == cents
+        assert run.tuples("total")[-1] == [limit]
+    other_tasks = payments(30, tasks=2)
+    other_topology = line(Numbers(3))
+    for topology, workers, said in (
+        (other_tasks, 2, r"bolt 'balances' had 3 tasks, now 2 .*; go back to the topology"),
+        (payments(30), 1, r"it has 2 slots, now there are 1.*set topology\.workers=2"),
+        (other_topology, 2, r"bolt 'balances' is gone; .*spout 's' is new.*; go back"),
+    ):
+        run = cluster.submit_topology("t", topology, {**conf, "topology.workers": workers})
+        with pytest.raises(CheckpointError, match=said):
+            run.await_completion(LONGEST_SECS)
+        assert run.status == "FAILED"
+
+
+def test_a_foreign_query_is_not_adopted(cluster: LocalCluster, tmp_path: Path) -> None:
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+    conf = {**WORKERS, "topology.checkpoint.dir": str(tmp_path)}
+    run = cluster.submit_topology("t", line(Numbers(3)), conf)
+    with pytest.raises(CheckpointError, match="a query of Spark's that topo did not start"):
+        run.await_completion(LONGEST_SECS)

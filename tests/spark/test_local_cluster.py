@@ -1,0 +1,149 @@
+"""LocalCluster: what a run can be asked and told, from its start to its end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from tests.spark.doubles import LONGEST_SECS, WORKERS, Endless, Keeping, Numbers, Total, wait_until
+from tests.wiring import line
+from topo import Bolt, LocalCluster, RunError, Spout, Tuple
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_finite_topology_completes_and_tells_what_it_did(cluster: LocalCluster) -> None:
+    run = cluster.submit_topology("t", line(Numbers(100), Total()), WORKERS, capture=["s", "b1"])
+    run.await_completion(LONGEST_SECS)
+    assert (run.status, run.reason) == ("COMPLETED", "")
+    assert run.tuples("s") == [[number] for number in range(100)]
+    assert run.tuples("b1") == [[total] for total in range(1, 101)]
+    stats = run.stats()
+    assert (stats.components["s"].emitted, stats.components["s"].acked) == (100, 100)
+    assert (stats.components["b1"].executed, stats.components["b1"].failed) == (100, 0)
+    assert asdict(stats)["components"]["s"]["pending"] == 0
+    assert run.errors() == []
+    with pytest.raises(RunError, match="the tuples of 'b2' are not captured; captured: 's', 'b1'"):
+        run.tuples("b2")
+    with pytest.raises(RunError, match="t is COMPLETED; it cannot be activated"):
+        run.activate()
+    run.kill()  # what has ended may be killed
+    assert run.status == "COMPLETED"
+
+
+class Noting(Spout):
+    """Emits, for each hook that is called, its name."""
+
+    outputs = ("hook",)
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.hooks = ["open"]
+        self.emitted = 0
+
+    def activate(self) -> None:
+        self.hooks.append("activate")
+
+    def deactivate(self) -> None:
+        self.hooks.append("deactivate")
+
+    def next_tuple(self) -> None:
+        while self.hooks:
+            self.emit([self.hooks.pop(0)])
+            self.emitted += 1
+        self.emit(["asked"], msg_id=0)
+
+
+def test_it_starts_inactive_is_activated_deactivated_and_killed(cluster: LocalCluster) -> None:
+    topology = line(Noting(), Total())
+    run = cluster.submit_topology("t", topology, WORKERS, active=False, capture=["s", "b1"])
+    wait_until(lambda: run.status == "INACTIVE", "inactive")
+    wait_until(lambda: run.stats().batch.id > 0 or not run.tuples("s"), "a batch, or none")
+    assert run.tuples("s") == []
+    run.activate()
+    wait_until(lambda: len(run.tuples("s")) > 2, "tuples")
+    assert run.status == "ACTIVE"
+    assert [hook for (hook,) in run.tuples("s")[:3]] == ["open", "activate", "asked"]
+    run.deactivate()
+    wait_until(lambda: run.status == "INACTIVE", "inactive again")
+    wait_until(lambda: not run.stats().components["s"].pending, "nothing in flight")
+    quiet = len(run.tuples("s"))
+    run.activate()
+    wait_until(lambda: len(run.tuples("s")) > quiet, "tuples again")
+    after = [hook for (hook,) in run.tuples("s") if hook != "asked"]
+    assert after == ["open", "activate", "deactivate", "activate"]
+    run.kill(wait_secs=30)
+    assert run.status == "KILLED"
+    assert len(run.tuples("b1")) == len(run.tuples("s"))  # what was in flight was processed
+
+
+def test_completion_is_not_awaited_of_a_spout_that_never_ends(cluster: LocalCluster) -> None:
+    run = cluster.submit_topology("t", line(Endless(), Total()), WORKERS)
+    with pytest.raises(RunError, match=r"spout 's' never says that it is exhausted.*is_exhausted"):
+        run.await_completion()
+    with pytest.raises(RunError, match="'t' is running; kill it, or choose another name"):
+        cluster.submit_topology("t", line(Numbers(1)))
+    assert not run.wait(0.01)
+
+
+class WaitsForRelease(Spout):
+    """Ends when nobody will ever ask it to."""
+
+    def next_tuple(self) -> None:
+        pass
+
+    def is_exhausted(self) -> bool:
+        return False
+
+
+def test_completion_that_does_not_come_is_a_timeout(cluster: LocalCluster) -> None:
+    with pytest.warns(UserWarning, match="is Storm's and means nothing on Spark"):
+        run = cluster.submit_topology(
+            "t", line(WaitsForRelease()), {**WORKERS, "topology.worker.childopts": "-Xmx1g"}
+        )
+    with pytest.raises(TimeoutError, match=r"t is (STARTING|ACTIVE) after 0\.01 s"):
+        run.await_completion(0.01)
+    run.kill()  # though it may not have started
+    assert run.status == "KILLED"
+
+
+def test_what_is_captured_has_to_be_there(cluster: LocalCluster) -> None:
+    with pytest.raises(Exception, match="'b9'"):
+        cluster.submit_topology("t", line(Numbers(1)), capture=["b9"])
+
+
+class Raises(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        raise LookupError("the user's own")
+
+
+def test_leaving_the_cluster_kills_what_runs_and_raises_the_first_error() -> None:
+    with pytest.raises(LookupError, match="the user's own"), LocalCluster() as cluster:  # noqa: PT012
+        endless = cluster.submit_topology("endless", line(Endless(), Total()), WORKERS)
+        failing = cluster.submit_topology("failing", line(Numbers(1), Raises()), WORKERS)
+        assert failing.wait(LONGEST_SECS)
+        wait_until(lambda: endless.status == "ACTIVE", "the other one runs beside it")
+    assert (failing.status, endless.status) == ("FAILED", "KILLED")
+    assert failing.reason.endswith("LookupError: the user's own")
+
+
+def test_a_spout_at_its_limit_with_nothing_in_flight_is_a_stall(cluster: LocalCluster) -> None:
+    conf = {
+        **WORKERS,
+        "topology.max.spout.pending": 3,
+        "topology.enable.message.timeouts": False,
+    }
+    run = cluster.submit_topology("t", line(Endless(), Keeping()), conf)
+    wait_until(lambda: run.status == "STALLED", "stalled")
+    assert run.reason == "spout 's' at its pending limit, nothing in flight"
+    assert run.stats().components["b1"].held == 3
+
+
+def test_a_message_that_is_held_too_long_times_out(cluster: LocalCluster) -> None:
+    conf = {**WORKERS, "topology.max.spout.pending": 1, "topology.message.timeout.secs": 0.5}
+    run = cluster.submit_topology("t", line(Endless(), Keeping()), conf)
+    wait_until(lambda: bool(run.errors()), "a timeout")
+    (error,) = run.errors()
+    assert (error.kind, error.component) == ("failed", "s")
+    assert error.message == "timeout after 0.5 s; held by 'b1' task 1"

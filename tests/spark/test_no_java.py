@@ -1,0 +1,39 @@
+"""On a machine without Java, Spark runs on the one that topo brought along."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+
+
+def path_without_java(directory: Path) -> str:
+    """Everything that is on the PATH but Java."""
+    for place in os.environ["PATH"].split(os.pathsep):
+        for program in Path(place).glob("*"):
+            link = directory / program.name
+            if not program.name.startswith("java") and not link.is_symlink():
+                link.symlink_to(program)
+    return str(directory)
+
+
+def test_the_first_command_counts_words(tmp_path: Path) -> None:
+    environ = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    environ["PATH"] = path_without_java(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "topo.cli", "local", "examples/word_count.py"],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[:4] == ["4", "the", "2", "and"]
