@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.doubles import Numbers
+from tests.spark.doubles import Numbers, Total
 from tests.wiring import line
 from topo import BasicBolt, Bolt, Topology, Tuple, UncaughtError, bolt
 from topo.acker.client import AckerControl, Lease
@@ -22,6 +22,7 @@ from topo.acker.transport import AckerTarget
 from topo.engine.spark.execution import RunSpec
 from topo.engine.spark.opened import tracking_plan
 from topo.engine.spark.plan import make_plan
+from topo.engine.spark.polling import Polling
 from topo.engine.spark.relay import RelayLost
 from topo.engine.spark.report import Report
 from topo.engine.spark.work import COMMITTED, Outcome, Payload, RecordKey, Work
@@ -329,3 +330,22 @@ def test_a_report_that_is_too_large_for_the_acker_goes_by_a_file(tmp_path: Path)
     assert len(packed) < 1000 < len(large.pack())
     assert Report.unpack(packed) == large
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_batch_that_has_heard_verdicts_does_not_wait(
+    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = Slot(target, line(Numbers(2), Total()))
+    slot.batch()
+    slot.control.command(Mode.DRAIN)
+    waited_in: list[int] = []
+
+    def note(*_: object) -> int:
+        waited_in.append(slot.next_batch)
+        return 0
+
+    monkeypatch.setattr(Polling, "wait", note)
+    for _ in range(3):
+        slot.batch()
+    assert slot.control.status().acked == 2
+    assert waited_in == [2, 3]  # in batch 1 the spout's acks were news, to be committed at once

@@ -159,6 +159,7 @@ class _Execution:
         self._client = runner.client(work.lease)
         self._keeps_state = self._plan.keeps_state(work.level)
         self.instances: _Instances | None = None
+        self._has_news = False
         self._outcome = Outcome()
 
     # -- level 0 ------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ class _Execution:
             self._polling.budget.adapt(time.monotonic())
             host.begin(header.batch)
             host.set_active(start.mode == Mode.ACTIVE)
-            self._deliver(host, start)
+            self._has_news = self._deliver(host, start)
             if host.spouts:
                 report.tuples = self._poll(host, start)
         for level in range(1, len(self._plan.levels)):
@@ -201,20 +202,25 @@ class _Execution:
         ]
         return self._client.begin(work.batch, work.slot, cursors), host
 
-    def _deliver(self, host: Host, start: BatchStart) -> None:
+    def _deliver(self, host: Host, start: BatchStart) -> bool:
+        """Tell the spouts what became of their messages; whether there was anything to tell."""
+        before = host.pending
         for task, verdicts in start.verdicts.items():
             host.deliver(task, str(start.incarnations[task]), verdicts)
+        return host.pending != before or any(map(len, start.verdicts.values()))
 
     def _poll(self, host: Host, start: BatchStart) -> int:
         asking = start.mode == Mode.ACTIVE
         emitted = self._polling.fill(host, self._abandoned) if asking else 0
-        if emitted or self._is_news(host) or start.mode in (Mode.LAST_TICK, Mode.CLOSE):
+        self._has_news |= self._says_exhausted(host)
+        # Until the batch commits, the driver takes what was just heard for still unheard.
+        if emitted or self._has_news or start.mode in (Mode.LAST_TICK, Mode.CLOSE):
             return emitted
         return self._polling.wait(
             self._client, start, self._work.slot, host if asking else None, self._abandoned
         )
 
-    def _is_news(self, host: Host) -> bool:
+    def _says_exhausted(self, host: Host) -> bool:
         """Whether the driver has yet to hear that nothing more comes from these spouts."""
         exhausted = host.exhausted and not host.pending
         said, self._runner.said_exhausted = self._runner.said_exhausted, exhausted
@@ -289,7 +295,7 @@ class _Execution:
             self._save(host)
             updates = host.take_updates()
             report.metrics = host.take_metrics()
-            busy = bool(report.tuples) or not updates.is_empty
+            busy = bool(report.tuples) or self._has_news or not updates.is_empty
             if host.spouts:
                 report.exhausted = host.exhausted and not host.pending
                 report.at_limit = tuple(s.id for s in host.spouts if s.at_limit)
