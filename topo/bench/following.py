@@ -18,6 +18,7 @@ from topo.running import ENDED
 
 _LOOK_SECS = 0.02
 _START_SECS = 120.0
+_DRAIN_SECS = 30.0
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,15 @@ def follow(run: SparkRun, component: str, secs: float, least: int = 3) -> Follow
     if before is not None and after is not None:
         found.cpu_secs = sum(after.values()) - sum(before.values())
     return found
+
+
+def end(run: SparkRun, spout: str) -> None:
+    """Let what is in flight finish, and end the run in good order."""
+    run.deactivate()
+    until = time.monotonic() + _DRAIN_SECS
+    while run.stats().components[spout].pending and time.monotonic() < until:
+        time.sleep(_LOOK_SECS)
+    run.kill()
 
 
 def _batches(run: SparkRun, component: str, until: float) -> Iterator[Batch]:

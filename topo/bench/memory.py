@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from topo.bench.following import follow, running
+from topo.bench.following import end, follow, running
 from topo.bench.model import BenchOptions, Param, Run
 from topo.bench.processes import DRIVER, JVM, SLOT, WORKER, resident_bytes
 from topo.bench.word_count import endless_word_count, is_right, slots_of
@@ -41,7 +41,7 @@ def run(options: BenchOptions) -> list[Run]:
                 looks.append(held)
                 shown = ", ".join(f"{kind} {held.get(kind, 0) >> 20}" for kind in _KINDS)
                 options.progress(f"memory: {after:.0f} s, {rates[-1]:,.0f} words/s, MB: {shown}")
-            endless.kill(60)
+            end(endless, "sentences")
         right = is_right(directory, slots, tracked=True)
     params: dict[str, Param] = {"tracked": True, "workers": slots}
     return [Run.of("memory", params, "words", rates, verified=right, detail=_detail(looks))]

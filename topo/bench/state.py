@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from topo.bench.following import follow, running
+from topo.bench.following import end, follow, running
 from topo.bench.model import BatchTimes, BenchOptions, Run
 from topo.bench.processes import slot_pids
 from topo.bench.word_count import slots_of
@@ -124,7 +124,7 @@ def _measure(options: BenchOptions, keys: int) -> Run:
             restores = _times_made(directory) - slots
             options.progress(f"state keys={keys}: restoring")
             restored = _restored(changing)
-            changing.kill(60)
+            end(changing, "keys")
         for _ in repeats:
             loops.append(_loop_rate(keys))
         verified = _is_right(directory, keys, slots)

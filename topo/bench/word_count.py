@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topo.bench.following import Followed, follow, running
+from topo.bench.following import Followed, end, follow, running
 from topo.bench.model import BatchTimes, BenchOptions, Run
 from topo.bench.words import (
     WORDS_A_SENTENCE,
@@ -137,7 +137,7 @@ def _run_once(options: BenchOptions, slots: int, tracked: bool, floor: bool = Fa
         with running(endless_word_count(tracked, directory, slots), conf) as endless:
             follow(endless, "count", _WARM_SECS)
             followed = follow(endless, "count", _FLOOR_SECS if floor else options.seconds)
-            endless.kill(60)
+            end(endless, "sentences")
         return Measured(followed, is_right(directory, slots, tracked))
 
 
