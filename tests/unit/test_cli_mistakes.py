@@ -124,6 +124,8 @@ class Place:
 
     def _no_java(self) -> None:
         self._patch.setattr("topo.engine.spark.java._candidates", lambda environ: iter(()))
+        # Other tests may have started a Spark, which needs none any more.
+        self._patch.setattr("pyspark.SparkContext._active_spark_context", None)
 
     def _killed(self) -> None:
         checkpoint = self.path / "left"
