@@ -91,8 +91,7 @@ class Polling:
     def fill(self, host: Host, abandoned: Callable[[], bool]) -> int:
         """Ask the spouts until the batch is full or they have nothing; how much they emitted."""
         started = time.monotonic()
-        until = started + self.budget.polling_secs
-        emitted = host.poll(self.budget.tuples, lambda: time.monotonic() > until)
+        emitted = host.poll(self.budget.tuples, until=started + self.budget.polling_secs)
         if emitted:
             self.budget.taken(emitted, started)
         return emitted
