@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.spark.doubles import Endless, Numbers, Total
+from tests.conformance.doubles import Numbers, Total
+from tests.spark.doubles import Endless
 from tests.wiring import line
 from topo.acker.figures import AckerStatus
 from topo.acker.plan import Mode

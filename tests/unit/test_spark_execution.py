@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.doubles import Numbers, Total
+from tests.conformance.doubles import Numbers, Total
 from tests.wiring import line
 from topo import BasicBolt, Bolt, Topology, Tuple, UncaughtError, bolt
 from topo.acker.client import AckerControl, Lease

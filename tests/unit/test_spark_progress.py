@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark.doubles import Endless, Total
+from tests.conformance.doubles import Total
+from tests.spark.doubles import Endless
 from tests.unit.test_spark_ending import IDLE
 from tests.wiring import line
 from topo import EngineError

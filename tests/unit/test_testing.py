@@ -17,11 +17,11 @@ from tests.conformance.doubles import (
     Agg,
     Branch,
     Counter,
-    GlobalCount,
     Identity,
     KeyedState,
     Numbers,
     Sink,
+    Total,
     Words,
 )
 from tests.wiring import line
@@ -205,7 +205,7 @@ def test_run_spout_refuses_what_is_no_spout() -> None:
 def test_mock_items_are_dealt_over_the_spouts_tasks() -> None:
     builder = TopologyBuilder()
     builder.set_spout("s", Words(), parallelism=3)
-    builder.set_bolt("b", GlobalCount()).global_grouping("s")
+    builder.set_bolt("b", Total()).global_grouping("s")
     result = complete_topology(
         builder.create_topology(), mock_sources={"s": [[n] for n in range(7)]}
     )
@@ -294,7 +294,7 @@ def steps(seed: int) -> tuple[list[Any], list[Any]]:
     builder = TopologyBuilder()
     builder.set_spout("s", Numbers(30), parallelism=3)
     builder.set_bolt("b", Branch(2), parallelism=3).shuffle_grouping("s")
-    builder.set_bolt("c", GlobalCount()).global_grouping("b").global_grouping("s")
+    builder.set_bolt("c", Total()).global_grouping("b").global_grouping("s")
     with TestCluster(seed=seed) as cluster:
         run = cluster.submit_topology("t", builder.create_topology())
         run.settle()

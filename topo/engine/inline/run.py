@@ -109,7 +109,6 @@ class InlineRun:
         self._wanted_active = active
         self._status = ACTIVE if active else INACTIVE
         self._reason = ""
-        self._finished = False
 
     # -- what it looks like -------------------------------------------------------------------
 
