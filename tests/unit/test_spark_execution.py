@@ -25,7 +25,7 @@ from topo.engine.spark.plan import make_plan
 from topo.engine.spark.polling import Polling
 from topo.engine.spark.relay import RelayLost
 from topo.engine.spark.report import Report
-from topo.engine.spark.work import COMMITTED, Outcome, Payload, RecordKey, Work
+from topo.engine.spark.work import COMMITTED, LAST_TICKED, Outcome, Payload, RecordKey, Work
 from topo.errors import AckerError
 from topo.task.host import full_conf
 
@@ -276,6 +276,58 @@ def test_a_last_tick_comes_once_and_again_if_it_was_rolled_back(
     for _ in range(3):
         slot.batch()
     assert slot.emitted("b1") == [["tick"]]
+
+
+def test_a_last_tick_that_was_committed_does_not_come_again_in_another_process(
+    target: AckerTarget,
+) -> None:
+    slot = Slot(target, line(Numbers(2), LastTick()))
+    slot.batch()
+    slot.batch()
+    slot.new_epoch(Mode.LAST_TICK)
+    slot.batch()
+    slot.new_process()
+    slot.batch()
+    assert (slot.next_batch - 1, 1) in slot.restored
+    slot.batch()
+    assert slot.emitted("b1") == [["tick"]]
+
+
+def test_what_gets_more_after_its_last_tick_has_another_one_to_come(target: AckerTarget) -> None:
+    slot = Slot(target, line(Numbers(2), LastTick()))
+    slot.new_epoch(Mode.LAST_TICK)
+    slot.batch()  # the spout has yet to say something
+    assert LAST_TICKED in slot.committed[1]
+    slot.new_epoch()  # a driver that was started again, and so were the slots
+    slot.new_process()
+    slot.batch()
+    assert LAST_TICKED not in slot.committed[1]
+    slot.new_epoch(Mode.LAST_TICK)
+    for _ in range(2):
+        slot.batch()
+    assert slot.emitted("b1") == [["tick"], ["tick"]]
+
+
+def test_what_is_told_of_the_states_size_is_what_is_committed_of_it(target: AckerTarget) -> None:
+    slot = Slot(target, line(Numbers(12), Sums()))
+    stored: list[dict[int, int]] = []  # after each batch, by task
+    for batch in range(6):
+        if batch == 3:
+            slot.new_process()
+        slot.batch()
+        sizes: dict[int, int] = {}
+        for records in slot.committed.values():
+            for (task, _), record in records.items():
+                sizes[task] = sizes.get(task, 0) + len(record)
+        stored.append(sizes)
+    told: dict[int, int] = {}
+    compared = 0
+    for kept in slot.control.status(0).payloads:
+        for task, metrics in Report.unpack(kept.payload).metrics.items():
+            told[task] = metrics.saved_bytes or told[task]
+            assert told[task] == stored[kept.batch][task]
+            compared += 1
+    assert compared == 5 * 2  # all batches but the one that may not be committed
 
 
 class Raises(BasicBolt):

@@ -39,6 +39,7 @@ from topo import (
     bolt,
 )
 from topo.components import Outputs
+from topo.engine.spark.run import SparkRun
 from topo.testing import (
     FeederSpout,
     TestCluster,
@@ -350,3 +351,15 @@ def test_the_pytest_plugin_offers_a_cluster(tmp_path: Path) -> None:
         text=True,
     )
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("engine", ["inline", "spark"])
+def test_what_settings_are_warned_of_on_every_engine(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for method in ("start", "await_completion", "kill"):  # which need Spark
+        monkeypatch.setattr(SparkRun, method, lambda *_: None)
+    conf = {"topology.worker.childopts": "-Xmx1g"}
+    with pytest.warns(UserWarning, match="is Storm's and means nothing on Spark") as warned:
+        complete_topology(line(Numbers(1), Sink()), conf=conf, engine=engine)
+    assert len(warned) == 1

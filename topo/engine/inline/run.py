@@ -7,7 +7,6 @@ between them are encoded and decoded, so that what cannot travel fails here too.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from time import perf_counter
@@ -74,10 +73,7 @@ class InlineRun:
     ) -> None:
         given = Config(conf or {})
         install_user_classes(topology.user_classes)
-        found = Config.validate(given, components=topology.components)
-        self.warnings = list(dict.fromkeys([*topology.warnings, *found]))
-        for text in found:
-            warnings.warn(text, stacklevel=3)
+        self.warnings = Config.validate(given, components=topology.components)
         self.name = name
         self.topology = topology
         self.conf = full_conf(given)

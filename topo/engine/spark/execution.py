@@ -22,7 +22,16 @@ from topo.engine.spark.plan import Plan
 from topo.engine.spark.polling import Polling
 from topo.engine.spark.relay import RelayLost
 from topo.engine.spark.report import Capture, Report
-from topo.engine.spark.work import COMMITTED, Abandoned, Outcome, Payload, Restore, Work
+from topo.engine.spark.stored import StoredSizes
+from topo.engine.spark.work import (
+    COMMITTED,
+    LAST_TICKED,
+    Abandoned,
+    Outcome,
+    Payload,
+    Restore,
+    Work,
+)
 from topo.errors import AckerError, EngineError, TopoError
 from topo.graph.layout import TaskLayout
 from topo.graph.model import Topology
@@ -56,9 +65,10 @@ class _Instances:
 
     host: Host
     committed: bytes
+    sizes: StoredSizes
+    last_ticked: bool
     batch: int = -1
     """The last one they have executed."""
-    last_ticked: bool = False
     closed: bool = False
 
 
@@ -160,6 +170,7 @@ class _Execution:
         self._keeps_state = self._plan.keeps_state(work.level)
         self.instances: _Instances | None = None
         self._has_news = False
+        self._ticks_last = False
         self._outcome = Outcome()
 
     # -- level 0 ------------------------------------------------------------------------------
@@ -267,12 +278,14 @@ class _Execution:
         if found is None:
             runner, work = self._runner, self._work
             host = Host(runner._setting, self._plan.tasks_at(work.level, work.slot))
+            records = self._restore() if work.committed else {}
             saved: dict[int, dict[str, bytes]] = {}
-            if work.committed:
-                for (task, name), record in self._restore().items():
-                    saved.setdefault(task, {})[name] = bytes(record)
+            for (task, name), record in records.items():
+                saved.setdefault(task, {})[name] = bytes(record)
             host.open(saved)
-            found = self.instances = _Instances(host, work.committed)
+            had_last_tick = LAST_TICKED in records
+            sizes = StoredSizes(records)
+            found = self.instances = _Instances(host, work.committed, sizes, had_last_tick)
         return found.host
 
     @property
@@ -287,7 +300,8 @@ class _Execution:
         busy = False
         updates = Updates.empty()
         if host is not None and not self._closed:
-            self._run_tasks(host, payloads, header.mode)
+            self._note_last_tick(header.mode, more_came=bool(payloads) or report.tuples > 0)
+            self._run_tasks(host, payloads)
             if header.mode == Mode.CLOSE:
                 host.close()
                 assert self.instances is not None
@@ -295,6 +309,8 @@ class _Execution:
             self._save(host)
             updates = host.take_updates()
             report.metrics = host.take_metrics()
+            assert self.instances is not None
+            self.instances.sizes.report(report.metrics)
             busy = bool(report.tuples) or self._has_news or not updates.is_empty
             if host.spouts:
                 report.exhausted = host.exhausted and not host.pending
@@ -314,12 +330,28 @@ class _Execution:
         )
         return self._outcome
 
-    def _run_tasks(self, host: Host, payloads: list[Payload], mode: Mode) -> None:
-        frames = map(PackedFrame.of, payloads)
+    def _note_last_tick(self, mode: Mode, *, more_came: bool) -> None:
+        """Whether the tasks are to have their last tick now.
+
+        That they had it is saved with what it made of them, or another process would give it once
+        more. Only a driver that was started again lets spouts go on after that: a level that then
+        gets something has a last tick to come again.
+        """
         assert self.instances is not None
-        last_tick = mode == Mode.LAST_TICK and not self.instances.last_ticked
-        self.instances.last_ticked |= last_tick
-        for frame in host.work(frames, last_tick=last_tick):
+        had_it = self.instances.last_ticked
+        self._ticks_last = mode == Mode.LAST_TICK and not had_it
+        if self._ticks_last:
+            self.instances.last_ticked = True
+            if self._keeps_state:
+                self._outcome.writes.append((LAST_TICKED, b"\1"))
+        elif had_it and more_came and mode == Mode.ACTIVE:
+            self.instances.last_ticked = False
+            if self._keeps_state:
+                self._outcome.removes.append(LAST_TICKED)
+
+    def _run_tasks(self, host: Host, payloads: list[Payload]) -> None:
+        frames = map(PackedFrame.of, payloads)
+        for frame in host.work(frames, last_tick=self._ticks_last):
             level, slot = self._plan.place_of(frame.target_task)
             self._outcome.sends.append((slot, level, frame.data))
             self._polling.budget.moved(len(frame.data))
@@ -327,13 +359,14 @@ class _Execution:
 
     def _save(self, host: Host) -> None:
         outcome = self._outcome
+        assert self.instances is not None
         for task, changes in host.save().items():
+            self.instances.sizes.change(task, changes)
             outcome.writes += [((task, name), blob) for name, blob in changes.puts.items()]
             outcome.removes += [(task, name) for name in changes.deletes]
         if outcome.writes or outcome.removes:
             committed = os.urandom(8)
             outcome.writes.append((COMMITTED, committed))
-            assert self.instances is not None
             self.instances.committed = committed
 
     def _check_wanted(self) -> None:
