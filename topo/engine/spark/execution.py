@@ -186,13 +186,14 @@ class _Execution:
         rests = host is None or self._is_over(start.mode)
         if rests and self._plan.tasks_at(0, work.slot):
             self._polling.wait(self._client, start, work.slot, None, self._abandoned)
+            report.waited_secs = self._polling.waited_secs
         if host is not None and not self._closed:
             self._polling.budget.adapt(time.monotonic())
             host.begin(header.batch)
             host.set_active(start.mode == Mode.ACTIVE)
             self._has_news = self._deliver(host, start)
             if host.spouts:
-                report.tuples = self._poll(host, start)
+                self._poll(host, start, report)
         for level in range(1, len(self._plan.levels)):
             self._outcome.sends.append((work.slot, level, header.pack()))
         return self._finish(host, header, [], report)
@@ -220,16 +221,17 @@ class _Execution:
             host.deliver(task, str(start.incarnations[task]), verdicts)
         return host.pending != before or any(map(len, start.verdicts.values()))
 
-    def _poll(self, host: Host, start: BatchStart) -> int:
+    def _poll(self, host: Host, start: BatchStart, report: Report) -> None:
         asking = start.mode == Mode.ACTIVE
-        emitted = self._polling.fill(host, self._abandoned) if asking else 0
+        report.tuples = self._polling.fill(host, self._abandoned) if asking else 0
         self._has_news |= self._says_exhausted(host)
         # Until the batch commits, the driver takes what was just heard for still unheard.
-        if emitted or self._has_news or start.mode in (Mode.LAST_TICK, Mode.CLOSE):
-            return emitted
-        return self._polling.wait(
-            self._client, start, self._work.slot, host if asking else None, self._abandoned
-        )
+        ends = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
+        if not (report.tuples or self._has_news or ends):
+            asked = host if asking else None
+            slot, abandoned = self._work.slot, self._abandoned
+            report.tuples = self._polling.wait(self._client, start, slot, asked, abandoned)
+            report.waited_secs = self._polling.waited_secs
 
     def _says_exhausted(self, host: Host) -> bool:
         """Whether the driver has yet to hear that nothing more comes from these spouts."""
@@ -315,7 +317,7 @@ class _Execution:
             if host.spouts:
                 report.exhausted = host.exhausted and not host.pending
                 report.at_limit = tuple(s.id for s in host.spouts if s.at_limit)
-        report.closed = header.mode == Mode.CLOSE
+        report.mode = header.mode
         self._runner._capture.move_to(report)
         self._check_wanted()
         self._client.stage(

@@ -109,8 +109,9 @@ class SparkRun:
                 reason=self.reason,
                 uptime_secs=time.time() - self._started,
                 window="all",
-                batch=self._progress.book.batch,
+                batch=self._progress.batch(),
                 components=self._progress.book.components(),
+                acker=self._progress.acker(),
             )
 
     def errors(self) -> list[ErrorEntry]:
