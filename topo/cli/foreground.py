@@ -197,6 +197,9 @@ class _Lines:
             return
         self._due = now + LINE_SECS
         stats = self._run.stats()
+        if stats.batch.p50_ms is None and stats.reason:
+            self._out.say(f"{now - self._began:7.0f} s  {stats.status}: {stats.reason}")
+            return
         emitted = sum(c.emitted for c in stats.components.values() if c.kind == "spout")
         then, before = self._before
         self._before = (now, emitted)
@@ -205,10 +208,8 @@ class _Lines:
         line = (
             f"{now - self._began:7.0f} s  batch {stats.batch.id}  in {count(rate)}/s  "
             f"acked {totals['acked']:,}  failed {totals['failed']:,}  "
-            f"pending {totals['pending']:,}"
+            f"pending {totals['pending']:,}  p50 {stats.batch.p50_ms or 0.0:,.0f} ms"
         )
-        if stats.batch.p50_ms is not None:
-            line += f"  p50 {stats.batch.p50_ms:,.0f} ms"
         if stats.reason:
             line += f"  {stats.status}: {stats.reason}"
         self._out.say(line)

@@ -109,7 +109,7 @@ def _show(out: Output, document: dict[str, Any], component: str | None, *, clear
     rows = [cells_of(name, figures) for name, figures in document["components"].items()]
     if component:
         tasks = [of["by_task"] for of in document["components"].values() if "by_task" in of]
-        rows += [task_cells_of(task, of) for by_task in tasks for task, of in by_task.items()]
+        rows += [_task_cells(task, of) for by_task in tasks for task, of in by_task.items()]
     if rows:
         out.table(COLUMNS, rows)
 
@@ -118,8 +118,8 @@ def head_of(document: dict[str, Any]) -> str:
     """How the topology is, in one line."""
     parts = [f"{document['name']} {document['status']} {duration(document['uptime_secs'])}"]
     batch, acker = document["batch"], document.get("acker")
-    if batch:
-        parts.append(f"batch {batch['id']}{batch_times(batch)}")
+    if batch and batch["ms"]:
+        parts.append(f"batch {batch['id']}, {_batch_times(batch)}")
         if "rows_per_sec" in batch:
             parts.append(f"in {count(batch['rows_per_sec'])}/s")
     if acker and acker["pending"]:
@@ -132,17 +132,15 @@ def head_of(document: dict[str, Any]) -> str:
     return " · ".join(parts)
 
 
-def batch_times(batch: dict[str, Any]) -> str:
-    """ ", 640 ms (p50 610, p99 1,240)", without what batches waited for spouts."""
-    if not batch["ms"]:
-        return ""
-    last = f", {batch['ms'] - batch.get('waited_ms', 0.0):,.0f} ms"
+def _batch_times(batch: dict[str, Any]) -> str:
+    """640 ms (p50 610, p99 1,240), without what batches waited for spouts."""
+    last = f"{batch['ms'] - batch.get('waited_ms', 0.0):,.0f} ms"
     if batch.get("p50_ms") is None:
         return last
     return f"{last} (p50 {batch['p50_ms']:,.0f}, p99 {batch['p99_ms']:,.0f})"
 
 
-def task_cells_of(task: str, of: dict[str, Any]) -> list[str]:
+def _task_cells(task: str, of: dict[str, Any]) -> list[str]:
     _, _, _, *cells = cells_of("", of)
     return [f"  task {task}", "", "", *cells]
 

@@ -79,7 +79,7 @@ class SparkRun:
         self._started = time.time()
         self._status = STARTING
         self._was_raised = False
-        self._reason = ""
+        self._reason = "starting Spark"
         self._ended = threading.Event()
         self._asked = threading.Event()
         self._lock = threading.RLock()
@@ -210,7 +210,11 @@ class SparkRun:
         failures = 0
         while not self._ending.is_overdue(time.monotonic()):
             first, mode = opened.checkpoint.next_batch(), self._ending.mode
+            if not failures:
+                self._reason = "starting its query"
             query = opened.start_query(first, mode)
+            if not failures:
+                self._reason = "in its first batch"
             self._ending.registered(mode)
             self._progress.reports.clear()
             try:
