@@ -154,9 +154,16 @@ def test_a_kill_with_nothing_in_flight_waits_for_no_batch_that_has_nothing_to_do
 
 def test_a_kill_before_anything_has_started() -> None:
     ending = Ending(ENDLESS, active=True)
-    assert not ending.is_overdue(0)
+    assert not ending.is_pointless(0)
     ending.kill(0, wait_secs=10)
-    assert [ending.is_overdue(now) for now in (9, 10)] == [False, True]
+    assert ending.is_pointless(0)
+
+
+def test_a_kill_when_the_query_is_to_start_again() -> None:
+    ending = Ending(ENDLESS, active=True)
+    ending.registered(Mode.ACTIVE)
+    ending.kill(0, wait_secs=10)
+    assert [ending.is_pointless(now) for now in (9, 10)] == [False, True]
 
 
 def test_a_kill_waits_no_longer_than_it_was_told() -> None:

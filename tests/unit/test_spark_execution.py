@@ -374,6 +374,17 @@ def test_an_inactive_topology_opens_nothing(target: AckerTarget) -> None:
     assert slot.committed == {0: {}, 1: {}}
 
 
+def test_what_was_never_opened_does_not_wait_to_be_closed(
+    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = Slot(target, line(Numbers(4), Sums()))
+    waited_in = note_waits(slot, monkeypatch)
+    for mode in (Mode.DRAIN, Mode.CLOSE):
+        slot.new_epoch(mode)
+        slot.batch()
+    assert waited_in == [0]  # it waits while it drains, for what there may be to do
+
+
 def test_a_report_that_is_too_large_for_the_acker_goes_by_a_file(tmp_path: Path) -> None:
     small, large = Report({}, 1), Report({}, 2, rows=[("b", "default", 1, [["x" * 2_000_000]])])
     assert Report.unpack(small.pack(str(tmp_path))) == small
@@ -384,12 +395,8 @@ def test_a_report_that_is_too_large_for_the_acker_goes_by_a_file(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_batch_that_has_heard_verdicts_does_not_wait(
-    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slot = Slot(target, line(Numbers(2), Total()))
-    slot.batch()
-    slot.control.command(Mode.DRAIN)
+def note_waits(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The batches that wait for something to do; without really waiting."""
     waited_in: list[int] = []
 
     def note(*_: object) -> int:
@@ -397,6 +404,16 @@ def test_a_batch_that_has_heard_verdicts_does_not_wait(
         return 0
 
     monkeypatch.setattr(Polling, "wait", note)
+    return waited_in
+
+
+def test_a_batch_that_has_heard_verdicts_does_not_wait(
+    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = Slot(target, line(Numbers(2), Total()))
+    slot.batch()
+    slot.control.command(Mode.DRAIN)
+    waited_in = note_waits(slot, monkeypatch)
     for _ in range(3):
         slot.batch()
     assert slot.control.status().acked == 2

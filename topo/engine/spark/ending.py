@@ -25,6 +25,7 @@ class Ending:
         self.wants_active = active
         self._told = self.mode = self._active_mode()
         self._version = 0
+        self._has_begun = False
         self._drain_until: float | None = None
         self._drains = False
         """At the last look, a batch was in work that only drains. By now every acker knows all that
@@ -44,13 +45,15 @@ class Ending:
         before = self._drain_until
         self._drain_until = until if before is None else min(before, until)
 
-    def is_overdue(self, now: float) -> bool:
-        """Whether it should have ended by now, so that no query is to be started any more."""
-        return self._drain_until is not None and now >= self._drain_until
+    def is_pointless(self, now: float) -> bool:
+        """Whether no query is to be started any more: it should have ended by now, or none was
+        started at all, so that nothing is in flight that would be given the time to finish."""
+        until = self._drain_until
+        return until is not None and (now >= until or not self._has_begun)
 
     def registered(self, mode: Mode) -> None:
         """An epoch has begun in this mode; what was asked for since then is still to be told."""
-        self._told, self._version = mode, 0
+        self._told, self._version, self._has_begun = mode, 0, True
 
     def commanded(self, version: int, mode: Mode) -> None:
         """The ackers were told."""

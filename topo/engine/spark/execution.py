@@ -183,7 +183,8 @@ class _Execution:
         before = start.clock if ending else start.previous_clock
         header = _Header(Batch(work.batch, start.clock, before), start.mode)
         report = Report({})
-        rests = host is None or self._is_over(start.mode)
+        # What was never opened has nothing to close, and is not to keep the others from it.
+        rests = start.mode != Mode.CLOSE if host is None else self._is_over(start.mode)
         if rests and self._plan.tasks_at(0, work.slot):
             self._polling.wait(self._client, start, work.slot, None, self._abandoned)
             report.waited_secs = self._polling.waited_secs

@@ -208,7 +208,7 @@ class SparkRun:
 
     def _supervise(self, opened: Opened) -> None:
         failures = 0
-        while not self._ending.is_overdue(time.monotonic()):
+        while not self._ending.is_pointless(time.monotonic()):
             first, mode = opened.checkpoint.next_batch(), self._ending.mode
             if not failures:
                 self._reason = "starting its query"
