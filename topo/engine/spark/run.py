@@ -79,7 +79,7 @@ class SparkRun:
         self._started = time.time()
         self._status = STARTING
         self._was_raised = False
-        self._reason = ""
+        self._reason = "starting Spark"
         self._ended = threading.Event()
         self._asked = threading.Event()
         self._lock = threading.RLock()
@@ -109,8 +109,9 @@ class SparkRun:
                 reason=self.reason,
                 uptime_secs=time.time() - self._started,
                 window="all",
-                batch=self._progress.book.batch,
+                batch=self._progress.batch(),
                 components=self._progress.book.components(),
+                acker=self._progress.acker(),
             )
 
     def errors(self) -> list[ErrorEntry]:
@@ -207,9 +208,13 @@ class SparkRun:
 
     def _supervise(self, opened: Opened) -> None:
         failures = 0
-        while not self._ending.is_overdue(time.monotonic()):
+        while not self._ending.is_pointless(time.monotonic()):
             first, mode = opened.checkpoint.next_batch(), self._ending.mode
+            if not failures:
+                self._reason = "starting its query"
             query = opened.start_query(first, mode)
+            if not failures:
+                self._reason = "in its first batch"
             self._ending.registered(mode)
             self._progress.reports.clear()
             try:
