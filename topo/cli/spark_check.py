@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple
 from topo.cli.checks import Check
-from topo.control.engines import shipping
 from topo.engine.spark.run import SparkRun
 from topo.engine.spark.session import start_session, stop_session
 from topo.errors import TopoError
@@ -49,7 +48,7 @@ class Keep(BasicBolt):
 
 def check_spark(master: str) -> Iterator[Check]:
     with tempfile.TemporaryDirectory() as directory:
-        conf: dict[str, Any] = {"topology.workers": 1, **shipping(master, (), Path(directory))}
+        conf: dict[str, Any] = {"topology.workers": 1}
         log = Path(directory) / "spark.log"
         try:
             session = start_session(master, conf, log)
