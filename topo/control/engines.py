@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.control.registry import Submission
+from topo.control.sources import SOURCES
 from topo.engine.spark.run import SparkRun
 from topo.graph.model import Topology
 
@@ -26,7 +27,8 @@ def spark(submission: Submission, topology: Topology, active: bool) -> SparkRun:
 
 def _shipping(submission: Submission) -> dict[str, Any]:
     """The settings by which Spark brings the user's own files to the workers."""
-    settings = shipping(submission.py_files)
+    sources = Path(submission.directory) / SOURCES
+    settings = shipping([*submission.py_files, *([str(sources)] if sources.exists() else [])])
     if submission.archives:
         settings["spark.archives"] = ",".join(submission.archives)
     # Beside what the user's own settings bring.
