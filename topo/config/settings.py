@@ -208,6 +208,12 @@ class Settings:
         whole(1),
         "How often spouts are asked again while a batch waits.",
     )
+    batch_file_bytes = Setting[int](
+        "topology.batch.file.bytes",
+        65_536,
+        whole(0),
+        "In one machine: what a slot sends on beyond this goes by a file, not in Spark's rows.",
+    )
     checkpoint_dir = Setting[str | None](
         "topology.checkpoint.dir",
         None,

@@ -42,7 +42,3 @@ class TaskMetrics:
     oldest_held_secs: float = 0.0
     saved_bytes: int = 0
     errors: list[ErrorReport] = field(default_factory=list)
-
-    @property
-    def is_idle(self) -> bool:
-        return not (self.emitted or self.executed or self.acked or self.failed or self.errors)

@@ -11,7 +11,6 @@ state, and the log stays within a small multiple of it.
 from __future__ import annotations
 
 import io
-import pickle
 import socket
 import types
 import warnings
@@ -314,8 +313,3 @@ def _named(value: Any) -> str:
         cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
     )
     return f"a {name}"
-
-
-def dump_core(core: Mapping[str, Any]) -> bytes:
-    """The framework's own part of a task's state."""
-    return pickle.dumps(dict(core), protocol=5)

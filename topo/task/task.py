@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from topo.acker.edges import EdgeIds, fresh_nonce
+from topo.acker.edges import EdgeIds
 from topo.components import Component, StatefulBasicBolt, StatefulBolt
 from topo.config import ConfigView, effective, for_component
 from topo.config.layers import Layer
@@ -276,7 +276,3 @@ class Task:
         with self.users_code():
             made.prepare(self.context, (self.component_id, stream), list(tasks))
         return Custom(tasks, lambda values: made.choose_tasks(self.id, values), type(made).__name__)
-
-
-def own_nonce() -> EdgeIds:
-    return EdgeIds(fresh_nonce())

@@ -67,9 +67,6 @@ class Inputs:
         start = int(self._starts[link])
         return slice(start, start + int(self.counts[link]))
 
-    def roots_of(self, links: I64) -> U64:
-        return self.roots[self._entries(links)]
-
     def children_trees(self, parents: I64, ids: EdgeIds) -> Trees | None:
         """The trees of tuples with these single anchors (or none, where negative)."""
         anchored = parents >= 0

@@ -22,6 +22,7 @@ from topo.engine.spark.plan import Plan
 from topo.engine.spark.polling import Polling
 from topo.engine.spark.relay import RelayLost
 from topo.engine.spark.report import Capture, Report
+from topo.engine.spark.spool import Spool, each_frame
 from topo.engine.spark.work import COMMITTED, Abandoned, Outcome, Payload, Restore, Work
 from topo.errors import AckerError, EngineError, TopoError
 from topo.graph.layout import TaskLayout
@@ -43,8 +44,8 @@ class RunSpec:
     plan: Plan
     capture: tuple[str, ...] = ()
     conclusions: bool = False
-    reports: str = ""
-    """A directory for large reports, where slots and driver are on one machine."""
+    directory: str = ""
+    """For frames and large reports, where slots and driver are on one machine."""
 
     def runner(self, slot: int) -> SlotRunner:
         return SlotRunner(self, slot)
@@ -92,7 +93,8 @@ class SlotRunner:
         self._plan = spec.plan
         self._slot = slot
         self._capture = Capture(spec.capture, spec.conclusions)
-        self.reports = spec.reports
+        self.directory = spec.directory
+        self.spool = Spool(spec.directory, slot, spec.conf["topology.batch.file.bytes"])
         topology = Topology.from_bytes(spec.topology)
         install_user_classes(topology.user_classes)
         self._setting = Setting(
@@ -309,21 +311,23 @@ class _Execution:
             work.slot,
             fresh_nonce(),
             updates,
-            report.pack(self._runner.reports),
+            report.pack(self._runner.directory),
             busy,
         )
         return self._outcome
 
     def _run_tasks(self, host: Host, payloads: list[Payload], mode: Mode) -> None:
-        frames = map(PackedFrame.of, payloads)
+        frames = map(PackedFrame.of, each_frame(payloads))
         assert self.instances is not None
         last_tick = mode == Mode.LAST_TICK and not self.instances.last_ticked
         self.instances.last_ticked |= last_tick
-        for frame in host.work(frames, last_tick=last_tick):
-            level, slot = self._plan.place_of(frame.target_task)
-            self._outcome.sends.append((slot, level, frame.data))
-            self._polling.budget.moved(len(frame.data))
-            self._check_wanted()
+        with self._runner.spool.begin(self._work.batch) as bundle:
+            for frame in host.work(frames, last_tick=last_tick):
+                level, slot = self._plan.place_of(frame.target_task)
+                bundle.add(slot, level, frame.data)
+                self._polling.budget.moved(len(frame.data))
+                self._check_wanted()
+        self._outcome.sends += bundle.sends()
 
     def _save(self, host: Host) -> None:
         outcome = self._outcome

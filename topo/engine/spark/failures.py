@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from topo.acker.client import can_restart
 from topo.engine.spark.relay import RelayLost
+from topo.engine.spark.spool import FramesLost
 from topo.engine.spark.stages import StageError
 from topo.errors import AckerError, EngineError, TopoError
 
@@ -49,7 +50,7 @@ def is_passing(error: Exception) -> bool:
     """Whether starting again from the last commit may get over it."""
     if isinstance(error, AckerError):
         return can_restart(error)
-    return isinstance(error, RelayLost) or getattr(error, "code", "") == "spark"
+    return isinstance(error, RelayLost | FramesLost) or getattr(error, "code", "") == "spark"
 
 
 def sentence(error: Exception) -> str:

@@ -88,7 +88,7 @@ class Opened(ExitStack):
         processes = self.enter_context(closing(SlotProcesses(factories)))
         self._paths = tuple(map(processes.path, slots))
 
-    def _plan_for(self, cores: int, reports: str) -> None:
+    def _plan_for(self, cores: int, directory: str) -> None:
         run = self._run
         slots = min(run.conf["topology.workers"] or cores, cores)
         self.plan: Plan = make_plan(run.topology, slots, run.conf)
@@ -99,7 +99,7 @@ class Opened(ExitStack):
             self.plan,
             run.capture,
             run.conclusions,
-            reports,
+            directory,
         )
 
     def start_query(self, first_batch: int, mode: Mode) -> StreamingQuery:
