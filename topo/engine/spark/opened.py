@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import tempfile
 import time
@@ -17,6 +16,7 @@ from topo.config import for_component
 from topo.engine.spark.ackers import Ackers
 from topo.engine.spark.checkpoint import Checkpoint
 from topo.engine.spark.execution import RunSpec, SlotRunner
+from topo.engine.spark.executors import Executors, look_at
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.query import build_query, start_query
 from topo.engine.spark.session import (
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
     from topo.engine.spark.run import SparkRun
 
-log = logging.getLogger("topo.spark")
-_REGISTRATION_SECS = 30.0
+
+class Abandoned(Exception):
+    """It was killed before it could begin."""
 
 
 class Opened(ExitStack):
@@ -65,11 +66,11 @@ class Opened(ExitStack):
             self._open_ackers("")
             self._start_slots(directory)
         session = start_session(run.master, run.conf, run.log_file)
-        if not is_local(run.master):
-            self._open_ackers(session.conf.get("spark.driver.host", "") or "")
-            self._plan_for(cluster_cores(session, run.conf["topology.workers"]), "")
         run.ui = session.sparkContext.uiWebUrl or ""
         path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
+        if not is_local(run.master):
+            self._open_ackers(session.conf.get("spark.driver.host", "") or "")
+            self._plan_for_cluster(session, path)
         settings = query_settings(self.plan.slots, path, run.conf)
         self.session: SparkSession = query_session(session, settings)
         self.checkpoint = Checkpoint(self.session, path)
@@ -87,6 +88,17 @@ class Opened(ExitStack):
         factories = {slot: dump(_Factory(self._spec, slot)) for slot in slots}
         processes = self.enter_context(closing(SlotProcesses(factories)))
         self._paths = tuple(map(processes.path, slots))
+
+    def _plan_for_cluster(self, session: SparkSession, path: str) -> None:
+        run = self._run
+        # What a checkpoint was made with stays, though the cluster may give less for now.
+        asked, planned = run.conf["topology.workers"], Checkpoint(session, path).slots()
+        executors = run.executors = Executors(look_at(session), wanted=asked or planned)
+        cores = executors.settle(lambda: run.is_overdue, time.sleep)
+        if not cores:
+            raise Abandoned
+        self._plan_for(planned if planned and asked in (None, planned) else cores, "")
+        executors.slots = self.plan.slots
 
     def _plan_for(self, cores: int, directory: str) -> None:
         run = self._run
@@ -109,17 +121,6 @@ class Opened(ExitStack):
         factory = b"" if self._paths else dump(_AnyFactory(self._spec))
         rows = build_query(self.session, self.plan, self._id, lease, self._paths, factory)
         return start_query(rows, self._run.name, self.checkpoint.path)
-
-
-def cluster_cores(session: SparkSession, wanted: int | None) -> int:
-    """The cores that a cluster offers, when as many as are wanted have registered."""
-    deadline = time.monotonic() + _REGISTRATION_SECS
-    while (cores := session.sparkContext.defaultParallelism) < (wanted or 1):
-        if time.monotonic() > deadline:
-            log.warning("Spark offers %d cores; topology.workers wants %s", cores, wanted)
-            break
-        time.sleep(0.1)
-    return int(cores)
 
 
 class _AnyFactory:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from topo.acker.figures import AckerStatus
 from topo.config import Config
 from topo.engine.spark.ending import Ending
+from topo.engine.spark.executors import Executors
 from topo.engine.spark.failures import error_of, in_words, is_passing, sentence
-from topo.engine.spark.opened import Opened
+from topo.engine.spark.opened import Abandoned, Opened
 from topo.engine.spark.progress import Progress
 from topo.errors import RunError
 from topo.graph.model import Topology
@@ -74,6 +75,8 @@ class SparkRun:
         self.conclusions = conclusions
         self.master = master
         self.log_file = log_file
+        self.executors: Executors | None = None
+        """Of the cluster it runs on."""
         self._progress = Progress(topology, self.conf, listener)
         self._ending = Ending(topology, active)
         self._started = time.time()
@@ -93,13 +96,26 @@ class SparkRun:
 
     @property
     def status(self) -> str:
-        if self._status == ACTIVE and self._progress.stall():
+        if self._status == ACTIVE and (self._progress.stall() or self._has_no_executor):
             return STALLED
         return self._status
 
     @property
     def reason(self) -> str:
-        return self._reason or (self._progress.stall() if self._status == ACTIVE else "")
+        if self._status in ENDED:
+            return self._reason
+        missing = self.executors.reason if self.executors else ""
+        why = self._reason or (self._progress.stall() if self._status == ACTIVE else "")
+        return "; ".join(filter(None, [missing, why]))
+
+    @property
+    def _has_no_executor(self) -> bool:
+        return self.executors is not None and self.executors.are_gone
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it should have ended by now."""
+        return self._ending.is_overdue(time.monotonic())
 
     def stats(self) -> RunStats:
         with self._lock:
@@ -196,6 +212,8 @@ class SparkRun:
             with Opened(self) as opened:
                 self._supervise(opened)
             status = COMPLETED if self._ending.is_completed else KILLED
+        except Abandoned:
+            pass
         except Exception as raised:
             log.debug("%s failed", self.name, exc_info=True)
             error, status = in_words(raised), FAILED
@@ -207,7 +225,7 @@ class SparkRun:
 
     def _supervise(self, opened: Opened) -> None:
         failures = 0
-        while not self._ending.is_overdue(time.monotonic()):
+        while not self.is_overdue:
             first, mode = opened.checkpoint.next_batch(), self._ending.mode
             query = opened.start_query(first, mode)
             self._ending.registered(mode)
@@ -233,6 +251,8 @@ class SparkRun:
         while query.isActive:
             status = opened.control.status(self._progress.last_payload)
             self._take_in(status, query)
+            if self.executors:
+                self.executors.look()
             command = self._ending.next_command(status, self._progress.reports, time.monotonic())
             if command is not None:
                 self._ending.commanded(opened.control.command(command), command)

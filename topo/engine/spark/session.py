@@ -65,7 +65,12 @@ _CORE_LOCAL = {
 }
 
 # A slot's executor is the only one that has its instances, and it must be alone in there.
-_CORE_CLUSTER = {"spark.executor.cores": "1", "spark.python.daemon.module": DAEMON}
+_CORE_CLUSTER = {
+    "spark.executor.cores": "1",
+    "spark.python.daemon.module": DAEMON,
+    # A slot whose executor was lost runs beside another one; it must move to one that comes.
+    "spark.locality.wait": "200ms",
+}
 
 # A batch is few, large rows: making code for their projections costs more than running it saves,
 # in every task of a state stage; so does hashing every byte that is shuffled, to notice in a
