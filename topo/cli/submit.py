@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import click
 
@@ -12,6 +11,7 @@ from topo.cli.options import (
     ConfOptions,
     TargetCommand,
     conf_options,
+    files_named,
     prepare,
     target_argument,
 )
@@ -82,8 +82,8 @@ def submit(
         active=not inactive,
         resume=resume,
         checkpoint_base=environment.checkpoint_dir,
-        py_files=(*environment.py_files, *_files(py_files, "--py-files")),
-        archives=_files(archives, "--archives"),
+        py_files=(*environment.py_files, *files_named(py_files, "--py-files")),
+        archives=files_named(archives, "--archives"),
         env=environment.name,
         engine=ENGINE,
     )
@@ -129,14 +129,6 @@ class StartFailed(TopoError):
             code=run.state.code,
         )
         self.user_traceback = run.state.traceback
-
-
-def _files(text: str | None, option: str) -> tuple[str, ...]:
-    files = [part.strip() for part in (text or "").split(",") if part.strip()]
-    for file in files:
-        if "://" not in file and not Path(file.partition("#")[0]).exists():
-            raise click.UsageError(f"{option}: no file {file!r}")
-    return tuple(file if "://" in file else str(Path(file).resolve()) for file in files)
 
 
 def _document(run: Run) -> dict[str, object]:

@@ -28,15 +28,15 @@ def spark(submission: Submission, topology: Topology, active: bool) -> SparkRun:
 def _shipping(submission: Submission) -> dict[str, Any]:
     """The settings by which Spark brings the user's own files to the workers."""
     sources = Path(submission.directory) / SOURCES
-    settings = shipping([*submission.py_files, *([str(sources)] if sources.exists() else [])])
-    if submission.archives:
-        settings["spark.archives"] = ",".join(submission.archives)
+    py_files = [*submission.py_files, *([str(sources)] if sources.exists() else [])]
+    settings = shipping(py_files, submission.archives)
     # Beside what the user's own settings bring.
     given = submission.conf
     return {key: ",".join(filter(None, [given.get(key), text])) for key, text in settings.items()}
 
 
-def shipping(py_files: Sequence[str]) -> dict[str, str]:
-    """Spark distributes `spark.files`; what of it are Python's is told by the other."""
-    text = ",".join(py_files)
-    return {key: text for key in ("spark.files", "spark.submit.pyFiles") if text}
+def shipping(py_files: Sequence[str], archives: Sequence[str]) -> dict[str, str]:
+    """Spark distributes `spark.files`; what of it are Python's is told by another setting."""
+    settings = {key: ",".join(py_files) for key in ("spark.files", "spark.submit.pyFiles")}
+    settings["spark.archives"] = ",".join(archives)
+    return {key: text for key, text in settings.items() if text}

@@ -27,6 +27,7 @@ from topo.engine.spark.session import (
     start_session,
 )
 from topo.engine.spark.slots import SlotProcesses
+from topo.engine.spark.workers import check_workers
 from topo.graph.model import Topology
 from topo.task.values import dump
 
@@ -97,6 +98,7 @@ class Opened(ExitStack):
         cores = executors.settle(lambda: run.is_overdue, time.sleep)
         if not cores:
             raise Abandoned
+        check_workers(session, cores)
         self._plan_for(planned if planned and asked in (None, planned) else cores, "")
         executors.slots = self.plan.slots
 
