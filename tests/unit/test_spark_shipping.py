@@ -78,7 +78,7 @@ def test_a_python_that_only_workers_have_is_run_by_a_script(theirs: str, tmp_pat
     script = sent(shipment).files[1]
     assert script.name == os.path.basename(shipment.python)
     assert os.access(script, os.X_OK)
-    assert f"{theirs}: not found" in run(f"./{script.name}", cwd=script.parent)
+    assert f"there is no Python at {theirs}" in run(f"./{script.name}", cwd=script.parent)
 
 
 def test_which_python_workers_run(monkeypatch: pytest.MonkeyPatch) -> None:

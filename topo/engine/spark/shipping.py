@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 ARCHIVE = "topo.zip"
 DAEMON = "topo_daemon"
 PYTHON = "topo-python"
+NO_PYTHON = "there is no Python at"
+_SCRIPT = f"""#!/bin/sh
+command -v {{python}} > /dev/null || {{{{ echo "{NO_PYTHON} "{{python}} >&2; exit 127; }}}}
+exec {{python}} "$@"
+"""
 _DAEMON_SOURCE = Path(__file__).with_name("cluster_daemon.py")
 
 
@@ -80,6 +85,6 @@ class Shipment:
 
     @staticmethod
     def _write_script(path: Path, python: str) -> Path:
-        path.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n', encoding="utf-8")
+        path.write_text(_SCRIPT.format(python=shlex.quote(python)), encoding="utf-8")
         path.chmod(0o755)
         return path

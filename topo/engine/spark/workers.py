@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from topo.engine.spark.shipping import NO_PYTHON
 from topo.errors import EngineError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def look_at_workers(session: SparkSession, tasks: int) -> list[Found]:
     try:
         seen = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
     except Exception as error:
-        raise in_words_of_workers(str(error)) or EngineError(
+        raise in_words_of_workers(str(error), context.master) or EngineError(
             f"the workers' Python does not run the driver's code: {_last_words(str(error))}",
             code=CODE,
             hint=SHIP,
@@ -111,7 +112,7 @@ def check_workers(session: SparkSession, tasks: int) -> None:
 def in_words_of_workers(text: str, master: str = "") -> EngineError | None:
     """What Spark says of an error, if it is one of the workers' Python."""
     mismatch = re.search(r"different(?: version)?: (\d+\.\d+) than that in (?:the )?driver", text)
-    nowhere = re.search(r'Cannot run program "([^"]+)"', text)
+    nowhere = re.search(rf'(?:Cannot run program "|{NO_PYTHON} )([^"\s]+)', text)
     missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text)
     if "PYTHON_VERSION_MISMATCH" in text or mismatch:
         theirs = f"Python {mismatch.group(1)}" if mismatch else "another Python"
