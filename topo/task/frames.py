@@ -241,6 +241,9 @@ def _decode_section(view: memoryview, at: int) -> tuple[Section, int]:
     for _ in range(columns):
         (length,) = _LENGTH.unpack_from(view, at)
         at += _LENGTH.size
-        found.append(decode_column(view[at : at + length]))
+        column = decode_column(view[at : at + length])
+        if len(column) != count:
+            raise ValueError(f"a column of {len(column)} values for {count} tuples")
+        found.append(column)
         at += length
     return Section(name, count, found, trees), at

@@ -13,7 +13,7 @@ from topo.components import Bolt
 from topo.errors import StatelessError
 from topo.task.bolts import BoltTask, sections_of
 from topo.task.frames import Frame
-from topo.task.loops import EXECUTE, KEEP_AND_EXECUTE, Loop
+from topo.task.loops import EXECUTE, EXECUTE_AND_KEEP, Loop
 from topo.task.ports import BoltPort
 from topo.task.saving import Changes
 from topo.task.task import Setting
@@ -31,7 +31,7 @@ class RichBoltTask(BoltTask):
             self.outlet.trees = self._trees
         self._port = BoltPort(self.outlet, setting.tracking, self.report_error)
         self._held = HeldTuples()
-        self._given: list[Tuple] = []  # inputs since the last flush
+        self._left_open: list[Tuple] = []  # since the last flush
         self._newly_held: list[int] = []
         self._released: list[int] = []
 
@@ -86,12 +86,12 @@ class RichBoltTask(BoltTask):
         self._trees.inputs = inputs
         tracked = inputs is not None
         # Where nothing is tracked, a tuple may go as soon as its bolt lets go of it.
-        body = KEEP_AND_EXECUTE if tracked else EXECUTE
+        body = EXECUTE_AND_KEEP if tracked else EXECUTE
         self.run_segments(frames, body, linked=True, tracked=tracked)
         self._trees.inputs = None
 
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
-        execute, keep = self.component.execute, self._given.append
+        execute, keep = self.component.execute, self._left_open.append
         while (stopped := loop(items, execute, keep=keep)) is not None:
             tup, error = stopped
             self._fail(tup, self.reason_to_fail(error, tup))
@@ -112,7 +112,7 @@ class RichBoltTask(BoltTask):
 
     def _keep(self, inputs: Inputs) -> None:
         """Give the tuples that are neither acked nor failed their own place in the trees."""
-        for tup in self._given:
+        for tup in self._left_open:
             link = tup._topo_link
             if link < 0:
                 continue
@@ -125,7 +125,7 @@ class RichBoltTask(BoltTask):
             tup._topo_held = held
             self._held.add(held)
             self._newly_held.append(held.key)
-        self._given.clear()
+        self._left_open.clear()
 
     def settle(self) -> None:
         self._count_unanchored()

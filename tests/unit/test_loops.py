@@ -1,0 +1,118 @@
+"""Tuples are made anew for whoever keeps one, and only for them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from topo.task.loops import (
+    COLLECT,
+    EXECUTE,
+    EXECUTE_AND_KEEP,
+    can_tell_who_is_alone,
+    loop_over_values,
+)
+from topo.tuples import SETTLED, Source, Tuple, tuple_class
+
+CLS: Any = tuple_class(Source("words", "default", 1, ("word",)), basic=True)
+LINKED: Any = tuple_class(Source("words", "default", 1, ("word",)), basic=False)
+WORDS = ["a", "b", "c", "d"]
+
+
+def run(execute: Callable[[Tuple], Any]) -> None:
+    assert loop_over_values(CLS, EXECUTE, False)(iter(WORDS), execute) is None
+
+
+def test_tuples_that_are_kept_stay_as_they_were() -> None:
+    kept: list[Tuple] = []
+    run(kept.append)
+    assert [tup.word for tup in kept] == WORDS
+
+
+def test_one_kept_of_several_stays_as_it_was() -> None:
+    kept: list[Tuple] = []
+    run(lambda tup: kept.append(tup) if tup.word == "b" else None)
+    assert [tup.word for tup in kept] == ["b"]
+
+
+def test_a_closure_keeps_its_tuple() -> None:
+    later: list[Callable[[], str]] = []
+    run(lambda tup: later.append(lambda: tup.word))
+    assert [word() for word in later] == WORDS
+
+
+def test_a_generator_that_is_not_finished_keeps_its_tuple() -> None:
+    open_ones: list[Iterator[str]] = []
+
+    def words(tup: Tuple) -> Iterator[str]:
+        yield "first"
+        yield tup.word
+
+    def begin(tup: Tuple) -> None:
+        generator = words(tup)
+        next(generator)
+        open_ones.append(generator)
+
+    run(begin)
+    assert [next(generator) for generator in open_ones] == WORDS
+
+
+def test_what_a_generator_function_yields_may_be_the_tuple_itself() -> None:
+    rows: list[Any] = []
+    loop = loop_over_values(CLS, COLLECT, False)
+    assert loop(iter(WORDS), lambda tup: (yield tup), extend=rows.extend) is None
+    assert [tup.word for tup in rows] == WORDS
+
+
+def test_the_error_of_a_tuple_comes_with_it_and_the_loop_goes_on_behind() -> None:
+    def execute(tup: Tuple) -> None:
+        if tup.word == "b":
+            raise LookupError(tup.word)
+
+    items = iter(WORDS)
+    loop = loop_over_values(CLS, EXECUTE, False)
+    stopped = loop(items, execute)
+    assert stopped is not None
+    tup, error = stopped
+    assert tup is not None
+    assert (tup.word, str(error)) == ("b", "b")
+    seen: list[str] = []
+    assert loop(items, lambda tup: seen.append(tup.word)) is None
+    assert tup.word == "b"
+    assert seen == ["c", "d"]
+
+
+def test_what_is_neither_acked_nor_failed_is_kept_for_its_bolt() -> None:
+    def execute(tup: Tuple) -> None:
+        if tup.word != "c":
+            tup._topo_link = SETTLED
+
+    kept: list[Tuple] = []
+    items = zip(WORDS, range(4), strict=True)
+    assert (
+        loop_over_values(LINKED, EXECUTE_AND_KEEP, True)(items, execute, keep=kept.append) is None
+    )
+    assert [(tup.word, tup._topo_link) for tup in kept] == [("c", 2)]
+
+
+def test_a_tuple_that_nobody_keeps_is_not_made_again() -> None:
+    seen: set[int] = set()
+    run(lambda tup: seen.add(id(tup)))
+    assert len(seen) == 1
+
+
+def test_where_references_cannot_be_told_every_tuple_is_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "getrefcount", lambda thing: 1)
+    can_tell_who_is_alone.cache_clear()
+    loop_over_values.cache_clear()
+    try:
+        assert not can_tell_who_is_alone()
+        test_tuples_that_are_kept_stay_as_they_were()
+    finally:
+        can_tell_who_is_alone.cache_clear()
+        loop_over_values.cache_clear()
