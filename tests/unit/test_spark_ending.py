@@ -135,6 +135,16 @@ def test_a_kill_drains_closes_and_is_over() -> None:
     assert not driver.ending.is_completed
 
 
+def test_a_kill_does_not_wait_for_a_batch_in_which_all_wait() -> None:
+    driver = Driver(Ending(ENDLESS, active=True))
+    driver.ending.kill(0.0, 20)
+    assert driver.ask(IDLE, OPEN) == Mode.DRAIN
+    waiting = replace(IDLE, waiting=1)
+    assert driver.ask(waiting, OPEN, begun=False) is None  # they may be those of before
+    assert driver.ask(replace(waiting, pending=1), OPEN) is None
+    assert driver.ask(waiting, OPEN) == Mode.CLOSE
+
+
 def test_a_kill_before_anything_has_started() -> None:
     ending = Ending(ENDLESS, active=True)
     assert not ending.is_overdue(0)

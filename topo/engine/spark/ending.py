@@ -68,7 +68,8 @@ class Ending:
             patient = self._close_until is None or now < self._close_until
             self.is_over = committed or not patient
         elif self._drain_until is not None:
-            drained = self.mode == Mode.DRAIN and idle and committed
+            at_rest = committed or self._is_waiting(status, reports)
+            drained = self.mode == Mode.DRAIN and idle and at_rest
             self.mode = Mode.DRAIN
             if drained or now >= self._drain_until:
                 self._close(now)
@@ -90,6 +91,12 @@ class Ending:
         if self._begun_in is None:
             self._begun_in = status.next_batch
         return status.next_batch > self._begun_in
+
+    def _is_waiting(self, status: AckerStatus, reports: Mapping[int, Report]) -> bool:
+        """Whether every slot with spouts waits, in a batch that was begun with the present mode."""
+        slots = sum(report.exhausted is not None for report in reports.values())
+        begun = self.mode == self._told and status.mode_version_begun >= self._version
+        return begun and 0 < slots <= status.waiting
 
     def _active_mode(self) -> Mode:
         return Mode.ACTIVE if self.wants_active else Mode.INACTIVE

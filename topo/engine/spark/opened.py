@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from topo.acker.client import AckerControl
@@ -20,6 +22,7 @@ from topo.engine.spark.executors import Executors, look_at
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.query import build_query, start_query
 from topo.engine.spark.session import (
+    is_file,
     is_local,
     local_cores,
     query_session,
@@ -29,6 +32,7 @@ from topo.engine.spark.session import (
 from topo.engine.spark.slots import SlotProcesses
 from topo.engine.spark.workers import check_workers
 from topo.graph.model import Topology
+from topo.task.logs import LOG_DIR
 from topo.task.values import dump
 
 if TYPE_CHECKING:
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from topo.engine.spark.run import SparkRun
+
+# What a batch's executions log travels with what they report; the ackers hold 16 MB of that.
+_LOGGED_BYTES = 4 << 20
+_LOGGED_BYTES_EACH = 256 << 10
 
 
 class Abandoned(Exception):
@@ -48,6 +56,7 @@ class Opened(ExitStack):
     def __init__(self, run: SparkRun) -> None:
         super().__init__()
         self._run = run
+        self._spec: RunSpec
         self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
 
     def __enter__(self) -> Opened:
@@ -101,6 +110,13 @@ class Opened(ExitStack):
         check_workers(session, cores)
         self._plan_for(planned if planned and asked in (None, planned) else cores, "")
         executors.slots = self.plan.slots
+        executions = self.plan.slots * len(self.plan.levels)
+        logged = min(_LOGGED_BYTES // executions, _LOGGED_BYTES_EACH)
+        self._spec = replace(
+            self._spec,
+            reports=_reports_in(path) if is_file(path) else "",
+            log_bytes=logged if os.environ.get(LOG_DIR) else 0,
+        )
 
     def _plan_for(self, cores: int, directory: str) -> None:
         run = self._run
@@ -123,6 +139,17 @@ class Opened(ExitStack):
         factory = b"" if self._paths else dump(_AnyFactory(self._spec))
         rows = build_query(self.session, self.plan, self._id, lease, self._paths, factory)
         return start_query(rows, self._run.name, self.checkpoint.path)
+
+
+def _reports_in(checkpoint: str) -> str:
+    """An empty directory there for what is too large to go by the ackers.
+
+    Workers reach it: Spark's state is beside it.
+    """
+    directory = f"{checkpoint.removeprefix('file://').removeprefix('file:')}/topo-reports"
+    shutil.rmtree(directory, ignore_errors=True)
+    os.makedirs(directory)
+    return directory
 
 
 class _AnyFactory:

@@ -13,6 +13,7 @@ from topo.errors import EngineError
 from topo.graph.layout import TaskLayout
 from topo.graph.model import Topology
 from topo.running import BatchStats
+from topo.task.logs import ReceivedLines
 from topo.task.task import Listener
 
 _SLOW_SECS = 60.0
@@ -37,6 +38,7 @@ class Progress:
         """Of each slot with spouts, the last one in this epoch."""
         self._layout = TaskLayout(topology, conf)
         self.book = Book(topology, self._layout)
+        self.logs = ReceivedLines()
         self._timeouts = bool(conf["topology.enable.message.timeouts"])
         self._listener = listener
         self._status: AckerStatus | None = None
@@ -65,6 +67,7 @@ class Progress:
                 self.reports[payload.slot] = report
                 emitted += report.tuples
             self._note(report)
+            self.logs.write(f"slot-{payload.slot}", report.lines)
         self.book.batch_done(BatchStats(status.next_batch - 1, batch_ms, emitted))
         return True
 

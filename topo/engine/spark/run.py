@@ -237,6 +237,7 @@ class SparkRun:
             if ended:
                 return
             error = error_of(query)
+            self._progress.logs.write("failed", error.__dict__.pop("lines", ()))
             if not is_passing(error):
                 raise error
             failures = 0 if opened.checkpoint.next_batch() > first else failures + 1
