@@ -47,12 +47,15 @@ _CORE = {
     **{key: value for key, value in NOT_NEGOTIABLE.items() if not key.startswith("spark.sql.")},
 }
 
-# In one machine: nothing is won by squeezing frames for the local disk, nor by the long warm-up
-# of the optimising compiler; the UI's bookkeeping is for a UI.
+# Little is done in a JVM, a core has one, and the optimising compiler warms up for long.
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+# In one machine: nothing is won by squeezing frames for the local disk; the UI's bookkeeping is
+# for a UI.
 _CORE_LOCAL = {
     "spark.python.daemon.module": "topo.engine.spark.daemon",
     "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": _JVM,
     "spark.shuffle.compress": "false",
     "spark.broadcast.compress": "false",
     "spark.broadcast.checksum": "false",
@@ -68,6 +71,8 @@ _CORE_LOCAL = {
 _CORE_CLUSTER = {
     "spark.executor.cores": "1",
     "spark.python.daemon.module": DAEMON,
+    "spark.driver.extraJavaOptions": _JVM,
+    "spark.executor.extraJavaOptions": _JVM,
     # A slot whose executor was lost runs beside another one; it must move to one that comes.
     "spark.locality.wait": "200ms",
 }
