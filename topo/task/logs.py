@@ -90,8 +90,8 @@ class Collecting(logging.Handler):
         finally:
             self.release()
         if dropped:
-            text = f"{dropped:,} lines dropped: too much was logged in one batch"
-            taken.append(line_of(_warning(text)))
+            lines = "1 line" if dropped == 1 else f"{dropped:,} lines"
+            taken.append(line_of(_warning(f"{lines} dropped: too much was logged in one batch")))
         return taken
 
 
@@ -165,6 +165,10 @@ class ReceivedLines:
                 return
         for line in sorted(lines, key=lambda line: str(line["time"])):
             self._files[source].write(line)
+
+    def close(self) -> None:
+        while self._files:
+            self._files.popitem()[1].close()
 
 
 def line_of(record: logging.LogRecord) -> Line:

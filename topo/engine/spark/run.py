@@ -217,6 +217,7 @@ class SparkRun:
         except Exception as raised:
             log.debug("%s failed", self.name, exc_info=True)
             error, status = in_words(raised), FAILED
+        self._progress.logs.close()
         with self._lock:
             self.error = error
             self._reason = "" if error is None else sentence(error)

@@ -157,7 +157,7 @@ def _run(setup: StageSetup, work: Work, restore: Callable[[], dict[RecordKey, Pa
     try:
         return setup.runner(work.slot).execute(work, restore, lambda: False)
     except TopoError as error:
-        raise StageError.of(_with_lines(error)) from None
+        raise StageError.of(with_lines(error)) from None
     except Exception as error:  # nobody's on purpose; another try may get over it
         where = f"level {work.level}, slot {work.slot}"
         failed = EngineError(f"{where}: {type(error).__name__}: {error}", code="spark")
@@ -165,7 +165,7 @@ def _run(setup: StageSetup, work: Work, restore: Callable[[], dict[RecordKey, Pa
         raise StageError.of(failed) from None
 
 
-def _with_lines(error: TopoError) -> TopoError:
+def with_lines(error: TopoError) -> TopoError:
     """With what was logged before it: it is of a batch that will never report."""
     lines = collected_lines()
     if lines:  # none where it was raised before, and is raised again for Spark's next try
