@@ -60,7 +60,13 @@ LOST = Executor(1, lost_at=time.mktime((2026, 11, 18, 9, 41, 7, 0, 0, -1)))
         ),
         (running(2, ONE), "1 core for 2 slots: one after the other", False),
         (running(1, ONE, wanted=3), "the cluster gave 1 of 3 cores: as many slots", False),
-        (running(0, wanted=3), "waiting for executors: 0 of 3 cores so far", False),
+        (running(0, ONE, wanted=3), "waiting for executors: 1 of 3 cores so far", False),
+        (
+            running(0, wanted=3),
+            "waiting for executors: 0 of 3 cores so far; is the cluster full, or "
+            "spark.executor.memory more than its workers have?",
+            False,
+        ),
     ],
 )
 def test_what_is_missing_is_said(executors: Executors, reason: str, are_gone: bool) -> None:

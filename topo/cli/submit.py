@@ -109,7 +109,8 @@ def _await_start(registry: Registry, run: Run, secs: float) -> Run:
             f"{error}{why}",
             code="timeout",
             at=str(run.log),
-            hint=f"it goes on starting: topo list; topo logs --driver {run.name}",
+            hint=f"it goes on in the background: topo list, topo logs --driver {run.name}; "
+            f"to give up: topo kill {run.name}",
         ) from None
     if run.status == "FAILED":
         raise StartFailed(run)

@@ -19,6 +19,7 @@ LOOK_SECS = 1.0
 _SETTLED_SECS = 3.0
 _REGISTRATION_SECS = 30.0
 _PAUSE_SECS = 0.1
+_WHY_NONE = "is the cluster full, or spark.executor.memory more than its workers have?"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class Executors:
         """What is missing; "" if nothing is."""
         cores, slots = self.cores, self.slots or self.wanted or 1
         if not self.slots and cores < slots:
-            return f"waiting for executors: {cores} of {_counted(slots, 'core')} so far"
+            waiting = f"waiting for executors: {cores} of {_counted(slots, 'core')} so far"
+            return waiting if cores else f"{waiting}; {_WHY_NONE}"
         if cores < slots:
             return self._loss(cores, slots)
         if self.wanted and self.slots < self.wanted:

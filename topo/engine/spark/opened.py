@@ -104,8 +104,8 @@ class Opened(ExitStack):
         # What a checkpoint was made with stays, though the cluster may give less for now.
         asked, planned = run.conf["topology.workers"], Checkpoint(session, path).slots()
         executors = run.executors = Executors(look_at(session), wanted=asked or planned)
-        cores = executors.settle(lambda: run.is_overdue, time.sleep)
-        if not cores:
+        cores = executors.settle(lambda: run.is_to_end, time.sleep)
+        if run.is_to_end or not cores:
             raise Abandoned
         check_workers(session, cores)
         self._plan_for(planned if planned and asked in (None, planned) else cores, "")

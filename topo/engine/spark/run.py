@@ -8,6 +8,7 @@ its last commit, save when the user's code failed, or when it does not get furth
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -116,6 +117,11 @@ class SparkRun:
     def is_overdue(self) -> bool:
         """Whether it should have ended by now."""
         return self._ending.is_overdue(time.monotonic())
+
+    @property
+    def is_to_end(self) -> bool:
+        """Whether it was killed, however long it may still take."""
+        return self._ending.is_overdue(math.inf)
 
     def stats(self) -> RunStats:
         with self._lock:
