@@ -32,8 +32,13 @@ class Cluster:
 
 
 def running(slots: int, *known: Executor, wanted: int | None = None) -> Executors:
-    executors = Cluster(known).executors(wanted)
-    executors.slots = slots
+    """With so many slots, and then these executors; with none, still waiting for more."""
+    cluster = Cluster([Executor(1)])
+    executors = cluster.executors(wanted)
+    if slots:
+        executors.settle(NEVER, cluster.sleep)
+        executors.slots = slots
+    cluster.given = [known]
     executors.look()
     return executors
 
@@ -91,6 +96,15 @@ def test_fewer_than_wanted_are_taken_after_a_while_and_none_never() -> None:
     assert cluster.now > 29
     full = Cluster([])
     assert full.executors(2).settle(lambda: full.now > 1000, full.sleep) == 0
+
+
+def test_the_slots_of_a_checkpoint_do_not_wait_for_their_cores() -> None:
+    cluster = Cluster([ONE])
+    executors = cluster.executors(2)
+    executors.slots = 2
+    assert executors.settle(NEVER, cluster.sleep) == 1
+    assert cluster.now < 5
+    assert executors.reason == "1 core for 2 slots: one after the other"
 
 
 def test_spark_is_not_asked_all_the_time() -> None:

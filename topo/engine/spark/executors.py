@@ -46,8 +46,9 @@ class Executors:
         self.wanted = wanted
         """How many slots were asked for."""
         self.slots = 0
-        """How many there are; 0 before that is known."""
+        """How many there are; 0 before that is known. Known beforehand, fewer cores will do."""
         self.known: Sequence[Executor] = ()
+        self._settled = False
 
     @property
     def cores(self) -> int:
@@ -57,7 +58,7 @@ class Executors:
     def reason(self) -> str:
         """What is missing; "" if nothing is."""
         cores, slots = self.cores, self.slots or self.wanted or 1
-        if not self.slots and cores < slots:
+        if not self._settled and cores < slots:
             waiting = f"waiting for executors: {cores} of {_counted(slots, 'core')} so far"
             return waiting if cores else f"{waiting}; {_WHY_NONE}"
         if cores < slots:
@@ -71,7 +72,7 @@ class Executors:
     @property
     def are_gone(self) -> bool:
         """None is left to go on with."""
-        return bool(self.slots) and not self.cores
+        return self._settled and not self.cores
 
     def look(self) -> None:
         """Ask Spark, if that was not done just now."""
@@ -85,7 +86,7 @@ class Executors:
 
         With none at all it waits on: a cluster may be full. 0 only where it was stopped.
         """
-        patience = _REGISTRATION_SECS if self.wanted else _SETTLED_SECS
+        patience = _REGISTRATION_SECS if self.wanted and not self.slots else _SETTLED_SECS
         since = self._monotonic()
         while not stopped():
             before = self.cores
@@ -97,6 +98,7 @@ class Executors:
             elif self.cores and self._monotonic() - since > patience:
                 break
             sleep(_PAUSE_SECS)
+        self._settled = True
         return self.cores
 
     def _loss(self, cores: int, slots: int) -> str:

@@ -104,11 +104,12 @@ class Opened(ExitStack):
         # What a checkpoint was made with stays, though the cluster may give less for now.
         asked, planned = run.conf["topology.workers"], Checkpoint(session, path).slots()
         executors = run.executors = Executors(look_at(session), wanted=asked or planned)
+        executors.slots = planned if planned and asked in (None, planned) else 0
         cores = executors.settle(lambda: run.is_to_end, time.sleep)
         if run.is_to_end or not cores:
             raise Abandoned
         check_workers(session, cores)
-        self._plan_for(planned if planned and asked in (None, planned) else cores, "")
+        self._plan_for(executors.slots or cores, "")
         executors.slots = self.plan.slots
         executions = self.plan.slots * len(self.plan.levels)
         logged = min(_LOGGED_BYTES // executions, _LOGGED_BYTES_EACH)

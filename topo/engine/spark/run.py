@@ -264,7 +264,7 @@ class SparkRun:
             command = self._ending.next_command(status, self._progress.reports, time.monotonic())
             if command is not None:
                 self._ending.commanded(opened.control.command(command), command)
-            if self._ending.is_over:
+            if self._ending.is_over or (self.is_overdue and self._has_no_executor):
                 return True
             # Where nothing commits there is little to see: an idle topology is looked at less.
             pause = _WATCH_SECS if status.payloads else min(1.2 * pause, _IDLE_WATCH_SECS)
