@@ -88,6 +88,7 @@ def submit(
         engine=ENGINE,
     )
     run = submit_run(registry, request)
+    _say_where_state_is(out, run)
     out.say(f"submitting {run.name} ({run.id}) to {request.master} ...")
     run = _await_start(registry, run, wait_secs) if wait_secs else registry.reload(run)
     if out.json:
@@ -96,6 +97,17 @@ def submit(
     took = f" after {time.monotonic() - began:.1f} s" if wait_secs else ""
     out.answer(f"submitted {run.name} ({run.id}) to {request.master}: {run.status}{took}")
     out.say(f"  topo stats {run.name} · topo logs -f {run.name} · topo kill {run.name}")
+
+
+def _say_where_state_is(out: Output, run: Run) -> None:
+    """Workers write it: on another machine than this they may not reach what is here."""
+    master, checkpoint = run.submission.master, run.submission.checkpoint
+    is_here = master.startswith("local") or "//127." in master or "//localhost" in master
+    if not is_here and checkpoint.startswith(str(run.directory.parents[1])):
+        out.note(
+            f"its state is kept in {checkpoint}, which every worker must reach",
+            hint="checkpoint_dir in topo.toml, or -c topology.checkpoint.dir=...",
+        )
 
 
 def _await_start(registry: Registry, run: Run, secs: float) -> Run:
