@@ -23,11 +23,36 @@ ENDED = frozenset({KILLED, COMPLETED, FAILED})
 
 @dataclass(frozen=True)
 class BatchStats:
-    """The last micro-batch."""
+    """The last micro-batch, and how the recent ones went."""
 
     id: int = 0
     ms: float = 0.0
     rows: int = 0
+    """What the spouts emitted in it."""
+    waited_ms: float = 0.0
+    """Of `ms`, how long it waited for the spouts to have something."""
+    p50_ms: float | None = None
+    """Of the recent batches, without what they waited; of the latest hundred, that is."""
+    p99_ms: float | None = None
+    rows_per_sec: float = 0.0
+    """Over the recent batches, of the last minute at most."""
+
+
+@dataclass(frozen=True)
+class AckerStats:
+    """The ackers of a run, all together."""
+
+    executors: int
+    pending: int
+    lag_secs: float
+    """The age of the oldest message that is neither acked nor failed; 0 if there is none."""
+    quiet_secs: float
+    """How long ago they last heard of a committed batch."""
+    unheard: int
+    """Acks and failures that no committed batch has delivered to their spouts yet."""
+    updates: int
+    updates_per_sec: float | None
+    held_bytes: int
 
 
 @dataclass(frozen=True)
@@ -66,6 +91,8 @@ class RunStats:
     window: str
     batch: BatchStats
     components: Mapping[str, ComponentStats]
+    acker: AckerStats | None = None
+    """None: tracking is off, or nothing runs yet."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Words(Spout):
 class Numbers(Spout):
     """The numbers below `limit`, in order, tracked by themselves; tasks share them out."""
 
-    outputs = ("num",)
+    outputs: Any = ("num",)
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -64,7 +64,7 @@ class Counter(BasicBolt):
         self.emit([word, self.counts[word]])
 
 
-class GlobalCount(BasicBolt):
+class Total(BasicBolt):
     """Its running total."""
 
     outputs = ("total",)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.doubles import Branch, Failing, GlobalCount, Sink, ToNamedStreams, Words
+from tests.conformance.doubles import Branch, Failing, Sink, ToNamedStreams, Total, Words
 from topo import BasicBolt, InvalidTopologyError, TopologyBuilder, Tuple
 from topo.testing import FeederSpout, TestCluster
 
@@ -39,7 +39,7 @@ def test_metrics_count_the_users_tuples_and_a_failure_carries_its_reason() -> No
     builder.set_bolt("2", Branch(2)).shuffle_grouping("1")
     builder.set_bolt("3", Failing(1)).shuffle_grouping("2")
     builder.set_bolt("4", ToNamedStreams()).shuffle_grouping("1")
-    builder.set_bolt("5", GlobalCount()).shuffle_grouping("4", stream="other")
+    builder.set_bolt("5", Total()).shuffle_grouping("4", stream="other")
     with TestCluster() as cluster:
         run = cluster.submit_topology("t", builder.create_topology())
         feeder.feed([7], msg_id="seven")

@@ -6,7 +6,6 @@ import pytest
 
 from tests.conformance.doubles import (
     Counter,
-    GlobalCount,
     Identity,
     LastCounts,
     Numbers,
@@ -14,6 +13,7 @@ from tests.conformance.doubles import (
     Sink,
     TaskId,
     TaskIndex,
+    Total,
     Unread,
     Words,
 )
@@ -27,7 +27,7 @@ def test_basic(engine: str) -> None:
     builder = TopologyBuilder()
     builder.set_spout("1", Words(), parallelism=3)
     builder.set_bolt("2", Counter(), parallelism=4).fields_grouping("1", ["word"])
-    builder.set_bolt("3", GlobalCount()).global_grouping("1")
+    builder.set_bolt("3", Total()).global_grouping("1")
     builder.set_bolt("4", LastCounts()).global_grouping("2")
     result = complete_topology(builder.create_topology(), mock_sources={"1": NAMES}, engine=engine)
     assert sorted(result.tuples("2")) == [["bob", 1], ["joey", 1], ["nathan", 1], ["nathan", 2]]

@@ -137,7 +137,7 @@ def test_the_whole_way(home: Home) -> None:
     shown = home.topo("stats", "words").splitlines()
     assert shown[0].startswith("words ACTIVE ")
     assert shown[1].split()[:5] == ["COMPONENT", "KIND", "TASKS", "EMITTED", "EXECUTED"]
-    assert " ".join(shown[2].split()) == "numbers spout 1 1,000 - 988 12 timeout 12 - 411 -"
+    assert " ".join(shown[2].split()) == "numbers spout 1 1,000 - 988 12 timeout 12 - 411 - -"
     killed = home.topo("kill", "words")
     assert killed == ("killed words; its state is kept: topo submit --resume (or kill --purge)\n")
     assert not home.run.driver_alive

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import select
 import signal
-import struct
-import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,73 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.terminal import SECS, Terminal, none_left
 from topo.control.registry import Registry, Run
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
-
-SECS = 120
-
-
-class Terminal:
-    """A shell's view: commands run on a pseudo-terminal, one after the other."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.environment = {**os.environ, "TOPO_HOME": str(directory / "home"), "TERM": "xterm"}
-
-    def run(self, *argv: str, code: int = 0, interrupt_at: str = "") -> str:
-        """What the command showed; `interrupt_at` is where Ctrl-C is typed."""
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
-        process = subprocess.Popen(
-            argv,
-            cwd=self.directory,
-            env=self.environment,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            preexec_fn=_controlled_by_its_terminal,
-        )
-        os.close(theirs)
-        seen = self._watch(ours, interrupt_at)
-        assert process.wait(SECS) == code, seen
-        return seen
-
-    def topo(self, *argv: str, code: int = 0, interrupt_at: str = "") -> str:
-        return self.run(
-            sys.executable, "-m", "topo.cli", *argv, code=code, interrupt_at=interrupt_at
-        )
-
-    def until(self, *argv: str, shows: str) -> str:
-        """Run the command again and again until it shows this."""
-        deadline = time.monotonic() + SECS
-        while shows not in (seen := self.topo(*argv)):
-            assert time.monotonic() < deadline, seen
-        return seen
-
-    def _watch(self, handle: int, interrupt_at: str) -> str:
-        seen = ""
-        deadline = time.monotonic() + SECS
-        while time.monotonic() < deadline:
-            if not select.select([handle], [], [], 1)[0]:
-                continue
-            try:
-                more = os.read(handle, 65536)
-            except OSError:  # Linux's way to say that the other end is closed
-                break
-            if not more:
-                break
-            seen += more.decode(errors="replace")
-            if interrupt_at and interrupt_at in seen:
-                os.write(handle, b"\x03")
-                interrupt_at = ""
-        os.close(handle)
-        return seen
-
-
-def _controlled_by_its_terminal() -> None:
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @pytest.fixture
@@ -97,24 +28,6 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
         made.topo("kill", "--force", row["name"])
     after = {process.pid for process in psutil.Process().children(recursive=True)}
     assert after <= before
-
-
-def ours(directory: Path) -> list[str]:
-    """The command lines of processes that work for topologies in this directory."""
-    found = []
-    for process in psutil.process_iter(["environ", "cmdline"]):
-        environment = process.info["environ"] or {}
-        if environment.get("TOPO_HOME") == str(directory / "home"):
-            found.append(" ".join(process.info["cmdline"] or []))
-    return found
-
-
-def none_left(directory: Path) -> None:
-    """Spark's Python workers end right after their JVM, which is waited for."""
-    deadline = time.monotonic() + 10
-    while left := ours(directory):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
 
 
 def test_the_whole_way(terminal: Terminal) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from topo import BasicBolt, Bolt, Spout, Tuple
+from topo import Bolt, Spout, Tuple
 
 WORKERS = {"topology.workers": 2}
 LONGEST_SECS = 120.0
@@ -20,27 +20,6 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {LONGEST_SECS:g} s: {what}"
         pause.wait(0.02)
-
-
-class Numbers(Spout):
-    """The numbers below `limit`, tracked by themselves; tasks share them out."""
-
-    outputs: Any = ("num",)
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-
-    def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.next = context.this_task_index
-        self.step = len(context.component_tasks(context.this_component_id))
-
-    def next_tuple(self) -> None:
-        if self.next < self.limit:
-            self.emit([self.next], msg_id=self.next)
-            self.next += self.step
-
-    def is_exhausted(self) -> bool:
-        return bool(self.next >= self.limit)
 
 
 class Endless(Spout):
@@ -64,16 +43,3 @@ class Keeping(Bolt):
 
     def execute(self, tup: Tuple) -> None:
         self.kept.append(tup)
-
-
-class Total(BasicBolt):
-    """Its running total, in a plain attribute."""
-
-    outputs = ("total",)
-
-    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
-        self.total = 0
-
-    def execute(self, tup: Tuple) -> None:
-        self.total += 1
-        self.emit([self.total])

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark.doubles import WORKERS, Numbers
+from tests.conformance.doubles import Numbers
+from tests.spark.doubles import WORKERS
 from topo import BasicBolt, Bolt, TopologyBuilder, Tuple, bolt
 from topo.engine.spark.plan import make_plan
 from topo.testing import complete_topology

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark.doubles import LONGEST_SECS, WORKERS, Numbers, Total
+from tests.conformance.doubles import Numbers, Total
+from tests.spark.doubles import LONGEST_SECS, WORKERS
 from tests.wiring import line
 from topo import BasicBolt, Bolt, LocalCluster, StatelessError, Tuple, UncaughtError
 from topo.testing import complete_topology

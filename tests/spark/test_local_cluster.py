@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark.doubles import LONGEST_SECS, WORKERS, Endless, Keeping, Numbers, Total, wait_until
+from tests.conformance.doubles import Numbers, Total
+from tests.spark.doubles import LONGEST_SECS, WORKERS, Endless, Keeping, wait_until
 from tests.wiring import line
 from topo import Bolt, LocalCluster, RunError, Spout, Tuple
 

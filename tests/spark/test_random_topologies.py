@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conformance.doubles import Numbers
 from tests.property.scale import examples
-from tests.spark.doubles import Numbers
 from topo import BasicBolt, Bolt, FailTuple, Topology, TopologyBuilder, Tuple, bolt
 from topo.testing import CompletedTopology, complete_topology
 

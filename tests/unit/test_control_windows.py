@@ -46,6 +46,23 @@ def test_a_mean_is_that_of_what_was_counted_in_the_window() -> None:
     assert windows.last(60, 60.0, figures(100))["components"]["count"]["execute_ms"] is None
 
 
+def test_a_task_has_its_own_figures_of_the_window() -> None:
+    windows = Windows()
+
+    def of_tasks(first: int, second: int) -> dict[str, Any]:
+        tasks = {
+            str(task): figures(executed)["components"]["count"] | {"tasks": 1}
+            for task, executed in ((4, first), (5, second))
+        }
+        return figures(first + second, by_task=tasks)
+
+    windows.add(0.0, of_tasks(100, 300))
+    count = windows.last(60, 60.0, of_tasks(110, 330))["components"]["count"]
+    assert count["executed"] == 40
+    assert {task: of["executed"] for task, of in count["by_task"].items()} == {"4": 10, "5": 30}
+    assert count["by_task"]["5"]["capacity"] == pytest.approx(30 * 0.002 / 60)
+
+
 def test_failures_by_reason() -> None:
     windows = Windows()
     windows.add(0.0, figures(1, failed=3, failed_by={"timeout": 3}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -22,6 +23,22 @@ def modules_after(code: str) -> set[str]:
 @pytest.mark.parametrize("module", ["topo", "topo.testing", "topo.builder"])
 def test_importing_loads_nothing_heavy(module: str) -> None:
     assert not HEAVY & modules_after(f"import {module}")
+
+
+@pytest.mark.parametrize(
+    "module", ["topo.cli", "topo.control.client", "topo.acker.server", "topo.engine.spark.run"]
+)
+def test_grpc_is_told_to_let_forks_be_before_it_is_imported(module: str) -> None:
+    code = (
+        "import os, sys\n"
+        "class Asserts:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        assert name != 'grpc' or os.environ['GRPC_ENABLE_FORK_SUPPORT'] == '0'\n"
+        "sys.meta_path.insert(0, Asserts())\n"
+        f"import {module}, grpc"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("GRPC_")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_building_and_running_inline_loads_nothing_heavy() -> None:

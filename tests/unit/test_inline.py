@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.doubles import GlobalCount, Identity, Numbers, Sink
+from tests.conformance.doubles import Identity, Numbers, Sink, Total
 from tests.wiring import Fed, line
 from topo import BasicBolt, Bolt, ConfigError, RunError, Spout, StatefulBasicBolt, Tuple
 from topo.testing import FeederSpout, TestCluster
@@ -170,7 +170,7 @@ def test_a_finite_topology_completes_with_a_last_tick_and_closes() -> None:
             ended.append("cleanup")
 
     with TestCluster() as cluster:
-        run = cluster.submit_topology("t", line(Numbers(5), Summary(), GlobalCount()))
+        run = cluster.submit_topology("t", line(Numbers(5), Summary(), Total()))
         run.settle()
         assert (run.status, run.reason) == ("COMPLETED", "")
         assert run.tuples("b1") == [[10]]
@@ -234,7 +234,7 @@ def test_a_name_is_taken_while_its_run_lives() -> None:
 def test_several_topologies_share_a_clock() -> None:
     with TestCluster() as cluster:
         runs = [
-            cluster.submit_topology(name, line(Numbers(n), GlobalCount()))
+            cluster.submit_topology(name, line(Numbers(n), Total()))
             for name, n in (("a", 2), ("b", 3))
         ]
         cluster.advance(1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.engine.spark.plan import Plan, make_plan
+from topo.engine.spark.plan import FORMAT, Plan, make_plan
 from topo.engine.spark.slotkeys import slot_keys, spark_hash
 from topo.errors import CheckpointError
 from topo.graph.model import ComponentDef, GroupingDef, InputDef, StreamDef, Topology
@@ -129,7 +129,7 @@ def test_another_plan_is_refused_with_the_difference(other: Plan, said: str) -> 
         word_count().check_same(other.to_json(), "/checkpoint/topo-plan.json")
 
 
-@pytest.mark.parametrize("written", ["", "[]", "{}", '{"format": 1}', "null"])
+@pytest.mark.parametrize("written", ["", "[]", "{}", f'{{"format": {FORMAT}}}', "null"])
 def test_an_unreadable_plan_is_refused(written: str) -> None:
     with pytest.raises(CheckpointError, match="cannot be read"):
         word_count().check_same(written, "/checkpoint/topo-plan.json")

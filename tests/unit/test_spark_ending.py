@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.spark.doubles import Endless, Numbers, Total
+from tests.conformance.doubles import Numbers, Total
+from tests.spark.doubles import Endless
 from tests.wiring import line
 from topo.acker.figures import AckerStatus
 from topo.acker.plan import Mode
@@ -42,6 +43,9 @@ BUSY = AckerStatus(
 IDLE = replace(BUSY, pending=0)
 OPEN = {0: Report({}, exhausted=False), 1: Report({}, exhausted=None)}
 DONE = {0: Report({}, exhausted=True), 1: Report({}, exhausted=None)}
+TICKED = {slot: replace(report, mode=Mode.LAST_TICK) for slot, report in DONE.items()}
+DRAINED = {slot: replace(report, mode=Mode.DRAIN) for slot, report in OPEN.items()}
+CLOSED = {slot: replace(report, mode=Mode.CLOSE) for slot, report in DONE.items()}
 
 
 class Driver:
@@ -59,10 +63,9 @@ class Driver:
         now: float = 0.0,
         *,
         begun: bool = True,
-        batch: int = 5,
     ) -> Mode | None:
         """What is newly told, after this status; `begun`: the batch in work knows the last."""
-        status = replace(status, next_batch=batch, mode_version_begun=self.version - (not begun))
+        status = replace(status, mode_version_begun=self.version - (not begun))
         command = self.ending.next_command(status, reports, now)
         if command is not None:
             self.version += 1
@@ -76,14 +79,14 @@ def test_a_finite_topology_completes_with_a_last_tick_and_a_close() -> None:
     assert driver.ask(BUSY, DONE) is None  # messages are in flight
     assert driver.ask(replace(IDLE, unheard=1), DONE) is None  # or their acks
     assert driver.ask(IDLE, DONE) == Mode.LAST_TICK
-    assert driver.ask(IDLE, DONE, begun=False, batch=6) is None  # a batch that does not know it
-    assert driver.ask(IDLE, DONE, batch=7) is None  # the first that does is in work
-    assert driver.ask(BUSY, DONE, batch=8) is None  # committed, but the tick made messages
-    assert driver.ask(IDLE, DONE, batch=9) == Mode.CLOSE
+    assert driver.ask(IDLE, DONE, begun=False) is None  # a batch that does not know it
+    assert driver.ask(IDLE, DONE) is None  # the first that does is in work
+    assert driver.ask(BUSY, TICKED) is None  # committed, but the tick made messages
+    assert driver.ask(IDLE, TICKED) == Mode.CLOSE
     assert driver.ending.is_completed
-    assert driver.ask(IDLE, DONE, batch=9) is None
+    assert driver.ask(IDLE, TICKED) is None
     assert not driver.ending.is_over
-    assert driver.ask(IDLE, DONE, batch=10) is None
+    assert driver.ask(IDLE, CLOSED) is None
     assert driver.ending.is_over
 
 
@@ -97,10 +100,10 @@ def test_what_does_not_complete(topology: object) -> None:
 def test_an_epoch_that_fails_in_its_last_tick_has_it_again() -> None:
     driver = Driver(Ending(FINITE, active=True))
     assert driver.ask(IDLE, DONE) == Mode.LAST_TICK
-    assert driver.ask(IDLE, DONE, batch=6) is None
+    assert driver.ask(IDLE, DONE) is None
     driver.ending.registered(driver.ending.mode)  # the query starts again, in this mode
-    assert driver.ask(IDLE, {}, batch=6) is None
-    assert driver.ask(IDLE, DONE, batch=7) == Mode.CLOSE
+    assert driver.ask(IDLE, {}) is None
+    assert driver.ask(IDLE, TICKED) == Mode.CLOSE
 
 
 def test_activation_goes_to_the_ackers() -> None:
@@ -127,29 +130,40 @@ def test_a_kill_drains_closes_and_is_over() -> None:
     assert driver.ask(BUSY, OPEN, 1) == Mode.DRAIN
     driver.ending.set_active(True)  # has no effect any more
     assert driver.ask(BUSY, OPEN, 2) is None
-    assert driver.ask(BUSY, OPEN, 3, batch=6) is None
-    assert driver.ask(IDLE, OPEN, 4, batch=7) == Mode.CLOSE
-    assert driver.ask(IDLE, OPEN, 5, batch=7) is None
-    assert driver.ask(IDLE, OPEN, 5, batch=8) is None
+    assert driver.ask(BUSY, DRAINED, 3) is None
+    assert driver.ask(IDLE, DRAINED, 4) == Mode.CLOSE
+    assert driver.ask(IDLE, DRAINED, 5) is None
+    assert not driver.ending.is_over
+    assert driver.ask(IDLE, CLOSED, 5) is None
     assert driver.ending.is_over
     assert not driver.ending.is_completed
 
 
-def test_a_kill_does_not_wait_for_a_batch_in_which_all_wait() -> None:
-    driver = Driver(Ending(ENDLESS, active=True))
-    driver.ending.kill(0.0, 20)
-    assert driver.ask(IDLE, OPEN) == Mode.DRAIN
+def test_a_kill_with_nothing_in_flight_waits_for_no_batch_that_has_nothing_to_do() -> None:
+    driver = Driver(Ending(ENDLESS, active=False))
     waiting = replace(IDLE, waiting=1)
-    assert driver.ask(waiting, OPEN, begun=False) is None  # they may be those of before
-    assert driver.ask(replace(waiting, pending=1), OPEN) is None
-    assert driver.ask(waiting, OPEN) == Mode.CLOSE
+    assert driver.ask(waiting, OPEN) is None
+    driver.ending.kill(0, wait_secs=10)
+    assert driver.ask(waiting, OPEN, 1) == Mode.DRAIN
+    assert driver.ask(waiting, OPEN, 1, begun=False) is None
+    assert driver.ask(IDLE, OPEN, 1) is None  # begun, but perhaps not at every acker
+    assert driver.ask(waiting, OPEN, 1) is None  # of which one has spoken before it was
+    assert driver.ask(replace(waiting, unheard=1), OPEN, 1) is None
+    assert driver.ask(waiting, OPEN, 1) == Mode.CLOSE
 
 
 def test_a_kill_before_anything_has_started() -> None:
     ending = Ending(ENDLESS, active=True)
-    assert not ending.is_overdue(0)
+    assert not ending.is_pointless(0)
     ending.kill(0, wait_secs=10)
-    assert [ending.is_overdue(now) for now in (9, 10)] == [False, True]
+    assert ending.is_pointless(0)
+
+
+def test_a_kill_when_the_query_is_to_start_again() -> None:
+    ending = Ending(ENDLESS, active=True)
+    ending.registered(Mode.ACTIVE)
+    ending.kill(0, wait_secs=10)
+    assert [ending.is_pointless(now) for now in (9, 10)] == [False, True]
 
 
 def test_a_kill_waits_no_longer_than_it_was_told() -> None:
@@ -170,6 +184,6 @@ def test_a_second_kill_makes_it_shorter() -> None:
     driver.ending.kill(2, wait_secs=0)
     assert driver.ask(BUSY, OPEN, 2) == Mode.CLOSE
     driver.ending.kill(3, wait_secs=1000)
-    assert driver.ask(BUSY, OPEN, 4, batch=5) is None
-    assert driver.ask(BUSY, OPEN, 4, batch=6) is None
+    assert driver.ask(BUSY, OPEN, 4) is None
+    assert driver.ask(BUSY, CLOSED, 4) is None
     assert driver.ending.is_over

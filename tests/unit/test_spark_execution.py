@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.doubles import Numbers, Total
+from tests.conformance.doubles import Numbers, Total
 from tests.wiring import line
 from topo import BasicBolt, Bolt, Topology, Tuple, UncaughtError, bolt
 from topo.acker.client import AckerControl, Lease
@@ -25,7 +25,7 @@ from topo.engine.spark.plan import make_plan
 from topo.engine.spark.polling import Polling
 from topo.engine.spark.relay import RelayLost
 from topo.engine.spark.report import Report
-from topo.engine.spark.work import COMMITTED, Outcome, Payload, RecordKey, Work
+from topo.engine.spark.work import COMMITTED, LAST_TICKED, Outcome, Payload, RecordKey, Work
 from topo.errors import AckerError
 from topo.task.host import full_conf
 
@@ -278,6 +278,58 @@ def test_a_last_tick_comes_once_and_again_if_it_was_rolled_back(
     assert slot.emitted("b1") == [["tick"]]
 
 
+def test_a_last_tick_that_was_committed_does_not_come_again_in_another_process(
+    target: AckerTarget,
+) -> None:
+    slot = Slot(target, line(Numbers(2), LastTick()))
+    slot.batch()
+    slot.batch()
+    slot.new_epoch(Mode.LAST_TICK)
+    slot.batch()
+    slot.new_process()
+    slot.batch()
+    assert (slot.next_batch - 1, 1) in slot.restored
+    slot.batch()
+    assert slot.emitted("b1") == [["tick"]]
+
+
+def test_what_gets_more_after_its_last_tick_has_another_one_to_come(target: AckerTarget) -> None:
+    slot = Slot(target, line(Numbers(2), LastTick()))
+    slot.new_epoch(Mode.LAST_TICK)
+    slot.batch()  # the spout has yet to say something
+    assert LAST_TICKED in slot.committed[1]
+    slot.new_epoch()  # a driver that was started again, and so were the slots
+    slot.new_process()
+    slot.batch()
+    assert LAST_TICKED not in slot.committed[1]
+    slot.new_epoch(Mode.LAST_TICK)
+    for _ in range(2):
+        slot.batch()
+    assert slot.emitted("b1") == [["tick"], ["tick"]]
+
+
+def test_what_is_told_of_the_states_size_is_what_is_committed_of_it(target: AckerTarget) -> None:
+    slot = Slot(target, line(Numbers(12), Sums()))
+    stored: list[dict[int, int]] = []  # after each batch, by task
+    for batch in range(6):
+        if batch == 3:
+            slot.new_process()
+        slot.batch()
+        sizes: dict[int, int] = {}
+        for records in slot.committed.values():
+            for (task, _), record in records.items():
+                sizes[task] = sizes.get(task, 0) + len(record)
+        stored.append(sizes)
+    told: dict[int, int] = {}
+    compared = 0
+    for kept in slot.control.status(0).payloads:
+        for task, metrics in Report.unpack(kept.payload).metrics.items():
+            told[task] = metrics.saved_bytes or told[task]
+            assert told[task] == stored[kept.batch][task]
+            compared += 1
+    assert compared == 5 * 2  # all batches but the one that may not be committed
+
+
 class Raises(BasicBolt):
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -322,6 +374,17 @@ def test_an_inactive_topology_opens_nothing(target: AckerTarget) -> None:
     assert slot.committed == {0: {}, 1: {}}
 
 
+def test_what_was_never_opened_does_not_wait_to_be_closed(
+    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = Slot(target, line(Numbers(4), Sums()))
+    waited_in = note_waits(slot, monkeypatch)
+    for mode in (Mode.DRAIN, Mode.CLOSE):
+        slot.new_epoch(mode)
+        slot.batch()
+    assert waited_in == [0]  # it waits while it drains, for what there may be to do
+
+
 def test_a_report_that_is_too_large_for_the_acker_goes_by_a_file(tmp_path: Path) -> None:
     small, large = Report({}, 1), Report({}, 2, rows=[("b", "default", 1, [["x" * 2_000_000]])])
     assert Report.unpack(small.pack(str(tmp_path))) == small
@@ -332,12 +395,8 @@ def test_a_report_that_is_too_large_for_the_acker_goes_by_a_file(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_batch_that_has_heard_verdicts_does_not_wait(
-    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slot = Slot(target, line(Numbers(2), Total()))
-    slot.batch()
-    slot.control.command(Mode.DRAIN)
+def note_waits(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The batches that wait for something to do; without really waiting."""
     waited_in: list[int] = []
 
     def note(*_: object) -> int:
@@ -345,6 +404,16 @@ def test_a_batch_that_has_heard_verdicts_does_not_wait(
         return 0
 
     monkeypatch.setattr(Polling, "wait", note)
+    return waited_in
+
+
+def test_a_batch_that_has_heard_verdicts_does_not_wait(
+    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = Slot(target, line(Numbers(2), Total()))
+    slot.batch()
+    slot.control.command(Mode.DRAIN)
+    waited_in = note_waits(slot, monkeypatch)
     for _ in range(3):
         slot.batch()
     assert slot.control.status().acked == 2

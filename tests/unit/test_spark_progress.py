@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark.doubles import Endless, Total
+from tests.conformance.doubles import Total
+from tests.spark.doubles import Endless
 from tests.unit.test_spark_ending import IDLE
 from tests.wiring import line
 from topo import EngineError
@@ -15,6 +16,7 @@ from topo.acker.figures import AckerStatus
 from topo.acker.tracking import CommittedPayload
 from topo.engine.spark.progress import Progress
 from topo.engine.spark.report import Report
+from topo.running import BatchStats
 from topo.task.host import full_conf
 
 TOPOLOGY = line(Endless(), Total())
@@ -44,7 +46,43 @@ def test_reports_are_taken_in_once_and_in_order() -> None:
     assert seen.last_payload == 3
     assert seen.rows == {("b1", "default"): [[1], [2]]}
     assert (seen.acked, seen.failed) == ({"s": [7]}, {"s": [8]})
-    assert (seen.book.batch.id, seen.book.batch.ms) == (4, 7.0)
+    assert (seen.batch().id, seen.batch().ms) == (4, 7.0)
+
+
+def test_how_batches_went_leaves_out_what_they_waited_for_spouts() -> None:
+    clock = [0.0]
+    seen = progress(clock=clock)
+    assert seen.batch() == BatchStats()
+    waits = Report({}, 10, waited_secs=0.5, exhausted=False)
+    waits_longer = Report({}, 20, waited_secs=0.7, exhausted=False)
+    has_no_spouts = Report({})
+    for number in range(100):  # batches of 1 to 100 ms beside waiting
+        clock[0] += 0.5
+        reports = (waits, waits_longer, has_no_spouts)
+        seen.take_in(status(3 * number + 1, *reports), 501.0 + number)
+    batch = seen.batch()
+    assert (batch.ms, batch.waited_ms, batch.rows) == (600.0, 500.0, 30)
+    assert (batch.p50_ms, batch.p99_ms) == (50.0, 99.0)
+    assert batch.rows_per_sec == pytest.approx(100 * 30 / (99 * 0.5 + 0.501))
+    clock[0] += 30
+    assert seen.batch().rows_per_sec == pytest.approx(60 * 30 / 60, rel=0.05)
+    clock[0] += 60
+    assert seen.batch().rows_per_sec == 0
+
+
+def test_the_lag_of_the_ackers() -> None:
+    clock = [0.0]
+    seen = progress(clock=clock)
+    assert seen.acker() is None
+    seen.take_in(status(1, Report({}), pending=7, oldest_secs=3.5, unheard=2), 1.0)
+    clock[0] += 4
+    acker = seen.acker()
+    assert acker is not None
+    assert (acker.pending, acker.lag_secs, acker.unheard) == (7, 3.5, 2)
+    assert (acker.quiet_secs, acker.executors) == (4.0, 1)
+    off = progress({"topology.acker.executors": 0})
+    off.take_in(status(1, Report({})), 1.0)
+    assert off.acker() is None
 
 
 def test_reports_that_are_missing_are_not_passed_over() -> None:

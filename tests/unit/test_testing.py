@@ -17,11 +17,11 @@ from tests.conformance.doubles import (
     Agg,
     Branch,
     Counter,
-    GlobalCount,
     Identity,
     KeyedState,
     Numbers,
     Sink,
+    Total,
     Words,
 )
 from tests.wiring import line
@@ -39,6 +39,7 @@ from topo import (
     bolt,
 )
 from topo.components import Outputs
+from topo.engine.spark.run import SparkRun
 from topo.testing import (
     FeederSpout,
     TestCluster,
@@ -205,7 +206,7 @@ def test_run_spout_refuses_what_is_no_spout() -> None:
 def test_mock_items_are_dealt_over_the_spouts_tasks() -> None:
     builder = TopologyBuilder()
     builder.set_spout("s", Words(), parallelism=3)
-    builder.set_bolt("b", GlobalCount()).global_grouping("s")
+    builder.set_bolt("b", Total()).global_grouping("s")
     result = complete_topology(
         builder.create_topology(), mock_sources={"s": [[n] for n in range(7)]}
     )
@@ -294,7 +295,7 @@ def steps(seed: int) -> tuple[list[Any], list[Any]]:
     builder = TopologyBuilder()
     builder.set_spout("s", Numbers(30), parallelism=3)
     builder.set_bolt("b", Branch(2), parallelism=3).shuffle_grouping("s")
-    builder.set_bolt("c", GlobalCount()).global_grouping("b").global_grouping("s")
+    builder.set_bolt("c", Total()).global_grouping("b").global_grouping("s")
     with TestCluster(seed=seed) as cluster:
         run = cluster.submit_topology("t", builder.create_topology())
         run.settle()
@@ -350,3 +351,15 @@ def test_the_pytest_plugin_offers_a_cluster(tmp_path: Path) -> None:
         text=True,
     )
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("engine", ["inline", "spark"])
+def test_what_settings_are_warned_of_on_every_engine(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for method in ("start", "await_completion", "kill"):  # which need Spark
+        monkeypatch.setattr(SparkRun, method, lambda *_: None)
+    conf = {"topology.worker.childopts": "-Xmx1g"}
+    with pytest.warns(UserWarning, match="is Storm's and means nothing on Spark") as warned:
+        complete_topology(line(Numbers(1), Sink()), conf=conf, engine=engine)
+    assert len(warned) == 1

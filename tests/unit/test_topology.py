@@ -7,7 +7,9 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ import topo
 from tests.conformance.doubles import Counter, FirstTasks, Identity, Sink, Words
 from topo import InvalidTopologyError, TopoError, Topology, TopologyBuilder
 from topo.graph.layout import TaskLayout
+from topo.graph.pickling import pickle_to_travel
 from topo.testing import complete_topology
 
 
@@ -240,3 +243,34 @@ def test_a_topology_from_bytes_runs_in_this_process_too() -> None:
     again = Topology.from_bytes(builder.create_topology().to_bytes())
     result = complete_topology(again, mock_sources={"words": [["a"]]})
     assert result.tuples("same") == [["a"]]
+
+
+class First(Sink):
+    """While it is pickled, another thread begins to."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        other = Second()
+        self.other = ThreadPoolExecutor(1).submit(pickle_to_travel, other)
+        other.begun.wait(0.1)  # it should not, before this one is done
+        self.done = other.first_is_done
+        return {}
+
+
+class Second(Sink):
+    def __init__(self) -> None:
+        self.begun, self.first_is_done = Event(), Event()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.begun.set()
+        self.first_is_done.wait(10)
+        return {"then": Identity}
+
+
+def test_topologies_may_be_made_in_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = First()
+    pickle_to_travel(first)
+    first.done.set()
+    data = first.other.result(10)
+    monkeypatch.delattr(sys.modules[Identity.__module__], Identity.__name__)
+    # Since it was not pickled by its name:
+    assert vars(pickle.loads(data))["then"].__name__ == Identity.__name__

@@ -8,3 +8,5 @@
 
 A reader starts with `ledger`, then `tracking`, then `client`.
 """
+
+import topo.forks  # noqa: F401

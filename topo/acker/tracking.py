@@ -167,7 +167,6 @@ class Tracking:
         self._staged: dict[tuple[int, int], StagedExecution] = {}
         self._staged_bytes = 0
         self._poison = ""
-        self._poison = ""
         self._begun = False
         self._go = False
         self._mode = registration.mode

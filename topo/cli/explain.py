@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from topo.cli.failures import INVALID
+from topo.cli.failures import INVALID, usage_error
 from topo.cli.options import (
     ConfOptions,
     Prepared,
@@ -25,6 +25,7 @@ from topo.graph import drawing
 from topo.graph.model import ComponentDef, InputDef
 from topo.graph.pickling import load_component
 from topo.graph.statelessness import seems_stateless
+from topo.task.host import full_conf
 
 
 @click.command(cls=TargetCommand)
@@ -38,24 +39,39 @@ from topo.graph.statelessness import seems_stateless
     help="How to show it.",
 )
 @click.option("--conf", "show_conf", is_flag=True, help="Every setting, and where it comes from.")
+@click.option("--spark", is_flag=True, help="Spark's plan, too: starts Spark, runs nothing.")
+@click.option(
+    "--master", metavar="URL", help="Whose slots to plan for; default: the environment's."
+)
 @conf_options
 @common_options()
 @click.pass_obj
-def explain(out: Output, target: str, form: str, show_conf: bool, conf: ConfOptions) -> int:
+def explain(
+    out: Output,
+    target: str,
+    form: str,
+    show_conf: bool,
+    spark: bool,
+    master: str | None,
+    conf: ConfOptions,
+) -> int:
     """Show what a topology is and how it will run; run nothing.
 
-    Builds, validates and plans; needs no Java. Exit 3: the topology is invalid, and every problem
-    is listed.
+    Builds, validates and plans; needs no Java, save for --spark. Exit 3: the topology is invalid,
+    and every problem is listed.
     """
     out.json = out.json or form == "json"
+    if spark and (show_conf or form in ("mermaid", "dot")):
+        other = "--conf" if show_conf else f"--format {form}"
+        raise usage_error(f"--spark does not go with {other}", at="--spark", hint="--json has all")
     try:
         prepared = prepare(out, target, conf, command="topo explain")
     except InvalidTopologyError as error:
         _show_problems(out, error)
         return INVALID
-    explained = Explained(prepared)
+    explained = Explained(prepared, master)
     if out.json:
-        out.answer_json(explained.document())
+        out.answer_json(explained.document(with_spark=spark))
     elif show_conf:
         _show_conf(out, prepared.effective)
     elif form == "mermaid":
@@ -65,18 +81,22 @@ def explain(out: Output, target: str, form: str, show_conf: bool, conf: ConfOpti
     else:
         for line in explained.lines():
             out.answer(line)
+        if spark:
+            out.say(f"starting Spark on {explained.master} ...")
+            out.answer(f"\nSpark's plan, level 0 at the bottom:\n\n{explained.spark()}")
     return 0
 
 
 class Explained:
     """A valid topology with its plan, in words."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: Prepared, master: str | None) -> None:
         self._prepared = prepared
         self._topology = prepared.topology
-        conf, master = prepared.conf, prepared.project.environment.master
-        slots = conf.workers or local_cores(master if is_local(master) else "local[*]")
-        self._plan: Plan = make_plan(prepared.topology, slots, conf)
+        self.master = master or prepared.project.environment.master
+        cores = local_cores(self.master if is_local(self.master) else "local[*]")
+        slots = prepared.conf.workers or cores
+        self._plan: Plan = make_plan(prepared.topology, slots, prepared.conf)
         self.tasks = {placed.id: len(placed.tasks) for placed in self._plan.components}
 
     def lines(self) -> list[str]:
@@ -102,7 +122,13 @@ class Explained:
                 )
         return [head, *_aligned(rows), *self._remarks()]
 
-    def document(self) -> dict[str, Any]:
+    def spark(self) -> str:
+        """Spark's plan; starts Spark."""
+        from topo.engine.spark.explained import spark_plan
+
+        return spark_plan(self._topology, self._plan, full_conf(self._prepared.conf), self.master)
+
+    def document(self, *, with_spark: bool = False) -> dict[str, Any]:
         return {
             "valid": True,
             "problems": [],
@@ -134,6 +160,7 @@ class Explained:
                 for read in consumer.inputs
             ],
             "conf": self._prepared.effective,
+            **({"spark": self.spark()} if with_spark else {}),
         }
 
     def _is_exchange(self, read: InputDef, consumer: ComponentDef) -> bool:

@@ -17,8 +17,8 @@ import click
 
 from topo.cli.failures import usage_error
 from topo.cli.output import Output
-from topo.cli.runs import count, duration
-from topo.cli.stats import COLUMNS, cells_of
+from topo.cli.runs import count
+from topo.cli.stats import COLUMNS, cells_of, head_of
 from topo.control.documents import plain
 from topo.errors import did_you_mean
 from topo.graph.model import Topology
@@ -28,8 +28,8 @@ REFRESH_SECS = 0.5
 POLL_SECS = 0.05
 LINE_SECS = 5.0
 _ROWS_KEPT = 10_000
-_WIDE = 110
-_EXPENDABLE = ("KIND", "TASKS", "HELD (OLDEST)")
+_WIDE = 120
+_EXPENDABLE = ("KIND", "TASKS", "HELD (OLDEST)", "STATE")
 """Columns that a terminal narrower than _WIDE does without."""
 
 
@@ -197,6 +197,9 @@ class _Lines:
             return
         self._due = now + LINE_SECS
         stats = self._run.stats()
+        if stats.batch.p50_ms is None and stats.reason:
+            self._out.say(f"{now - self._began:7.0f} s  {stats.status}: {stats.reason}")
+            return
         emitted = sum(c.emitted for c in stats.components.values() if c.kind == "spout")
         then, before = self._before
         self._before = (now, emitted)
@@ -205,7 +208,7 @@ class _Lines:
         line = (
             f"{now - self._began:7.0f} s  batch {stats.batch.id}  in {count(rate)}/s  "
             f"acked {totals['acked']:,}  failed {totals['failed']:,}  "
-            f"pending {totals['pending']:,}  batch time {stats.batch.ms:.0f} ms"
+            f"pending {totals['pending']:,}  p50 {stats.batch.p50_ms or 0.0:,.0f} ms"
         )
         if stats.reason:
             line += f"  {stats.status}: {stats.reason}"
@@ -238,14 +241,12 @@ class _LiveTable:
             self._due = time.monotonic() + REFRESH_SECS
 
     def _table(self) -> Any:
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
         stats = self._run.stats()
-        title = f"{stats.name} {stats.status} {duration(stats.uptime_secs)}"
-        title += f" · batch {stats.batch.id}, {stats.batch.ms:.0f} ms"
-        title += f" · {stats.reason}" if stats.reason else ""
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
         is_narrow = self._console.width < _WIDE
         shown = [i for i, name in enumerate(COLUMNS) if not (is_narrow and name in _EXPENDABLE)]
         for index in shown:
@@ -254,7 +255,7 @@ class _LiveTable:
         for name, component in stats.components.items():
             cells = cells_of(name, plain(component))
             table.add_row(*(Text(cells[index]) for index in shown))
-        return table
+        return Group(Text(head_of(plain(stats))), table)
 
 
 def totals_of(stats: RunStats) -> dict[str, int]:

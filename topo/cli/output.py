@@ -136,49 +136,22 @@ def common_options(*, hide: bool = True) -> Callable[[F], F]:
 
         return callback
 
+    def common(*names: str, hidden: bool = False, **settings: Any) -> Callable[[F], F]:
+        attribute = names[-1].removeprefix("--")
+        return click.option(
+            *names, callback=keep(attribute), expose_value=False, hidden=hidden, **settings
+        )
+
+    environment = "The environment of topo.toml to use ($TOPO_ENV)."
+    colors = "Colours; auto: on a terminal, unless $NO_COLOR is set."
+    choice = click.Choice(["auto", "always", "never"])
+    verbosity = "More on stderr, with topo's own tracebacks."
     options = [
-        click.option(
-            "--env",
-            metavar="NAME",
-            envvar="TOPO_ENV",
-            callback=keep("env"),
-            expose_value=False,
-            help="The environment of topo.toml to use ($TOPO_ENV).",
-        ),
-        click.option(
-            "--color",
-            type=click.Choice(["auto", "always", "never"]),
-            callback=keep("color"),
-            expose_value=False,
-            hidden=hide,
-            help="Colours; auto: on a terminal, unless $NO_COLOR is set.",
-        ),
-        click.option(
-            "-q",
-            "--quiet",
-            is_flag=True,
-            callback=keep("quiet"),
-            expose_value=False,
-            hidden=hide,
-            help="No progress on stderr.",
-        ),
-        click.option(
-            "-v",
-            "--verbose",
-            is_flag=True,
-            callback=keep("verbose"),
-            expose_value=False,
-            hidden=hide,
-            help="More on stderr, with topo's own tracebacks.",
-        ),
-        click.option(
-            "--json",
-            is_flag=True,
-            callback=keep("json"),
-            expose_value=False,
-            hidden=not hide,
-            help="The answer, and any error, as JSON.",
-        ),
+        common("--env", metavar="NAME", envvar="TOPO_ENV", help=environment),
+        common("--color", type=choice, hidden=hide, help=colors),
+        common("-q", "--quiet", is_flag=True, hidden=hide, help="No progress on stderr."),
+        common("-v", "--verbose", is_flag=True, hidden=hide, help=verbosity),
+        common("--json", is_flag=True, hidden=not hide, help="The answer, and any error, as JSON."),
     ]
 
     def decorate(function: F) -> F:

@@ -25,7 +25,6 @@ from topo.control.documents import plain
 from topo.control.files import ProcessLock, read_json, write_json
 from topo.control.registry import FINAL, LIVE, State, Submission, read_submission
 from topo.control.service import ControlServer
-from topo.control.supervisor import NO_FORK_HANDLERS
 from topo.control.windows import Windows
 from topo.errors import RunError, TopoError, UncaughtError
 from topo.graph.model import Topology
@@ -257,8 +256,6 @@ class Driver:
 
 def main(directory: Path) -> int:
     lock = ProcessLock(directory / "driver.lock")
-    for name in NO_FORK_HANDLERS:
-        os.environ.pop(name, None)  # read by now, and not for the processes it starts
     os.environ[LOG_DIR] = str(directory / "log")  # for the processes it starts
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -93,11 +93,6 @@ def lock_holder(path: Path) -> int | None:
     return None if kind == fcntl.F_UNLCK else pid
 
 
-def is_locked(path: Path) -> bool:
-    """Whether another process holds the lock."""
-    return lock_holder(path) is not None
-
-
 # struct flock, whose order differs between systems
 
 

@@ -26,10 +26,6 @@ from topo.control.registry import FINAL, State, Supervision
 
 LONGEST_PAUSE_SECS = 60.0
 
-NO_FORK_HANDLERS = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
-"""The driver serves gRPC when it forks to start Spark's JVM. gRPC's fork handlers would then take
-its sockets down in the child, which is about to become another program and needs none of that."""
-
 
 class Process(Protocol):
     """A driver process."""
@@ -145,7 +141,6 @@ class DriverProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **NO_FORK_HANDLERS},
             )
 
     def wait(self) -> int:

@@ -1,6 +1,7 @@
 """Figures of the last ten minutes, three hours or day, from what is counted since the start.
 
-Samples are kept finely for the last ten minutes, more coarsely before: a few hundred in all.
+Samples are kept finely for the last ten minutes, more coarsely before: a few hundred in all, of
+what is counted and averaged only, since there is one for each task.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ _KEPT = ((0.0, 620.0), (120.0, 11_000.0), (900.0, 88_000.0))
 _COUNTERS = ("emitted", "transferred", "executed", "acked", "failed", "unanchored")
 _MEANS = {"execute_ms": "executed", "process_ms": "executed", "complete_ms": "acked"}
 """A mean over all so far, and the counter of what it is the mean of."""
+_OF_A_SAMPLE = (*_COUNTERS, *_MEANS, "failed_by")
 
 
 class Windows:
@@ -24,9 +26,10 @@ class Windows:
         self._series: list[deque[tuple[float, Mapping[str, Any]]]] = [deque() for _ in _KEPT]
 
     def add(self, now: float, figures: Mapping[str, Any]) -> None:
+        sample = {name: _sample_of(of) for name, of in figures["components"].items()}
         for series, (apart, kept) in zip(self._series, _KEPT, strict=True):
             if not series or now - series[-1][0] >= apart:
-                series.append((now, figures))
+                series.append((now, sample))
             while series and now - series[0][0] > kept:
                 series.popleft()
 
@@ -37,7 +40,7 @@ class Windows:
             return dict(figures)
         then, old = before
         components = {
-            name: _difference(of, old["components"].get(name), now - then)
+            name: _difference(of, old.get(name), now - then)
             for name, of in figures["components"].items()
         }
         return {**figures, "components": components}
@@ -46,6 +49,12 @@ class Windows:
         """The latest sample not after `at`."""
         found = [sample for series in self._series for sample in series if sample[0] <= at]
         return max(found, key=lambda sample: sample[0]) if found else None
+
+
+def _sample_of(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a component and, in the same way, of each of its tasks."""
+    by_task = {task: _sample_of(of) for task, of in figures.get("by_task", {}).items()}
+    return {**{key: figures[key] for key in _OF_A_SAMPLE}, "by_task": by_task}
 
 
 def _difference(
@@ -66,6 +75,10 @@ def _difference(
     if found["capacity"] is not None and found["execute_ms"] is not None:
         busy_secs = found["executed"] * found["execute_ms"] / 1000
         found["capacity"] = busy_secs / (secs * max(1, found["tasks"]))
+    found["by_task"] = {
+        task: _difference(of, before["by_task"].get(task), secs)
+        for task, of in now.get("by_task", {}).items()
+    }
     return found
 
 

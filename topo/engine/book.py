@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from topo.graph.layout import TaskLayout
 from topo.graph.model import Topology
@@ -11,6 +13,21 @@ from topo.running import BatchStats, ComponentStats, ErrorEntry
 from topo.task.metrics import ErrorReport, TaskMetrics
 
 _KEPT_ERRORS = 1000
+_RECENT_BATCHES = 100
+_RECENT_SECS = 60.0
+
+
+@dataclass(frozen=True)
+class _Batch:
+    id: int
+    ended: float
+    ms: float
+    waited_ms: float
+    rows: int
+
+    @property
+    def worked_ms(self) -> float:
+        return max(0.0, self.ms - self.waited_ms)
 
 
 @dataclass
@@ -30,7 +47,7 @@ class Book:
         self._host = host
         self._tasks: dict[int, _Sums] = {}
         self._errors: dict[tuple[str, str, str], ErrorEntry] = {}
-        self.batch = BatchStats()
+        self._recent: deque[_Batch] = deque(maxlen=_RECENT_BATCHES)
         self.busy_seconds = 0.0
 
     def add(self, metrics: Mapping[int, TaskMetrics], now: float) -> None:
@@ -42,9 +59,35 @@ class Book:
             for report in counted.errors:
                 self.add_error(report, now)
 
-    def batch_done(self, batch: BatchStats) -> None:
-        self.batch = batch
-        self.busy_seconds += batch.ms / 1000
+    def batch_done(
+        self, number: int, now: float, *, ms: float, rows: int, waited_ms: float = 0.0
+    ) -> None:
+        """A batch has ended; `now` is of any one clock."""
+        self._recent.append(_Batch(number, now, ms, min(ms, waited_ms), rows))
+        self.busy_seconds += ms / 1000
+
+    def batch(self, now: float) -> BatchStats:
+        """The last batch, beside the recent ones."""
+        if not self._recent:
+            return BatchStats()
+        last = self._recent[-1]
+        worked = sorted(batch.worked_ms for batch in self._recent)
+        return BatchStats(
+            last.id,
+            last.ms,
+            last.rows,
+            last.waited_ms,
+            _percentile(worked, 50),
+            _percentile(worked, 99),
+            self._rows_per_sec(now),
+        )
+
+    def _rows_per_sec(self, now: float) -> float:
+        recent = [batch for batch in self._recent if batch.ended > now - _RECENT_SECS]
+        if not recent:
+            return 0.0
+        secs = now - recent[0].ended + recent[0].ms / 1000
+        return sum(batch.rows for batch in recent) / secs if secs > 0 else 0.0
 
     def add_error(self, report: ErrorReport, now: float) -> None:
         key = (report.component, report.kind, f"{report.type}: {report.message}")
@@ -117,6 +160,10 @@ class Book:
             capacity=None if is_spout or not busy else counted.execute_seconds / busy,
             saved_bytes=saved,
         )
+
+
+def _percentile(ascending: list[float], percent: int) -> float:
+    return ascending[max(0, ceil(percent / 100 * len(ascending)) - 1)]
 
 
 def _add(sums: TaskMetrics, counted: TaskMetrics) -> None:

@@ -16,6 +16,7 @@ import pickle
 import re
 import sys
 import sysconfig
+import threading
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 _INSTALLED = tuple(
     sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
+
+
+_by_value = threading.RLock()
+"""Held while modules are registered with cloudpickle, which has one registry for all threads."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def pickle_locally(value: Any) -> LocalPickle:
 
 def pickle_to_travel(value: Any) -> bytes:
     buffer = io.BytesIO()
-    with _user_modules_by_value():
+    with _by_value, _user_modules_by_value():
         _Pickler(buffer, protocol=5).dump(value)
     return buffer.getvalue()
 

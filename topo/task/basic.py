@@ -34,6 +34,8 @@ class BasicBoltTask(BoltTask):
             self.outlet.keeps_order = True
         self._port = BasicBoltPort(self.outlet, self._this_input, self.report_error)
         self._failed: dict[int, str] = {}
+        self._marking = True
+        self._is_read = any(stream.subscriptions for stream in self.outlet.streams.values())
         self._yields = (
             isinstance(self.component, FunctionBolt)
             and inspect.isgeneratorfunction(self.component.function)
@@ -59,15 +61,23 @@ class BasicBoltTask(BoltTask):
         self._trees.ids = ids
 
     def _this_input(self) -> int | None:
-        if self._trees.inputs is None:
-            return None
-        return self._trees.link_of(self._trees.first + len(self._trees.marks))
+        return None if self._trees.inputs is None else self._current()
+
+    def _current(self) -> int:
+        """The link of the input that is being executed."""
+        trees = self._trees
+        if self._marking:
+            return trees.link_of(trees.first + len(trees.marks))
+        return self.position()
 
     def run(self, frames: Sequence[Frame]) -> None:
         inputs = Inputs.of(sections_of(frames)) if self.setting.tracking else None
         self._trees.run(inputs, _links_as_executed(frames))
         count = sum(map(len, frames))
-        self.run_segments(frames, self._body(inputs), linked=False, tracked=False)
+        # Which input an emit belongs to matters only where somebody reads it; which one is being
+        # executed can be told from what is left of the values, where they come one after the other.
+        self._marking = (inputs is not None and self._is_read) or not _is_plain(frames)
+        self.run_segments(frames, self._body(), linked=False, tracked=False)
         self.metrics.acked += count - len(self._failed)
         self.metrics.failed += len(self._failed)
         if inputs is not None:
@@ -75,12 +85,10 @@ class BasicBoltTask(BoltTask):
         self._failed.clear()
         self._trees.run(None)
 
-    def _body(self, inputs: Inputs | None) -> str:
-        # Which input an emit belongs to matters only where somebody reads it.
-        marking = inputs is not None
+    def _body(self) -> str:
         if self._yields:
-            return COLLECT_AND_MARK if marking else COLLECT
-        return EXECUTE_AND_MARK if marking else EXECUTE
+            return COLLECT_AND_MARK if self._marking else COLLECT
+        return EXECUTE_AND_MARK if self._marking else EXECUTE
 
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
         emits, mark = self._emits, self._trees.marks.append
@@ -88,8 +96,9 @@ class BasicBoltTask(BoltTask):
         extend = emits.extend
         while (stopped := loop(items, execute, mark, emits, extend)) is not None:
             tup, error = stopped
-            self._fail_current(self.reason_to_fail(error, tup))
-            mark(len(emits))
+            self._failed[self._current()] = self.fail_reason(self.reason_to_fail(error, tup))
+            if self._marking:
+                mark(len(emits))
         if self._yields:
             self._check_rows(emits)
 
@@ -103,10 +112,6 @@ class BasicBoltTask(BoltTask):
                 self.outlet.checked(values, stream.name, direct=False)
             except EmitError as error:
                 raise self.uncaught(error, None) from None
-
-    def _fail_current(self, reason: str | None) -> None:
-        link = self._trees.link_of(self._trees.first + len(self._trees.marks))
-        self._failed[link] = self.fail_reason(reason)
 
     def _tell(self, inputs: Inputs, count: int) -> None:
         links = np.arange(count)
@@ -132,6 +137,14 @@ class BasicBoltTask(BoltTask):
 
     def settle(self) -> None:
         self.outlet.flush()
+
+
+def _is_plain(frames: Sequence[Frame]) -> bool:
+    """Whether these are executed in the order of their values."""
+    return all(
+        frame.order is None and all(section.columns for section in frame.sections)
+        for frame in frames
+    )
 
 
 def _links_as_executed(frames: Sequence[Frame]) -> I64 | None:

@@ -40,6 +40,8 @@ class BoltTask(Task):
         overridden = type(self.component).on_tick is not base.on_tick
         self._on_tick = self.component.on_tick if overridden else self.component.execute
         self._classes: dict[tuple[int, str], type[Tuple]] = {}
+        self._left: Callable[[], int] = int  # of the section being executed, how many inputs
+        self._end = 0  # where it ends
         self._growth = 1.0  # tuples emitted for one that came in, lately
         self._unsettled = 0.0
         self._state: KeyValueState[Any, Any] | None = None
@@ -138,12 +140,17 @@ class BoltTask(Task):
             return
         for section in frame.sections:
             cls: Any = self._class_of(frame.source_task, section.stream)
-            items = values_of(section, self._links(section, linked, tracked, first))
-            if items is None:
+            values = values_of(section, self._links(section, linked, tracked, first))
+            first += section.count
+            if values is None:
                 yield _empty(cls, section.count), loop_over_tuples(body), section.count
             else:
-                yield items, loop_over_values(cls, body, linked), section.count
-            first += section.count
+                self._left, self._end = values.left, first
+                yield values.items, loop_over_values(cls, body, linked), section.count
+
+    def position(self) -> int:
+        """The place of the input being executed, where inputs are executed as they lie."""
+        return self._end - self._left() - 1
 
     def _in_order(self, frame: Frame, linked: bool, tracked: bool, first: int) -> Iterator[Tuple]:
         """The tuples of several streams, in the order in which they were emitted."""
@@ -156,9 +163,9 @@ class BoltTask(Task):
             if values is None:
                 made.append(_empty(cls, section.count))
             elif len(section.columns) + linked == 1:
-                made.append(map(cls, values))
+                made.append(map(cls, values.items))
             else:
-                made.append(starmap(cls, values))
+                made.append(starmap(cls, values.items))
             first += section.count
         return (next(made[number]) for number in frame.order.tolist())
 

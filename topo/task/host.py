@@ -8,9 +8,11 @@ once, those to other tasks come out of `work`. Nothing here knows Spark, gRPC or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from time import monotonic
 from typing import TypeVar
 
 from topo.acker.edges import EdgeIds, Updates, fresh_nonce
@@ -98,24 +100,22 @@ class Host:
         spout.meet_acker(incarnation)
         spout.deliver(verdicts)
 
-    def poll(
-        self, max_tuples: int, enough: Callable[[], bool] = lambda: False, rounds: int | None = None
-    ) -> int:
+    def poll(self, max_tuples: int, rounds: int | None = None, until: float = math.inf) -> int:
         """Ask the spouts in turn; returns how many tuples they emitted.
 
         Ends when a whole round emitted nothing, when every spout is at its pending limit, after
-        `max_tuples`, after `rounds`, or when `enough` says so.
+        `max_tuples`, after `rounds`, or at `until` by the monotonic clock.
         """
         emitted = 0
         done = 0
         asked = [spout for spout in self.spouts if not spout.at_limit]
-        limited = any(spout.limit is not None for spout in asked)
         for spout in asked:
             spout.worked = True
-        while asked and emitted < max_tuples and done != rounds and not enough():
+        while asked and emitted < max_tuples and done != rounds and monotonic() < until:
             before = emitted
+            alone = len(asked) == 1 and rounds is None
             for spout in self._in_turn(asked):
-                made = spout.next_tuple()
+                made = spout.poll(max_tuples - emitted if alone else 1, until)
                 emitted += made
                 if made:
                     self._exhausted.discard(spout.id)
@@ -124,8 +124,7 @@ class Host:
             done += 1
             if emitted == before and rounds is None:
                 break
-            if limited:
-                asked = [spout for spout in asked if not spout.at_limit]
+            asked = [spout for spout in asked if not spout.at_limit]
         return emitted
 
     @property

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from operator import length_hint
 from typing import Any, TypeAlias
 
 from topo.task.frames import Section
@@ -99,11 +101,18 @@ def _compiled(template: str, *, body: str, item: str = "", fill: str = "", **nam
     return loop
 
 
-def values_of(section: Section, links: Iterable[int] | None) -> Iterator[Any] | None:
-    """What a loop makes tuples of, one item each; None where there is nothing to iterate over."""
-    columns: list[Iterable[Any]] = [*section.columns]
-    if links is not None:
-        columns.append(links)
-    if not columns:
+@dataclass
+class Values:
+    """The values of some tuples, one item each, and how many are left to come."""
+
+    items: Iterator[Any]
+    left: Callable[[], int]
+
+
+def values_of(section: Section, links: Iterable[int] | None) -> Values | None:
+    """What a loop makes tuples of; None where there is nothing to iterate over."""
+    if not section.columns and links is None:
         return None
-    return iter(columns[0]) if len(columns) == 1 else zip(*columns, strict=True)
+    first, *rest = section.columns if links is None else [*section.columns, links]
+    items: Any = iter(first)
+    return Values(zip(items, *rest, strict=True) if rest else items, partial(length_hint, items))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -134,18 +135,26 @@ class SpoutTask(Task):
             with self.users_code():
                 self.component.deactivate()
 
-    def next_tuple(self) -> int:
-        """Ask the spout once; how many tuples it emitted."""
-        before = self._waiting() + self.outlet.dealt
-        try:
-            self._next_tuple()
-        except Exception as error:
-            raise self.uncaught(error, None) from error
-        waiting = self._waiting()
-        made = waiting + self.outlet.dealt - before
-        if waiting >= _FLUSH_AT:
-            self.settle()
-        return made
+    def poll(self, most: int, until: float) -> int:
+        """Ask the spout until it emits nothing, has emitted `most` tuples, is at its limit, or it
+        is `until` by the monotonic clock; once at least. How many tuples it emitted.
+        """
+        ask, waiting, outlet, limit = self._next_tuple, self._waiting, self.outlet, self.limit
+        first = so_far = waiting() + outlet.dealt
+        while True:
+            try:
+                ask()
+            except Exception as error:
+                raise self.uncaught(error, None) from error
+            rows = waiting()
+            before, so_far = so_far, rows + outlet.dealt
+            if rows >= _FLUSH_AT:
+                self.settle()
+            if so_far == before or so_far - first >= most or monotonic() >= until:
+                break
+            if limit is not None and len(self._pending) >= limit:
+                break
+        return so_far - first
 
     def _waiting_of_all(self) -> int:
         return sum(len(stream.rows) for stream in self.outlet.streams.values())

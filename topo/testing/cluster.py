@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from random import Random
 from types import TracebackType
@@ -50,6 +51,8 @@ class TestCluster:
             active=active,
             shuffled=Random(self._random.getrandbits(64)),
         )
+        for text in run.warnings:
+            warnings.warn(text, stacklevel=2)
         self._runs.append(run)
         return run
 

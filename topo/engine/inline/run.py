@@ -7,7 +7,6 @@ between them are encoded and decoded, so that what cannot travel fails here too.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from time import perf_counter
@@ -28,7 +27,7 @@ from topo.running import (
     INACTIVE,
     KILLED,
     STALLED,
-    BatchStats,
+    AckerStats,
     ErrorEntry,
     RunStats,
 )
@@ -74,10 +73,7 @@ class InlineRun:
     ) -> None:
         given = Config(conf or {})
         install_user_classes(topology.user_classes)
-        found = Config.validate(given, components=topology.components)
-        self.warnings = list(dict.fromkeys([*topology.warnings, *found]))
-        for text in found:
-            warnings.warn(text, stacklevel=3)
+        self.warnings = Config.validate(given, components=topology.components)
         self.name = name
         self.topology = topology
         self.conf = full_conf(given)
@@ -105,11 +101,11 @@ class InlineRun:
         self._host: Host | None = None
         self._saved: dict[int, dict[str, bytes]] = {}
         self._batch_id = 0
+        self._polled = 0
         self._book = Book(topology, self.layout)
         self._wanted_active = active
         self._status = ACTIVE if active else INACTIVE
         self._reason = ""
-        self._finished = False
 
     # -- what it looks like -------------------------------------------------------------------
 
@@ -133,8 +129,23 @@ class InlineRun:
             reason=self.reason,
             uptime_secs=self._now() - self._started,
             window="all",
-            batch=self._book.batch,
+            batch=self._book.batch(self._now()),
             components=self._book.components(),
+            acker=self._acker() if self.conf["topology.acker.executors"] else None,
+        )
+
+    def _acker(self) -> AckerStats:
+        now = self._now()
+        counts = self._ledger.counts(now)
+        return AckerStats(
+            executors=1,
+            pending=counts.pending,
+            lag_secs=counts.oldest_secs,
+            quiet_secs=now - self._last_clock,
+            unheard=counts.unheard,
+            updates=counts.updates,
+            updates_per_sec=None,
+            held_bytes=self._ledger.nbytes,
         )
 
     def errors(self) -> list[ErrorEntry]:
@@ -226,7 +237,8 @@ class InlineRun:
         except Exception as error:
             self._fail(error)
             raise
-        self._book.batch_done(BatchStats(self._batch_id, 1000 * (perf_counter() - started), moved))
+        took_ms = 1000 * (perf_counter() - started)
+        self._book.batch_done(self._batch_id, self._now(), ms=took_ms, rows=self._polled)
         return moved
 
     def _run_batch(self, host: Host, rounds: int, last_tick: bool) -> int:
@@ -235,16 +247,21 @@ class InlineRun:
         host.begin(Batch(self._batch_id, now, self._last_clock))
         host.set_active(self._wanted_active)
         moved = self._deliver(host)
-        if self._wanted_active and rounds:
-            moved += host.poll(_MOST_PER_BATCH, rounds=rounds)
+        polls = self._wanted_active and rounds
+        self._polled = host.poll(_MOST_PER_BATCH, rounds=rounds) if polls else 0
+        moved += self._polled
         for frame in host.work(last_tick=last_tick):
             raise AssertionError(f"a frame for task {frame.target_task}, which no host has")
+        changed = []
         for task, changes in host.save().items():
             changes.apply_to(self._saved.setdefault(task, {}))
+            changed.append(task)
         self._last_clock = now
         self._batch_id += 1
         self._ledger.apply(host.take_updates(), now)
         metrics = host.take_metrics()
+        for task in changed:
+            metrics[task].saved_bytes = sum(map(len, self._saved[task].values()))
         self._book.add(metrics, now)
         return moved + sum(m.executed + m.emitted.total() for m in metrics.values())
 

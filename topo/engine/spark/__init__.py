@@ -6,9 +6,4 @@ processes (`slot`) that hold the component instances; `execution` is what those 
 starts and watches it all.
 """
 
-import os
-
-# What gRPC's core has to say goes to the user's terminal; what matters of it, errors say as well.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-# Spark is started by a fork while the ackers run: gRPC's own handling of forks breaks its poller.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+import topo.forks  # noqa: F401

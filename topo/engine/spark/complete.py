@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ def complete_on_spark(topology: Topology, conf: Mapping[str, Any] | None) -> Com
     from topo.testing.complete import CompletedTopology
 
     run = SparkRun("complete", topology, conf, capture=tuple(topology.components), conclusions=True)
+    for text in run.warnings:
+        warnings.warn(text, stacklevel=3)
     run.start()
     try:
         run.await_completion(_LONGEST_SECS)

@@ -25,8 +25,11 @@ class Ending:
         self.wants_active = active
         self._told = self.mode = self._active_mode()
         self._version = 0
-        self._begun_in: int | None = None
+        self._has_begun = False
         self._drain_until: float | None = None
+        self._drains = False
+        """At the last look, a batch was in work that only drains. By now every acker knows all that
+        was emitted before it, while that batch itself may wait for long: it has nothing to do."""
         self._close_until: float | None = None
         self.is_over = False
         self.is_completed = False
@@ -42,17 +45,19 @@ class Ending:
         before = self._drain_until
         self._drain_until = until if before is None else min(before, until)
 
-    def is_overdue(self, now: float) -> bool:
-        """Whether it should have ended by now, so that no query is to be started any more."""
-        return self._drain_until is not None and now >= self._drain_until
+    def is_pointless(self, now: float) -> bool:
+        """Whether no query is to be started any more: it should have ended by now, or none was
+        started at all, so that nothing is in flight that would be given the time to finish."""
+        until = self._drain_until
+        return until is not None and (now >= until or not self._has_begun)
 
     def registered(self, mode: Mode) -> None:
         """An epoch has begun in this mode; what was asked for since then is still to be told."""
-        self._told, self._begun_in = mode, None
+        self._told, self._version, self._has_begun = mode, 0, True
 
     def commanded(self, version: int, mode: Mode) -> None:
         """The ackers were told."""
-        self._version, self._told, self._begun_in = version, mode, None
+        self._version, self._told = version, mode
 
     def next_command(
         self, status: AckerStatus, reports: Mapping[int, Report], now: float
@@ -63,13 +68,14 @@ class Ending:
 
     def _step(self, status: AckerStatus, reports: Mapping[int, Report], now: float) -> None:
         idle = not status.pending and not status.unheard
-        committed = self._is_committed(status)
+        # Batches may be shorter than looks are apart: what is committed says so itself.
+        committed = any(report.mode == self.mode for report in reports.values())
         if self.mode == Mode.CLOSE:
             patient = self._close_until is None or now < self._close_until
             self.is_over = committed or not patient
         elif self._drain_until is not None:
-            at_rest = committed or self._is_waiting(status, reports)
-            drained = self.mode == Mode.DRAIN and idle and at_rest
+            drained = idle and (committed or self._drains) and self.mode == Mode.DRAIN
+            self._drains = self.mode == Mode.DRAIN and self._is_in_work(status)
             self.mode = Mode.DRAIN
             if drained or now >= self._drain_until:
                 self._close(now)
@@ -84,19 +90,10 @@ class Ending:
         self.mode = Mode.CLOSE
         self._close_until = now + _CLOSING_SECS
 
-    def _is_committed(self, status: AckerStatus) -> bool:
-        """Whether a batch that was begun with the present mode is committed."""
-        if self.mode != self._told or status.mode_version_begun < self._version:
-            return False
-        if self._begun_in is None:
-            self._begun_in = status.next_batch
-        return status.next_batch > self._begun_in
-
-    def _is_waiting(self, status: AckerStatus, reports: Mapping[int, Report]) -> bool:
-        """Whether every slot with spouts waits, in a batch that was begun with the present mode."""
-        slots = sum(report.exhausted is not None for report in reports.values())
-        begun = self.mode == self._told and status.mode_version_begun >= self._version
-        return begun and 0 < slots <= status.waiting
+    def _is_in_work(self, status: AckerStatus) -> bool:
+        """Whether some slot has begun a batch with the present mode, at every acker."""
+        knows = self.mode == self._told and status.mode_version_begun >= self._version
+        return knows and bool(status.waiting or status.staged)
 
     def _active_mode(self) -> Mode:
         return Mode.ACTIVE if self.wants_active else Mode.INACTIVE

@@ -23,7 +23,16 @@ from topo.engine.spark.polling import Polling
 from topo.engine.spark.relay import RelayLost
 from topo.engine.spark.report import Capture, Report
 from topo.engine.spark.spool import Spool, each_frame
-from topo.engine.spark.work import COMMITTED, Abandoned, Outcome, Payload, Restore, Work
+from topo.engine.spark.stored import StoredSizes
+from topo.engine.spark.work import (
+    COMMITTED,
+    LAST_TICKED,
+    Abandoned,
+    Outcome,
+    Payload,
+    Restore,
+    Work,
+)
 from topo.errors import AckerError, EngineError, TopoError
 from topo.graph.layout import TaskLayout
 from topo.graph.model import Topology
@@ -63,9 +72,10 @@ class _Instances:
 
     host: Host
     committed: bytes
+    sizes: StoredSizes
+    last_ticked: bool
     batch: int = -1
     """The last one they have executed."""
-    last_ticked: bool = False
     closed: bool = False
 
 
@@ -170,6 +180,7 @@ class _Execution:
         self._keeps_state = self._plan.keeps_state(work.level)
         self.instances: _Instances | None = None
         self._has_news = False
+        self._ticks_last = False
         self._outcome = Outcome()
 
     # -- level 0 ------------------------------------------------------------------------------
@@ -182,16 +193,18 @@ class _Execution:
         before = start.clock if ending else start.previous_clock
         header = _Header(Batch(work.batch, start.clock, before), start.mode)
         report = Report({})
-        rests = host is None or self._is_over(start.mode)
+        # What was never opened has nothing to close, and is not to keep the others from it.
+        rests = start.mode != Mode.CLOSE if host is None else self._is_over(start.mode)
         if rests and self._plan.tasks_at(0, work.slot):
             self._polling.wait(self._client, start, work.slot, None, self._abandoned)
+            report.waited_secs = self._polling.waited_secs
         if host is not None and not self._closed:
             self._polling.budget.adapt(time.monotonic())
             host.begin(header.batch)
             host.set_active(start.mode == Mode.ACTIVE)
             self._has_news = self._deliver(host, start)
             if host.spouts:
-                report.tuples = self._poll(host, start)
+                self._poll(host, start, report)
         for level in range(1, len(self._plan.levels)):
             self._outcome.sends.append((work.slot, level, header.pack()))
         return self._finish(host, header, [], report)
@@ -219,16 +232,17 @@ class _Execution:
             host.deliver(task, str(start.incarnations[task]), verdicts)
         return host.pending != before or any(map(len, start.verdicts.values()))
 
-    def _poll(self, host: Host, start: BatchStart) -> int:
+    def _poll(self, host: Host, start: BatchStart, report: Report) -> None:
         asking = start.mode == Mode.ACTIVE
-        emitted = self._polling.fill(host, self._abandoned) if asking else 0
+        report.tuples = self._polling.fill(host, self._abandoned) if asking else 0
         self._has_news |= self._says_exhausted(host)
         # Until the batch commits, the driver takes what was just heard for still unheard.
-        if emitted or self._has_news or start.mode in (Mode.LAST_TICK, Mode.CLOSE):
-            return emitted
-        return self._polling.wait(
-            self._client, start, self._work.slot, host if asking else None, self._abandoned
-        )
+        ends = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
+        if not (report.tuples or self._has_news or ends):
+            asked = host if asking else None
+            slot, abandoned = self._work.slot, self._abandoned
+            report.tuples = self._polling.wait(self._client, start, slot, asked, abandoned)
+            report.waited_secs = self._polling.waited_secs
 
     def _says_exhausted(self, host: Host) -> bool:
         """Whether the driver has yet to hear that nothing more comes from these spouts."""
@@ -277,12 +291,14 @@ class _Execution:
         if found is None:
             runner, work = self._runner, self._work
             host = Host(runner._setting, self._plan.tasks_at(work.level, work.slot))
+            records = self._restore() if work.committed else {}
             saved: dict[int, dict[str, bytes]] = {}
-            if work.committed:
-                for (task, name), record in self._restore().items():
-                    saved.setdefault(task, {})[name] = bytes(record)
+            for (task, name), record in records.items():
+                saved.setdefault(task, {})[name] = bytes(record)
             host.open(saved)
-            found = self.instances = _Instances(host, work.committed)
+            had_last_tick = LAST_TICKED in records
+            sizes = StoredSizes(records)
+            found = self.instances = _Instances(host, work.committed, sizes, had_last_tick)
         return found.host
 
     @property
@@ -297,7 +313,8 @@ class _Execution:
         busy = False
         updates = Updates.empty()
         if host is not None and not self._closed:
-            self._run_tasks(host, payloads, header.mode)
+            self._note_last_tick(header.mode, more_came=bool(payloads) or report.tuples > 0)
+            self._run_tasks(host, payloads)
             if header.mode == Mode.CLOSE:
                 host.close()
                 assert self.instances is not None
@@ -305,11 +322,13 @@ class _Execution:
             self._save(host)
             updates = host.take_updates()
             report.metrics = host.take_metrics()
+            assert self.instances is not None
+            self.instances.sizes.report(report.metrics)
             busy = bool(report.tuples) or self._has_news or not updates.is_empty
             if host.spouts:
                 report.exhausted = host.exhausted and not host.pending
                 report.at_limit = tuple(s.id for s in host.spouts if s.at_limit)
-        report.closed = header.mode == Mode.CLOSE
+        report.mode = header.mode
         self._runner._capture.move_to(report)
         report.lines = collected_lines()
         self._check_wanted()
@@ -325,13 +344,29 @@ class _Execution:
         )
         return self._outcome
 
-    def _run_tasks(self, host: Host, payloads: list[Payload], mode: Mode) -> None:
-        frames = map(PackedFrame.of, each_frame(payloads))
+    def _note_last_tick(self, mode: Mode, *, more_came: bool) -> None:
+        """Whether the tasks are to have their last tick now.
+
+        That they had it is saved with what it made of them, or another process would give it once
+        more. Only a driver that was started again lets spouts go on after that: a level that then
+        gets something has a last tick to come again.
+        """
         assert self.instances is not None
-        last_tick = mode == Mode.LAST_TICK and not self.instances.last_ticked
-        self.instances.last_ticked |= last_tick
+        had_it = self.instances.last_ticked
+        self._ticks_last = mode == Mode.LAST_TICK and not had_it
+        if self._ticks_last:
+            self.instances.last_ticked = True
+            if self._keeps_state:
+                self._outcome.writes.append((LAST_TICKED, b"\1"))
+        elif had_it and more_came and mode == Mode.ACTIVE:
+            self.instances.last_ticked = False
+            if self._keeps_state:
+                self._outcome.removes.append(LAST_TICKED)
+
+    def _run_tasks(self, host: Host, payloads: list[Payload]) -> None:
+        frames = map(PackedFrame.of, each_frame(payloads))
         with self._runner.spool.begin(self._work.batch) as bundle:
-            for frame in host.work(frames, last_tick=last_tick):
+            for frame in host.work(frames, last_tick=self._ticks_last):
                 level, slot = self._plan.place_of(frame.target_task)
                 bundle.add(slot, level, frame.data)
                 self._polling.budget.moved(len(frame.data))
@@ -340,13 +375,14 @@ class _Execution:
 
     def _save(self, host: Host) -> None:
         outcome = self._outcome
+        assert self.instances is not None
         for task, changes in host.save().items():
+            self.instances.sizes.change(task, changes)
             outcome.writes += [((task, name), blob) for name, blob in changes.puts.items()]
             outcome.removes += [(task, name) for name in changes.deletes]
         if outcome.writes or outcome.removes:
             committed = os.urandom(8)
             outcome.writes.append((COMMITTED, committed))
-            assert self.instances is not None
             self.instances.committed = committed
 
     def _check_wanted(self) -> None:

@@ -105,8 +105,8 @@ class Opened(ExitStack):
         asked, planned = run.conf["topology.workers"], Checkpoint(session, path).slots()
         executors = run.executors = Executors(look_at(session), wanted=asked or planned)
         executors.slots = planned if planned and asked in (None, planned) else 0
-        cores = executors.settle(lambda: run.is_to_end, time.sleep)
-        if run.is_to_end or not cores:
+        cores = executors.settle(lambda: run.is_pointless, time.sleep)
+        if run.is_pointless or not cores:
             raise Abandoned
         check_workers(session, cores)
         self._plan_for(executors.slots or cores, "")

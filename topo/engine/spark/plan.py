@@ -24,7 +24,7 @@ from topo.errors import CheckpointError
 from topo.graph.layout import TaskLayout
 from topo.graph.model import ComponentDef, Topology
 
-FORMAT = 1
+FORMAT = 2
 """Of the records in the state store; another one cannot be read."""
 
 _LOCAL = ("local_or_shuffle", "none")

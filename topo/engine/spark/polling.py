@@ -87,12 +87,13 @@ class Polling:
         self._idle_secs = conf["topology.batch.idle.ms"] / 1000
         self._poll_secs = conf["topology.batch.poll.ms"] / 1000
         self._threads = ThreadPoolExecutor(4, "waiting")
+        self.waited_secs = 0.0
+        """How long the last `wait` was."""
 
     def fill(self, host: Host, abandoned: Callable[[], bool]) -> int:
         """Ask the spouts until the batch is full or they have nothing; how much they emitted."""
         started = time.monotonic()
-        until = started + self.budget.polling_secs
-        emitted = host.poll(self.budget.tuples, lambda: time.monotonic() > until)
+        emitted = host.poll(self.budget.tuples, until=started + self.budget.polling_secs)
         if emitted:
             self.budget.taken(emitted, started)
         return emitted
@@ -109,17 +110,20 @@ class Polling:
 
         Returns how much they emitted.
         """
-        deadline = time.monotonic() + self._idle_secs
+        began = time.monotonic()
+        deadline = began + self._idle_secs
         waiting: Future[bool] = self._threads.submit(client.wait, start, slot, self._idle_secs)
         pause = self._poll_secs / 8
         while not abandoned():
             try:
                 if waiting.result(timeout=pause) or time.monotonic() >= deadline:
+                    self.waited_secs = time.monotonic() - began
                     return self.fill(host, abandoned) if host else 0
                 left = max(0.01, deadline - time.monotonic())
                 waiting = self._threads.submit(client.wait, start, slot, left)
             except Elapsed:
                 pass
+            self.waited_secs = time.monotonic() - began
             emitted = self.fill(host, abandoned) if host else 0
             if emitted:
                 client.wait(start, slot, 0.0, busy=True)

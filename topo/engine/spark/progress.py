@@ -12,7 +12,7 @@ from topo.engine.spark.report import Report
 from topo.errors import EngineError
 from topo.graph.layout import TaskLayout
 from topo.graph.model import Topology
-from topo.running import BatchStats
+from topo.running import AckerStats, BatchStats
 from topo.task.logs import ReceivedLines
 from topo.task.task import Listener
 
@@ -39,6 +39,7 @@ class Progress:
         self._layout = TaskLayout(topology, conf)
         self.book = Book(topology, self._layout)
         self.logs = ReceivedLines()
+        self._executors: int = conf["topology.acker.executors"]
         self._timeouts = bool(conf["topology.enable.message.timeouts"])
         self._listener = listener
         self._status: AckerStatus | None = None
@@ -59,6 +60,7 @@ class Progress:
             )
         self._moved = self._monotonic()
         emitted = 0
+        waited = []
         for payload in status.payloads:
             report = Report.unpack(payload.payload)
             self.last_payload = payload.number
@@ -66,10 +68,35 @@ class Progress:
             if payload.level == 0:
                 self.reports[payload.slot] = report
                 emitted += report.tuples
+                if report.exhausted is not None:
+                    waited.append(report.waited_secs)
             self._note(report)
             self.logs.write(f"slot-{payload.slot}", report.lines)
-        self.book.batch_done(BatchStats(status.next_batch - 1, batch_ms, emitted))
+        # The batch waited for as long as nobody had anything.
+        waited_ms = 1000 * min(waited, default=0.0)
+        self.book.batch_done(
+            status.next_batch - 1, self._moved, ms=batch_ms, rows=emitted, waited_ms=waited_ms
+        )
         return True
+
+    def batch(self) -> BatchStats:
+        return self.book.batch(self._monotonic())
+
+    def acker(self) -> AckerStats | None:
+        """The ackers, as they said when they were last asked."""
+        status = self._status
+        if status is None or not self._executors:
+            return None
+        return AckerStats(
+            executors=len(status.incarnations),
+            pending=status.pending,
+            lag_secs=status.oldest_secs,
+            quiet_secs=self._monotonic() - self._moved,
+            unheard=status.unheard,
+            updates=status.updates,
+            updates_per_sec=status.updates_per_sec,
+            held_bytes=status.held_bytes,
+        )
 
     def _note(self, report: Report) -> None:
         for component, stream, task, rows in report.rows:

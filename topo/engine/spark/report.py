@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from topo.acker.plan import Mode
 from topo.task.logs import Line
 from topo.task.metrics import TaskMetrics
 from topo.task.values import dump
@@ -25,11 +26,14 @@ class Report:
     metrics: Mapping[int, TaskMetrics]
     tuples: int = 0
     """Emitted by the slot's spouts in this batch."""
+    waited_secs: float = 0.0
+    """How long they had nothing to emit, and the batch waited."""
     exhausted: bool | None = None
     """Of a slot with spouts: none of them will ever emit again, and nothing of them is pending."""
     at_limit: tuple[int, ...] = ()
     """Spout tasks at their pending limit."""
-    closed: bool = False
+    mode: Mode = Mode.ACTIVE
+    """That of the batch."""
     rows: list[tuple[str, str, int, list[Any]]] = field(default_factory=list)
     """Component, stream, task and value lists of what was captured."""
     concluded: list[tuple[str, Any, str | None]] = field(default_factory=list)

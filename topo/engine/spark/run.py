@@ -8,7 +8,6 @@ its last commit, save when the user's code failed, or when it does not get furth
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +82,7 @@ class SparkRun:
         self._started = time.time()
         self._status = STARTING
         self._was_raised = False
-        self._reason = ""
+        self._reason = "starting Spark"
         self._ended = threading.Event()
         self._asked = threading.Event()
         self._lock = threading.RLock()
@@ -114,14 +113,9 @@ class SparkRun:
         return self.executors is not None and self.executors.are_gone
 
     @property
-    def is_overdue(self) -> bool:
-        """Whether it should have ended by now."""
-        return self._ending.is_overdue(time.monotonic())
-
-    @property
-    def is_to_end(self) -> bool:
-        """Whether it was killed, however long it may still take."""
-        return self._ending.is_overdue(math.inf)
+    def is_pointless(self) -> bool:
+        """Whether it was killed, and nothing is to be waited for any more."""
+        return self._ending.is_pointless(time.monotonic())
 
     def stats(self) -> RunStats:
         with self._lock:
@@ -131,8 +125,9 @@ class SparkRun:
                 reason=self.reason,
                 uptime_secs=time.time() - self._started,
                 window="all",
-                batch=self._progress.book.batch,
+                batch=self._progress.batch(),
                 components=self._progress.book.components(),
+                acker=self._progress.acker(),
             )
 
     def errors(self) -> list[ErrorEntry]:
@@ -232,9 +227,13 @@ class SparkRun:
 
     def _supervise(self, opened: Opened) -> None:
         failures = 0
-        while not self.is_overdue:
+        while not self.is_pointless:
             first, mode = opened.checkpoint.next_batch(), self._ending.mode
+            if not failures:
+                self._reason = "starting its query"
             query = opened.start_query(first, mode)
+            if not failures:
+                self._reason = "in its first batch"
             self._ending.registered(mode)
             self._progress.reports.clear()
             try:
@@ -264,7 +263,7 @@ class SparkRun:
             command = self._ending.next_command(status, self._progress.reports, time.monotonic())
             if command is not None:
                 self._ending.commanded(opened.control.command(command), command)
-            if self._ending.is_over or (self.is_overdue and self._has_no_executor):
+            if self._ending.is_over or (self.is_pointless and self._has_no_executor):
                 return True
             # Where nothing commits there is little to see: an idle topology is looked at less.
             pause = _WATCH_SECS if status.payloads else min(1.2 * pause, _IDLE_WATCH_SECS)

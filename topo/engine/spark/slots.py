@@ -77,7 +77,6 @@ class SlotProcesses:
                 [sys.executable, "-m", "topo.engine.spark.slot"],
                 stdin=subprocess.PIPE,
                 env={
-                    "GRPC_VERBOSITY": "ERROR",  # what it has to say, its callers say in errors
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                 },

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from topo.acker.client import Lease
 
 ROW_SCHEMA = "key int, level int, payload binary"
-RECORD_KEY_SCHEMA = "task int, name string"
+RECORD_KEY_SCHEMA = "name string"  # of one column, for each costs Spark a millisecond a batch
 RECORD_SCHEMA = "record binary"
 
 _BATCH_BYTES = 8 << 20
@@ -126,16 +126,16 @@ class StateStage:
             if not own.all():
                 yield frame[~own]
         records = self._records
-        found = records.getValue(COMMITTED)
+        found = records.getValue(_named(COMMITTED))
         slot = self._slots[int(key[0])]
         batch = _batch_id(_task_context())
         committed = bytes(found[0]) if found else b""
         work = Work(setup.lease, batch, setup.level, slot, committed, payloads)
         outcome = _run(setup, work, self._restore)
         for record_key, record in outcome.writes:
-            records.updateValue(record_key, (bytes(record),))
+            records.updateValue(_named(record_key), (bytes(record),))
         for record_key in outcome.removes:
-            records.removeKey(record_key)
+            records.removeKey(_named(record_key))
         for part in _in_batches(outcome.sends):
             yield pd.DataFrame(
                 {
@@ -146,11 +146,21 @@ class StateStage:
             )
 
     def _restore(self) -> dict[RecordKey, Payload]:
-        found = ((tuple(key), record[0]) for key, record in self._records.iterator())
+        found = ((_record_key(name), record[0]) for (name,), record in self._records.iterator())
         return {key: record for key, record in found if key != COMMITTED}
 
     def close(self) -> None:
         pass
+
+
+def _named(key: RecordKey) -> tuple[str]:
+    task, name = key
+    return (f"{task}/{name}",)
+
+
+def _record_key(text: str) -> RecordKey:
+    task, _, name = text.partition("/")
+    return int(task), name
 
 
 def _run(setup: StageSetup, work: Work, restore: Callable[[], dict[RecordKey, Payload]]) -> Outcome:

@@ -20,6 +20,8 @@ RecordKey: TypeAlias = tuple[int, str]
 
 COMMITTED: RecordKey = (0, "committed")
 """The record that names the execution that wrote the others."""
+LAST_TICKED: RecordKey = (0, "last ticked")
+"""The record that is there when the tasks have had their last tick, and nothing came after it."""
 
 
 @dataclass

@@ -1,0 +1,100 @@
+"""A pseudo-terminal to run commands on, and a look at the processes they leave behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import psutil
+
+SECS = 120
+
+
+def read_all(handle: int, interrupt_at: str = "") -> str:
+    """What is written to a terminal until its other end closes; Ctrl-C is typed where told."""
+    seen = ""
+    deadline = time.monotonic() + SECS
+    while time.monotonic() < deadline:
+        if not select.select([handle], [], [], 1)[0]:
+            continue
+        try:
+            more = os.read(handle, 65536)
+        except OSError:  # Linux's way to say that the other end is closed
+            break
+        if not more:
+            break
+        seen += more.decode(errors="replace")
+        if interrupt_at and interrupt_at in seen:
+            os.write(handle, b"\x03")
+            interrupt_at = ""
+    os.close(handle)
+    return seen
+
+
+class Terminal:
+    """A shell's view: commands run on a pseudo-terminal, one after the other."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.environment = {**os.environ, "TOPO_HOME": str(directory / "home"), "TERM": "xterm"}
+
+    def run(self, *argv: str, code: int = 0, interrupt_at: str = "") -> str:
+        """What the command showed; `interrupt_at` is where Ctrl-C is typed."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+        process = subprocess.Popen(
+            argv,
+            cwd=self.directory,
+            env=self.environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            preexec_fn=_controlled_by_its_terminal,
+        )
+        os.close(theirs)
+        seen = read_all(ours, interrupt_at)
+        assert process.wait(SECS) == code, seen
+        return seen
+
+    def topo(self, *argv: str, code: int = 0, interrupt_at: str = "") -> str:
+        return self.run(
+            sys.executable, "-m", "topo.cli", *argv, code=code, interrupt_at=interrupt_at
+        )
+
+    def until(self, *argv: str, shows: str) -> str:
+        """Run the command again and again until it shows this."""
+        deadline = time.monotonic() + SECS
+        while shows not in (seen := self.topo(*argv)):
+            assert time.monotonic() < deadline, seen
+        return seen
+
+
+def _controlled_by_its_terminal() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def ours(directory: Path) -> list[str]:
+    """The command lines of processes that work for topologies in this directory."""
+    found = []
+    for process in psutil.process_iter(["environ", "cmdline"]):
+        environment = process.info["environ"] or {}
+        if environment.get("TOPO_HOME") == str(directory / "home"):
+            found.append(" ".join(process.info["cmdline"] or []))
+    return found
+
+
+def none_left(directory: Path) -> None:
+    """Spark's Python workers end right after their JVM, which is waited for."""
+    deadline = time.monotonic() + 10
+    while left := ours(directory):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
