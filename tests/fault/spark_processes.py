@@ -144,7 +144,7 @@ def _free_port() -> int:
 
 
 class StandaloneCluster:
-    """A master and workers of one core each, on loop-back."""
+    """A master and workers of one core each, on loop-back, which know nothing of topo."""
 
     def __init__(self, directory: Path, workers: int = 2) -> None:
         import pyspark
@@ -154,53 +154,73 @@ class StandaloneCluster:
         home = Path(pyspark.__file__).parent
         self._class = home / "bin" / "spark-class"
         self._directory = directory
+        ours = {key: at for key, at in os.environ.items() if key not in _DRIVERS_OWN}
         self._environ = {
-            **os.environ,
+            **ours,
             "JAVA_HOME": str(prepare_java()[1]),
             "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_NO_DAEMONIZE": "1",
-            "PYTHONPATH": str(ROOT),
         }
-        self._processes: list[subprocess.Popen[bytes]] = []
         port = _free_port()
         self.master = f"spark://127.0.0.1:{port}"
-        self._start("master.Master", f"--port {port} --webui-port {_free_port()}")
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._master = self._start("master.Master", f"--port {port} --webui-port {_free_port()}")
         wait_until(lambda: _answers(port), "Spark's master listens")
-        for number in range(workers):
-            work = shlex.quote(str(directory / f"worker{number}"))
+        for _ in range(workers):
+            self.add_worker()
+
+    def add_worker(self) -> None:
+        work = shlex.quote(str(self._directory / f"worker{len(self._workers)}"))
+        self._workers.append(
             self._start(
                 "worker.Worker",
                 f"--cores 1 --memory 700m --port {_free_port()} --webui-port {_free_port()} "
                 f"--work-dir {work} {self.master}",
             )
+        )
 
-    def _start(self, kind: str, options: str) -> None:
-        with open(self._directory / "cluster.log", "ab") as log:
-            command = [str(self._class), f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
-            self._processes.append(
-                subprocess.Popen(
-                    [*command, *shlex.split(options)], env=self._environ, stdout=log, stderr=log
-                )
-            )
+    def kill_worker(self) -> None:
+        """Kill the oldest worker and all that it started."""
+        _kill_with_children(self._workers.pop(0))
 
     def executors(self) -> list[psutil.Process]:
         return [
             each
-            for worker in self._processes[1:]
+            for worker in self._workers
             for each in psutil.Process(worker.pid).children(recursive=True)
             if "CoarseGrainedExecutorBackend" in command_of(each)
         ]
+
+    def _start(self, kind: str, options: str) -> subprocess.Popen[bytes]:
+        with open(self._directory / "cluster.log", "ab") as log:
+            command = [str(self._class), f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
+            return subprocess.Popen(
+                [*command, *shlex.split(options)],
+                env=self._environ,
+                stdout=log,
+                stderr=log,
+                cwd=self._directory,
+            )
 
     def __enter__(self) -> StandaloneCluster:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for process in reversed(self._processes):
-            for each in [*psutil.Process(process.pid).children(recursive=True), process]:
-                each.kill()
-            process.wait(PATIENCE_SECS)
+        for process in [*reversed(self._workers), self._master]:
+            _kill_with_children(process)
+
+
+_DRIVERS_OWN = ("PYTHONPATH", "PYSPARK_PYTHON", "TOPO_HOME")
+
+
+def _kill_with_children(process: subprocess.Popen[bytes]) -> None:
+    for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+    process.wait(PATIENCE_SECS)
 
 
 def _answers(port: int) -> bool:

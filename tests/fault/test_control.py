@@ -258,7 +258,7 @@ def test_a_start_that_takes_longer_than_the_wait(home: Home) -> None:
     home.say(status="STARTING", reason="Spark is coming up")
     said = home.submit("-w", "0.5", code=124)
     assert "error: words is still STARTING after 0.5 s" in said
-    assert "hint: it goes on starting: topo list" in said
+    assert "hint: it goes on in the background: topo list" in said
     home.say()
     until(lambda: home.run.status == "ACTIVE")
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple
+from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple, UncaughtError
 from topo.control.logs import LogReader, Wanted
 from topo.engine.inline import InlineRun
+from topo.engine.spark.stages import StageError, with_lines
 from topo.task import logs
-from topo.task.logs import LOG_DIR, keep_logs
+from topo.task.logs import LOG_DIR, ReceivedLines, collect_logs, collected_lines, keep_logs
 
 log = logging.getLogger("wordcount")
 
@@ -50,6 +51,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.setenv(LOG_DIR, str(tmp_path))
     monkeypatch.setattr(sys, "stdout", sys.stdout)
     monkeypatch.setattr(sys, "stderr", sys.stderr)
+    monkeypatch.setattr(logs, "_collecting", None)
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     yield tmp_path
@@ -102,6 +104,51 @@ def test_a_file_does_not_grow_without_end(directory: Path, monkeypatch: pytest.M
     assert seen == [str(number) for number in range(30)]
     assert {path.name for path in directory.iterdir()} == {"slot-0.jsonl", "slot-0.jsonl.1"}
     assert all(path.stat().st_size <= 1000 for path in directory.iterdir())
+
+
+def test_lines_of_a_cluster_travel_to_the_drivers_files(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collect_logs(2000)
+    InlineRun("t", talking(), None, now=lambda: 0.0).step()
+    taken = collected_lines()
+    assert collected_lines() == []
+    assert "half a line" in capsys.readouterr().out  # Spark's own log of the executor has it, too
+    received = ReceivedLines()
+    received.write("slot-1", taken[2:])
+    received.write("slot-1", taken[:2])
+    received.write("slot-0", [])
+    received.close()
+    assert [path.name for path in directory.iterdir()] == ["slot-1.jsonl"]
+    seen = list(LogReader(directory, Wanted(component="talks")).read())
+    assert sorted(line["logger"] for line in seen) == ["stdout", "wordcount", "wordcount"]
+
+
+@pytest.mark.usefixtures("directory")
+def test_a_flood_of_lines_is_cut_off_and_counted() -> None:
+    collect_logs(2000)
+    log.info("x" * 9000)
+    assert collected_lines()[-1]["message"] == "1 line dropped: too much was logged in one batch"
+    for number in range(100):
+        log.info("%d", number)
+    *kept, last = collected_lines()
+    assert [line["message"] for line in kept] == [str(number) for number in range(len(kept))]
+    assert last["message"].startswith(f"{100 - len(kept)} lines dropped")
+    log.info("and on")
+    assert [line["message"] for line in collected_lines()] == ["and on"]
+
+
+@pytest.mark.usefixtures("directory")
+def test_what_was_logged_before_an_error_travels_with_it() -> None:
+    collect_logs(2000)
+    log.info("about to fail")
+    raised = UncaughtError("it broke", component="b", task=3, user_traceback="Traceback: ...")
+    found = StageError.found_in(str(StageError.of(with_lines(raised))))
+    assert found is not None
+    assert [line["message"] for line in found.__dict__["lines"]] == ["about to fail"]
+    again = StageError.found_in(str(StageError.of(with_lines(raised))))  # Spark's next try
+    assert again is not None
+    assert again.__dict__["lines"] == found.__dict__["lines"]
 
 
 def test_lines_of_all_processes_come_in_the_order_of_time(tmp_path: Path) -> None:

@@ -17,8 +17,10 @@ import click
 
 from topo.cli.checks import Check
 from topo.cli.failures import ENVIRONMENT
+from topo.cli.options import files_named, parse_pair
 from topo.cli.output import Output, common_options
 from topo.cli.project import Environment, Project, load_project
+from topo.config import Layer, check_layers, merged
 from topo.errors import TopoError
 
 CONNECT_SECS = 3.0
@@ -31,23 +33,33 @@ Checks = Iterator[Check]
 @click.command()
 @click.option("--master", metavar="URL", help="Check this master instead of the environment's.")
 @click.option("--spark", "on_spark", is_flag=True, help="Start Spark, too, and run a batch.")
+@click.option(
+    "-c", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting that Spark is started with."
+)
+@click.option("--archives", metavar="F,...", help="Archives to unpack beside the workers.")
 @common_options()
 @click.pass_obj
-def doctor(out: Output, master: str | None, on_spark: bool) -> int:
+def doctor(
+    out: Output, master: str | None, on_spark: bool, pairs: tuple[str, ...], archives: str | None
+) -> int:
     """Check this machine, and the environment, for what topo needs.
 
     Exit 0: all well, warnings included; 5: something is missing.
     """
     project = load_project(out.env)
     chosen = master or project.environment.master
+    layers = [*project.layers, *(Layer(f"-c {pair}", parse_pair(pair)) for pair in pairs)]
+    check_layers(layers)
     found: list[Check] = []
     for check in _checks(project, chosen):
         found += check()
     if on_spark:
         from topo.cli.spark_check import check_spark
+        from topo.control.engines import shipping
 
         out.say(f"starting Spark on {chosen} ...")
-        found += check_spark(chosen)
+        conf = {**merged(*layers), **shipping((), files_named(archives, "--archives"))}
+        found += check_spark(chosen, conf)
     else:
         found.append(Check("workers", "skip", "the workers' Python (needs --spark)"))
     well = all(check.status != "FAIL" for check in found)

@@ -33,6 +33,9 @@ _EXIT_CODES = {
     "registry": ENVIRONMENT,
     "os": ENVIRONMENT,
     "acker": ENVIRONMENT,
+    "workers": ENVIRONMENT,
+    "spark-start": ENVIRONMENT,
+    "spark": ENVIRONMENT,
 }
 
 

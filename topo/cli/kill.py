@@ -24,6 +24,8 @@ from topo.errors import TopoError
 
 POLL_SECS = 0.1
 STOP_SECS = 30.0
+CLOSING_SECS = 30.0
+"""What a driver gives its tasks to close, beyond that."""
 """How long a driver may take to stop once nothing is in flight any more."""
 
 
@@ -120,7 +122,7 @@ def _drain(out: Output, runs: Runs, run: Run, limit: float) -> tuple[int, float]
             run = runs.registry.reload(run)
             if run.over and not run.driver_alive:
                 break
-            if time.monotonic() - began > limit + STOP_SECS:
+            if time.monotonic() - began > limit + CLOSING_SECS + STOP_SECS:
                 raise unreachable(run)
             with suppress(DriverUnreachable):  # it is going away
                 now = client.status().pending

@@ -53,8 +53,8 @@ def logs(
 ) -> None:
     """Show what the code of a topology logs and prints.
 
-    From all its processes on this machine, in the order of time. What workers on a cluster log is
-    in Spark's own logs of its executors.
+    From all its processes, in the order of time; from those on a cluster when their batch has
+    committed.
     """
     seconds = parse_duration(since, "--since") if since else None
     wanted = Wanted(level, _moment(seconds), component, task, _compiled(pattern))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -59,7 +60,7 @@ class ConfOptions:
 
     def layers(self) -> list[Layer]:
         layers = [load_conf_file(self.config)] if self.config else []
-        layers += [Layer(f"-c {pair}", _parse_pair(pair)) for pair in self.pairs]
+        layers += [Layer(f"-c {pair}", parse_pair(pair)) for pair in self.pairs]
         flags: dict[str, JSON] = {}
         if self.workers is not None:
             flags[Config.workers.key] = self.workers
@@ -130,13 +131,22 @@ def check_name(name: str) -> None:
         )
 
 
+def files_named(text: str | None, option: str) -> tuple[str, ...]:
+    """The files of a `F,...` option, which must be there; by their whole paths."""
+    files = [part.strip() for part in (text or "").split(",") if part.strip()]
+    for file in files:
+        if "://" not in file and not Path(file.partition("#")[0]).exists():
+            raise click.UsageError(f"{option}: no file {file!r}")
+    return tuple(file if "://" in file else str(Path(file).resolve()) for file in files)
+
+
 def _args() -> tuple[str, ...]:
     context = click.get_current_context(silent=True)
     args: tuple[str, ...] = context.meta.get(_ARGS, ()) if context else ()
     return args
 
 
-def _parse_pair(pair: str) -> Mapping[str, JSON]:
+def parse_pair(pair: str) -> Mapping[str, JSON]:
     key, equals, text = pair.partition("=")
     if not equals or not key:
         raise usage_error(f"-c takes KEY=VALUE; got {pair!r}", at="-c")

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import platform
 import tempfile
-from collections.abc import Iterator
-from importlib.metadata import version
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple
 from topo.cli.checks import Check
-from topo.control.engines import shipping
+from topo.engine.spark.executors import Executors, look_at
 from topo.engine.spark.run import SparkRun
-from topo.engine.spark.session import start_session, stop_session
-from topo.errors import TopoError
+from topo.engine.spark.session import is_local, start_session, stop_session
+from topo.engine.spark.workers import SHIP, look_at_workers
+from topo.errors import EngineError, TopoError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PACKAGES = ("pyspark", "cloudpickle", "grpcio", "numpy", "pandas", "protobuf", "pyarrow")
 _BATCH_SECS = 120.0
+_EXECUTORS_SECS = 30.0
 
 
 class One(Spout):
@@ -47,9 +48,10 @@ class Keep(BasicBolt):
         self.last = tup.n
 
 
-def check_spark(master: str) -> Iterator[Check]:
+def check_spark(master: str, given: Mapping[str, Any]) -> Iterator[Check]:
+    """With these settings; those of a topology are of no use to this one, save the ackers'."""
     with tempfile.TemporaryDirectory() as directory:
-        conf: dict[str, Any] = {"topology.workers": 1, **shipping(master, (), Path(directory))}
+        conf = {key: given[key] for key in given if key.startswith(("spark.", "topology.acker."))}
         log = Path(directory) / "spark.log"
         try:
             session = start_session(master, conf, log)
@@ -58,52 +60,55 @@ def check_spark(master: str) -> Iterator[Check]:
             return
         try:
             yield Check("spark", "ok", f"spark {session.version} on {master}")
-            yield from _workers(session)
-            yield _batch(master, conf, log)
+            well = True
+            for check in _workers(session, master):
+                yield check
+                well &= check.status != "FAIL"
+            if well:
+                yield _batch(master, conf, log)
         finally:
             stop_session()
 
 
-def _workers(session: SparkSession) -> Iterator[Check]:
+def _workers(session: SparkSession, master: str) -> Iterator[Check]:
     """The packages the workers have, beside the driver's."""
-    packages = _PACKAGES
-
-    def look(_: Any) -> Iterator[tuple[str, str, dict[str, str]]]:
-        # Travels by value, and must not need topo: what is missing there is what is asked.
-        import platform
-        import socket
-        from importlib.metadata import PackageNotFoundError, version
-
-        found = {}
-        for name in packages:
-            try:
-                found[name] = version(name)
-            except PackageNotFoundError:
-                found[name] = ""
-        yield socket.gethostname(), platform.python_version(), found
-
-    count = session.sparkContext.defaultParallelism
     try:
-        seen = session.sparkContext.parallelize(range(count), count).mapPartitions(look).collect()
-    except Exception as error:
-        yield _failed("workers", "the workers' Python does not run the driver's code", error)
+        tasks = _executors(session, master)
+        seen = look_at_workers(session, tasks)
+    except TopoError as error:
+        yield Check("workers", "FAIL", error.message, error.hint)
         return
-    for host, python, found in sorted({host: (host, p, f) for host, p, f in seen}.values()):
-        wrong = [
-            f"{name} {theirs or 'missing'} (the driver has {version(name)})"
-            for name, theirs in found.items()
-            if theirs != version(name)
-        ]
-        if wrong:
-            fix = "install them there, or ship an environment: --archives env.tar.gz#env"
-            yield Check("workers", "FAIL", f"workers on {host}: {', '.join(wrong)}", fix)
+    for found in seen:
+        host = f"workers on {found.host}"
+        if found.wrong:
+            fix = f"install them there, or {SHIP}"
+            yield Check("workers", "FAIL", f"{host}: {'; '.join(found.wrong)}", fix)
+        elif found.differs or found.python != platform.python_version():
+            python = f"Python {found.python} (the driver has {platform.python_version()})"
+            differs = [python] if found.python != platform.python_version() else []
+            told = ", ".join([*differs, *found.differs])
+            yield Check("workers", "warn", f"{host}: {told}", "the same release, so it may do")
         else:
-            ours = platform.python_version()
-            status = "ok" if python == ours else "warn"
-            yield Check("workers", status, f"workers on {host}: Python {python}, same packages")
+            yield Check("workers", "ok", f"{host}: Python {found.python}, same packages")
+
+
+def _executors(session: SparkSession, master: str) -> int:
+    """How many tasks reach them all, when they are there."""
+    if is_local(master):
+        return 1
+    executors = Executors(look_at(session))
+    late = time.monotonic() + _EXECUTORS_SECS
+    executors.settle(lambda: time.monotonic() > late, time.sleep)
+    if not executors.cores:
+        raise EngineError(
+            f"{master} gave no executor within {_EXECUTORS_SECS:.0f} s",
+            hint="has it a free core, and workers with as much memory as spark.executor.memory?",
+        )
+    return executors.cores
 
 
 def _batch(master: str, conf: dict[str, Any], log: Path) -> Check:
+    conf = {**conf, "topology.workers": 1, "topology.acker.executors": 1}
     run = SparkRun("topo-doctor", _topology(), conf, master=master, log_file=log)
     try:
         run.start().await_completion(_BATCH_SECS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import click
 
@@ -12,6 +11,7 @@ from topo.cli.options import (
     ConfOptions,
     TargetCommand,
     conf_options,
+    files_named,
     prepare,
     target_argument,
 )
@@ -82,12 +82,13 @@ def submit(
         active=not inactive,
         resume=resume,
         checkpoint_base=environment.checkpoint_dir,
-        py_files=(*environment.py_files, *_files(py_files, "--py-files")),
-        archives=_files(archives, "--archives"),
+        py_files=(*environment.py_files, *files_named(py_files, "--py-files")),
+        archives=files_named(archives, "--archives"),
         env=environment.name,
         engine=ENGINE,
     )
     run = submit_run(registry, request)
+    _say_where_state_is(out, run)
     out.say(f"submitting {run.name} ({run.id}) to {request.master} ...")
     run = _await_start(registry, run, wait_secs) if wait_secs else registry.reload(run)
     if out.json:
@@ -96,6 +97,17 @@ def submit(
     took = f" after {time.monotonic() - began:.1f} s" if wait_secs else ""
     out.answer(f"submitted {run.name} ({run.id}) to {request.master}: {run.status}{took}")
     out.say(f"  topo stats {run.name} · topo logs -f {run.name} · topo kill {run.name}")
+
+
+def _say_where_state_is(out: Output, run: Run) -> None:
+    """Workers write it: on another machine than this they may not reach what is here."""
+    master, checkpoint = run.submission.master, run.submission.checkpoint
+    is_here = master.startswith("local") or "//127." in master or "//localhost" in master
+    if not is_here and checkpoint.startswith(str(run.directory.parents[1])):
+        out.note(
+            f"its state is kept in {checkpoint}, which every worker must reach",
+            hint="checkpoint_dir in topo.toml, or -c topology.checkpoint.dir=...",
+        )
 
 
 def _await_start(registry: Registry, run: Run, secs: float) -> Run:
@@ -109,7 +121,8 @@ def _await_start(registry: Registry, run: Run, secs: float) -> Run:
             f"{error}{why}",
             code="timeout",
             at=str(run.log),
-            hint=f"it goes on starting: topo list; topo logs --driver {run.name}",
+            hint=f"it goes on in the background: topo list, topo logs --driver {run.name}; "
+            f"to give up: topo kill {run.name}",
         ) from None
     if run.status == "FAILED":
         raise StartFailed(run)
@@ -129,14 +142,6 @@ class StartFailed(TopoError):
             code=run.state.code,
         )
         self.user_traceback = run.state.traceback
-
-
-def _files(text: str | None, option: str) -> tuple[str, ...]:
-    files = [part.strip() for part in (text or "").split(",") if part.strip()]
-    for file in files:
-        if "://" not in file and not Path(file.partition("#")[0]).exists():
-            raise click.UsageError(f"{option}: no file {file!r}")
-    return tuple(file if "://" in file else str(Path(file).resolve()) for file in files)
 
 
 def _document(run: Run) -> dict[str, object]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from topo.config import Config
 from topo.control import supervisor
 from topo.control.registry import FINAL, NameTaken, Registry, Run, Submission
+from topo.control.sources import pack_sources
 from topo.errors import CheckpointError, RunError
 from topo.graph.layout import TaskLayout
 from topo.graph.model import Topology
@@ -71,6 +72,8 @@ def submit(
         run = registry.create(submission, request.topology.to_bytes())
     except NameTaken as taken:
         raise name_in_use(taken.run) from None
+    if not request.master.startswith("local"):
+        pack_sources(run.directory)
     (spawn or supervisor.spawn)(run.directory)
     return run
 

@@ -26,6 +26,7 @@ import cloudpickle
 
 from topo.components import FunctionBolt
 from topo.errors import UnpicklableComponentError
+from topo.graph.carried import stand_in
 
 if TYPE_CHECKING:
     from topo.components import Component
@@ -171,10 +172,8 @@ def user_classes(components: Mapping[str, ComponentDef]) -> tuple[UserClass, ...
 def install_user_classes(classes: tuple[UserClass, ...]) -> None:
     """Make the user's classes importable by name in this process, where they are not."""
     for user_class in classes:
-        module = sys.modules.get(user_class.module)
-        if module is None:
-            module = sys.modules[user_class.module] = types.ModuleType(user_class.module)
-        if not hasattr(module, user_class.name):
+        module = stand_in(user_class.module)
+        if user_class.name not in vars(module):
             setattr(module, user_class.name, cloudpickle.loads(user_class.pickled))
 
 

@@ -55,6 +55,13 @@ class Checkpoint:
         plan.check_same(before, where)
         return checkpoint_id
 
+    def slots(self) -> int | None:
+        """How many the plan that is here has; None: there is none that could be read."""
+        try:
+            return int(json.loads(self._read(PLAN_FILE) or "")["plan"]["slots"])
+        except (ValueError, KeyError, TypeError):
+            return None  # `adopt` says what is wrong
+
     def next_batch(self) -> int:
         """The batch that the next query begins with: the one after the last that was committed."""
         commits = self._path("commits")

@@ -32,14 +32,22 @@ _NEEDED = (
 
 def main() -> None:
     os.environ.update(_NO_THREADS)
-    for module in _NEEDED:
-        importlib.import_module(module)
-    if threads() > 1:
+    if not _load() or threads() > 1:
         os.execv(sys.executable, [sys.executable, "-m", _SPARKS_OWN, *sys.argv[1:]])
     # A worker collects garbage after every task, and all this is a lot to look through.
     gc.collect()
     gc.freeze()
     manager()
+
+
+def _load() -> bool:
+    """Load what workers need; False: something is missing, which a worker will say better."""
+    try:
+        for module in _NEEDED:
+            importlib.import_module(module)
+    except Exception:
+        return False
+    return True
 
 
 def threads() -> int:

@@ -39,6 +39,7 @@ from topo.graph.model import Topology
 from topo.graph.pickling import install_user_classes
 from topo.task.frames import PackedFrame
 from topo.task.host import Batch, Host, Setting
+from topo.task.logs import collect_logs, collected_lines
 
 _HEADER = 0  # the first byte of a header; a frame begins with its version, which is never 0
 
@@ -55,6 +56,11 @@ class RunSpec:
     conclusions: bool = False
     directory: str = ""
     """For frames and large reports, where slots and driver are on one machine."""
+
+    reports: str = ""
+    """A directory for large reports, where `directory` is none."""
+    log_bytes: int = 0
+    """How much an execution may tell the driver of what it logs; 0: it does not."""
 
     def runner(self, slot: int) -> SlotRunner:
         return SlotRunner(self, slot)
@@ -103,8 +109,10 @@ class SlotRunner:
         self._plan = spec.plan
         self._slot = slot
         self._capture = Capture(spec.capture, spec.conclusions)
-        self.directory = spec.directory
+        self.reports = spec.reports or spec.directory
         self.spool = Spool(spec.directory, slot, spec.conf["topology.batch.file.bytes"])
+        if spec.log_bytes:
+            collect_logs(spec.log_bytes)
         topology = Topology.from_bytes(spec.topology)
         install_user_classes(topology.user_classes)
         self._setting = Setting(
@@ -322,6 +330,7 @@ class _Execution:
                 report.at_limit = tuple(s.id for s in host.spouts if s.at_limit)
         report.mode = header.mode
         self._runner._capture.move_to(report)
+        report.lines = collected_lines()
         self._check_wanted()
         self._client.stage(
             header.batch.now,
@@ -330,7 +339,7 @@ class _Execution:
             work.slot,
             fresh_nonce(),
             updates,
-            report.pack(self._runner.directory),
+            report.pack(self._runner.reports),
             busy,
         )
         return self._outcome

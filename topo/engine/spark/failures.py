@@ -8,6 +8,7 @@ from topo.acker.client import can_restart
 from topo.engine.spark.relay import RelayLost
 from topo.engine.spark.spool import FramesLost
 from topo.engine.spark.stages import StageError
+from topo.engine.spark.workers import in_words_of_workers
 from topo.errors import AckerError, EngineError, TopoError
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def error_of(query: StreamingQuery) -> Exception:
     found = StageError.found_in(text)
     if found is not None:
         return found
+    if (workers := in_words_of_workers(text)) is not None:
+        return workers
     code = "spark-start" if _CANNOT_START in text else "spark"
     return EngineError(f"Spark failed: {_first_paragraph(text)}", code=code)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from topo.acker.client import AckerControl
@@ -17,9 +18,11 @@ from topo.config import for_component
 from topo.engine.spark.ackers import Ackers
 from topo.engine.spark.checkpoint import Checkpoint
 from topo.engine.spark.execution import RunSpec, SlotRunner
+from topo.engine.spark.executors import Executors, look_at
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.query import build_query, start_query
 from topo.engine.spark.session import (
+    is_file,
     is_local,
     local_cores,
     query_session,
@@ -27,7 +30,9 @@ from topo.engine.spark.session import (
     start_session,
 )
 from topo.engine.spark.slots import SlotProcesses
+from topo.engine.spark.workers import check_workers
 from topo.graph.model import Topology
+from topo.task.logs import LOG_DIR
 from topo.task.values import dump
 
 if TYPE_CHECKING:
@@ -36,8 +41,13 @@ if TYPE_CHECKING:
 
     from topo.engine.spark.run import SparkRun
 
-log = logging.getLogger("topo.spark")
-_REGISTRATION_SECS = 30.0
+# What a batch's executions log travels with what they report; the ackers hold 16 MB of that.
+_LOGGED_BYTES = 4 << 20
+_LOGGED_BYTES_EACH = 256 << 10
+
+
+class Abandoned(Exception):
+    """It was killed before it could begin."""
 
 
 class Opened(ExitStack):
@@ -46,6 +56,7 @@ class Opened(ExitStack):
     def __init__(self, run: SparkRun) -> None:
         super().__init__()
         self._run = run
+        self._spec: RunSpec
         self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
 
     def __enter__(self) -> Opened:
@@ -65,11 +76,11 @@ class Opened(ExitStack):
             self._open_ackers("")
             self._start_slots(directory)
         session = start_session(run.master, run.conf, run.log_file)
-        if not is_local(run.master):
-            self._open_ackers(session.conf.get("spark.driver.host", "") or "")
-            self._plan_for(cluster_cores(session, run.conf["topology.workers"]), "")
         run.ui = session.sparkContext.uiWebUrl or ""
         path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
+        if not is_local(run.master):
+            self._open_ackers(session.conf.get("spark.driver.host", "") or "")
+            self._plan_for_cluster(session, path)
         settings = query_settings(self.plan.slots, path, run.conf)
         self.session: SparkSession = query_session(session, settings)
         self.checkpoint = Checkpoint(self.session, path)
@@ -87,6 +98,26 @@ class Opened(ExitStack):
         factories = {slot: dump(_Factory(self._spec, slot)) for slot in slots}
         processes = self.enter_context(closing(SlotProcesses(factories)))
         self._paths = tuple(map(processes.path, slots))
+
+    def _plan_for_cluster(self, session: SparkSession, path: str) -> None:
+        run = self._run
+        # What a checkpoint was made with stays, though the cluster may give less for now.
+        asked, planned = run.conf["topology.workers"], Checkpoint(session, path).slots()
+        executors = run.executors = Executors(look_at(session), wanted=asked or planned)
+        executors.slots = planned if planned and asked in (None, planned) else 0
+        cores = executors.settle(lambda: run.is_pointless, time.sleep)
+        if run.is_pointless or not cores:
+            raise Abandoned
+        check_workers(session, cores)
+        self._plan_for(executors.slots or cores, "")
+        executors.slots = self.plan.slots
+        executions = self.plan.slots * len(self.plan.levels)
+        logged = min(_LOGGED_BYTES // executions, _LOGGED_BYTES_EACH)
+        self._spec = replace(
+            self._spec,
+            reports=_reports_in(path) if is_file(path) else "",
+            log_bytes=logged if os.environ.get(LOG_DIR) else 0,
+        )
 
     def _plan_for(self, cores: int, directory: str) -> None:
         run = self._run
@@ -111,15 +142,15 @@ class Opened(ExitStack):
         return start_query(rows, self._run.name, self.checkpoint.path)
 
 
-def cluster_cores(session: SparkSession, wanted: int | None) -> int:
-    """The cores that a cluster offers, when as many as are wanted have registered."""
-    deadline = time.monotonic() + _REGISTRATION_SECS
-    while (cores := session.sparkContext.defaultParallelism) < (wanted or 1):
-        if time.monotonic() > deadline:
-            log.warning("Spark offers %d cores; topology.workers wants %s", cores, wanted)
-            break
-        time.sleep(0.1)
-    return int(cores)
+def _reports_in(checkpoint: str) -> str:
+    """An empty directory there for what is too large to go by the ackers.
+
+    Workers reach it: Spark's state is beside it.
+    """
+    directory = f"{checkpoint.removeprefix('file://').removeprefix('file:')}/topo-reports"
+    shutil.rmtree(directory, ignore_errors=True)
+    os.makedirs(directory)
+    return directory
 
 
 class _AnyFactory:

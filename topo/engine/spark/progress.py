@@ -13,6 +13,7 @@ from topo.errors import EngineError
 from topo.graph.layout import TaskLayout
 from topo.graph.model import Topology
 from topo.running import AckerStats, BatchStats
+from topo.task.logs import ReceivedLines
 from topo.task.task import Listener
 
 _SLOW_SECS = 60.0
@@ -37,6 +38,7 @@ class Progress:
         """Of each slot with spouts, the last one in this epoch."""
         self._layout = TaskLayout(topology, conf)
         self.book = Book(topology, self._layout)
+        self.logs = ReceivedLines()
         self._executors: int = conf["topology.acker.executors"]
         self._timeouts = bool(conf["topology.enable.message.timeouts"])
         self._listener = listener
@@ -69,6 +71,7 @@ class Progress:
                 if report.exhausted is not None:
                     waited.append(report.waited_secs)
             self._note(report)
+            self.logs.write(f"slot-{payload.slot}", report.lines)
         # The batch waited for as long as nobody had anything.
         waited_ms = 1000 * min(waited, default=0.0)
         self.book.batch_done(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.acker.plan import Mode
+from topo.task.logs import Line
 from topo.task.metrics import TaskMetrics
 from topo.task.values import dump
 
@@ -37,6 +38,8 @@ class Report:
     """Component, stream, task and value lists of what was captured."""
     concluded: list[tuple[str, Any, str | None]] = field(default_factory=list)
     """Spout, message id, and why it failed or None, where that was asked for."""
+    lines: list[Line] = field(default_factory=list)
+    """What was logged and printed, where the driver keeps that."""
 
     def pack(self, directory: str = "") -> bytes:
         """As bytes; those of a large one are put into a file of `directory`, if one is given."""

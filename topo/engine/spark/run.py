@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from topo.acker.figures import AckerStatus
 from topo.config import Config
 from topo.engine.spark.ending import Ending
+from topo.engine.spark.executors import Executors
 from topo.engine.spark.failures import error_of, in_words, is_passing, sentence
-from topo.engine.spark.opened import Opened
+from topo.engine.spark.opened import Abandoned, Opened
 from topo.engine.spark.progress import Progress
 from topo.errors import RunError
 from topo.graph.model import Topology
@@ -74,6 +75,8 @@ class SparkRun:
         self.conclusions = conclusions
         self.master = master
         self.log_file = log_file
+        self.executors: Executors | None = None
+        """Of the cluster it runs on."""
         self._progress = Progress(topology, self.conf, listener)
         self._ending = Ending(topology, active)
         self._started = time.time()
@@ -93,13 +96,26 @@ class SparkRun:
 
     @property
     def status(self) -> str:
-        if self._status == ACTIVE and self._progress.stall():
+        if self._status == ACTIVE and (self._progress.stall() or self._has_no_executor):
             return STALLED
         return self._status
 
     @property
     def reason(self) -> str:
-        return self._reason or (self._progress.stall() if self._status == ACTIVE else "")
+        if self._status in ENDED:
+            return self._reason
+        missing = self.executors.reason if self.executors else ""
+        why = self._reason or (self._progress.stall() if self._status == ACTIVE else "")
+        return "; ".join(filter(None, [missing, why]))
+
+    @property
+    def _has_no_executor(self) -> bool:
+        return self.executors is not None and self.executors.are_gone
+
+    @property
+    def is_pointless(self) -> bool:
+        """Whether it was killed, and nothing is to be waited for any more."""
+        return self._ending.is_pointless(time.monotonic())
 
     def stats(self) -> RunStats:
         with self._lock:
@@ -197,9 +213,12 @@ class SparkRun:
             with Opened(self) as opened:
                 self._supervise(opened)
             status = COMPLETED if self._ending.is_completed else KILLED
+        except Abandoned:
+            pass
         except Exception as raised:
             log.debug("%s failed", self.name, exc_info=True)
             error, status = in_words(raised), FAILED
+        self._progress.logs.close()
         with self._lock:
             self.error = error
             self._reason = "" if error is None else sentence(error)
@@ -208,7 +227,7 @@ class SparkRun:
 
     def _supervise(self, opened: Opened) -> None:
         failures = 0
-        while not self._ending.is_pointless(time.monotonic()):
+        while not self.is_pointless:
             first, mode = opened.checkpoint.next_batch(), self._ending.mode
             if not failures:
                 self._reason = "starting its query"
@@ -224,6 +243,7 @@ class SparkRun:
             if ended:
                 return
             error = error_of(query)
+            self._progress.logs.write("failed", error.__dict__.pop("lines", ()))
             if not is_passing(error):
                 raise error
             failures = 0 if opened.checkpoint.next_batch() > first else failures + 1
@@ -238,10 +258,12 @@ class SparkRun:
         while query.isActive:
             status = opened.control.status(self._progress.last_payload)
             self._take_in(status, query)
+            if self.executors:
+                self.executors.look()
             command = self._ending.next_command(status, self._progress.reports, time.monotonic())
             if command is not None:
                 self._ending.commanded(opened.control.command(command), command)
-            if self._ending.is_over:
+            if self._ending.is_over or (self.is_pointless and self._has_no_executor):
                 return True
             # Where nothing commits there is little to see: an idle topology is looked at less.
             pause = _WATCH_SECS if status.payloads else min(1.2 * pause, _IDLE_WATCH_SECS)

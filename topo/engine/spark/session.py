@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.java import prepare_java
+from topo.engine.spark.shipping import DAEMON, Shipment, workers_python
 from topo.errors import ConfigError, EngineError
 
 if TYPE_CHECKING:
@@ -41,17 +42,20 @@ NOT_NEGOTIABLE = {
 # Without it, TCP on loop-back stalls every Python stage for 40 ms.
 _CORE = {
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "topo.engine.spark.daemon",
     "spark.ui.showConsoleProgress": "false",
     "spark.shuffle.checksum.enabled": "false",
     **{key: value for key, value in NOT_NEGOTIABLE.items() if not key.startswith("spark.sql.")},
 }
 
-# In one machine: nothing is won by squeezing frames for the local disk, nor by the long warm-up
-# of the optimising compiler; the UI's bookkeeping is for a UI.
+# Little is done in a JVM, a core has one, and the optimising compiler warms up for long.
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+# In one machine: nothing is won by squeezing frames for the local disk; the UI's bookkeeping is
+# for a UI.
 _CORE_LOCAL = {
+    "spark.python.daemon.module": "topo.engine.spark.daemon",
     "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": _JVM,
     "spark.shuffle.compress": "false",
     "spark.broadcast.compress": "false",
     "spark.broadcast.checksum": "false",
@@ -64,7 +68,14 @@ _CORE_LOCAL = {
 }
 
 # A slot's executor is the only one that has its instances, and it must be alone in there.
-_CORE_CLUSTER = {"spark.executor.cores": "1"}
+_CORE_CLUSTER = {
+    "spark.executor.cores": "1",
+    "spark.python.daemon.module": DAEMON,
+    "spark.driver.extraJavaOptions": _JVM,
+    "spark.executor.extraJavaOptions": _JVM,
+    # A slot whose executor was lost runs beside another one; it must move to one that comes.
+    "spark.locality.wait": "200ms",
+}
 
 # A batch is few, large rows: making code for their projections costs more than running it saves,
 # in every task of a state stage; so does hashing every byte that is shuffled, to notice in a
@@ -127,7 +138,7 @@ def spark_settings(conf: Mapping[str, Any]) -> dict[str, str]:
 
 def core_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
     """What Spark is started with."""
-    kind = _CORE_LOCAL if is_local(master) else _CORE_CLUSTER
+    kind = _CORE_LOCAL if is_local(master) else {**_CORE_CLUSTER, **_share(master, conf)}
     return {
         "spark.master": with_retries(master),
         "spark.app.name": str(conf.get("topology.name") or "topo"),
@@ -136,6 +147,17 @@ def core_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
         **kind,
         **spark_settings(conf),
     }
+
+
+def _share(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
+    """No more of a cluster than the topology has slots for: others want to run there as well."""
+    slots = conf.get("topology.workers")
+    cores = spark_settings(conf).get("spark.executor.cores", "1")
+    if not slots or not cores.isdigit():
+        return {}
+    if master.startswith("spark://"):
+        return {"spark.cores.max": str(slots)}
+    return {"spark.executor.instances": str(-(-int(slots) // max(1, int(cores))))}
 
 
 def query_settings(slots: int, checkpoint: str, conf: Mapping[str, Any]) -> dict[str, str]:
@@ -163,24 +185,32 @@ def start_session(
             return _joined(SparkSession(active), master)
         java, home = prepare_java()
         os.environ["JAVA_HOME"] = str(home)
+        path = log_file or Path(tempfile.mkdtemp(prefix="topo-spark-")) / "spark.log"
+        shipment = None if is_local(master) else Shipment(workers_python(conf), path.parent)
+        python = shipment.python if shipment else sys.executable
         # The setting is not enough: the driver's own state runner looks only here.
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = python
         os.environ["PYTHONPATH"] = _with_topo(os.environ.get("PYTHONPATH", ""))
-        return _launched(core_settings(master, conf), log_file, str(java))
+        settings = {**core_settings(master, conf), "spark.pyspark.python": python}
+        return _launched(settings, path, str(java), shipment)
 
 
-def _launched(settings: Mapping[str, str], log_file: Path | None, java: str) -> SparkSession:
+def _launched(
+    settings: Mapping[str, str], path: Path, java: str, shipment: Shipment | None
+) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    path = log_file or Path(tempfile.mkdtemp(prefix="topo-spark-")) / "spark.log"
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
     try:
         with path.open("ab") as sink:
-            gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})
+            options = shipment.jvm_options if shipment else {}
+            gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink, **options})
         context = SparkContext(conf=conf, gateway=gateway)
+        if shipment:
+            shipment.send(context)
     except Exception as error:
         raise EngineError(
             f"Spark did not start on {java}: {_last_line(path) or error}",

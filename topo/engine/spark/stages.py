@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from topo.engine.spark.remote import RemoteRunner
 from topo.engine.spark.work import COMMITTED, Outcome, Payload, RecordKey, Runner, Work
 from topo.errors import EngineError, TopoError
+from topo.task.logs import collected_lines
 from topo.task.values import dump
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ RECORD_KEY_SCHEMA = "name string"  # of one column, for each costs Spark a milli
 RECORD_SCHEMA = "record binary"
 
 _BATCH_BYTES = 8 << 20
+_LINES_OF_ERROR = 200
 
 
 @dataclass(frozen=True)
@@ -165,12 +167,20 @@ def _run(setup: StageSetup, work: Work, restore: Callable[[], dict[RecordKey, Pa
     try:
         return setup.runner(work.slot).execute(work, restore, lambda: False)
     except TopoError as error:
-        raise StageError.of(error) from None
+        raise StageError.of(with_lines(error)) from None
     except Exception as error:  # nobody's on purpose; another try may get over it
         where = f"level {work.level}, slot {work.slot}"
         failed = EngineError(f"{where}: {type(error).__name__}: {error}", code="spark")
         failed.hint = f"where it happened:\n{traceback.format_exc()}"
         raise StageError.of(failed) from None
+
+
+def with_lines(error: TopoError) -> TopoError:
+    """With what was logged before it: it is of a batch that will never report."""
+    lines = collected_lines()
+    if lines:  # none where it was raised before, and is raised again for Spark's next try
+        error.__dict__["lines"] = lines[-_LINES_OF_ERROR:]
+    return error
 
 
 class StageError(Exception):

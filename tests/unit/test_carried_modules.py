@@ -1,0 +1,54 @@
+"""The user's modules in a process that cannot import them, or not as they are here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+MODULES = {
+    "shop/__init__.py": "",
+    "shop/fruit.py": "class Plum:\n    pass\n\n\ndef ripe():\n    return Plum()\n",
+    "shop/late.py": "from shop.fruit import Plum, ripe\n\n\ndef made():\n    return ripe()\n",
+}
+# A class that has come by value, as components and what they emit do.
+CARRY = """
+import pickle, sys
+from topo.graph.pickling import UserClass, install_user_classes, pickle_to_travel
+made = type("Plum", (), {"__module__": "shop.fruit"})
+import cloudpickle
+install_user_classes((UserClass("shop.fruit", "Plum", cloudpickle.dumps(made)),))
+from shop.fruit import Plum
+"""
+
+
+def run(code: str, *path: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*sys.path[:1], *path]))}
+    command = [sys.executable, "-c", CARRY + code]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root)
+    return done.stdout.strip() or done.stderr
+
+
+def bring(directory: Path) -> Path:
+    for name, text in MODULES.items():
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_text(text, encoding="utf-8")
+    return directory
+
+
+def test_values_of_a_carried_class_pickle_by_name() -> None:
+    code = "print(type(pickle.loads(pickle.dumps(Plum()))) is Plum, b'shop' in pickle.dumps(Plum))"
+    assert run(code) == "True True"
+
+
+def test_what_did_not_come_is_missed_by_name() -> None:
+    assert "cannot import name 'ripe' from 'shop.fruit'" in run("from shop.fruit import ripe")
+    assert "bring it by --py-files" in run("import shop.fruit as f; f.ripe")
+    assert "No module named 'shop.late'" in run("import shop.late")
+
+
+def test_a_module_that_is_here_gives_the_rest_and_makes_the_carried_class(tmp_path: Path) -> None:
+    code = "from shop.late import made; print(type(made()) is Plum)"
+    assert run(code, bring(tmp_path)) == "True"

@@ -1,0 +1,118 @@
+"""What a run on a cluster says of the executors it is given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from topo.engine.spark.executors import Executor, Executors
+
+NEVER: Callable[[], bool] = lambda: False  # noqa: E731
+
+
+class Cluster:
+    """Gives executors; a look or a pause takes time."""
+
+    def __init__(self, *given: Sequence[Executor]) -> None:
+        self.given = list(given)
+        self.now = 0.0
+        self.looks = 0
+
+    def look(self) -> Sequence[Executor]:
+        self.looks += 1
+        return self.given.pop(0) if len(self.given) > 1 else self.given[0]
+
+    def sleep(self, secs: float) -> None:
+        self.now += secs
+
+    def executors(self, wanted: int | None = None) -> Executors:
+        return Executors(self.look, lambda: self.now, wanted)
+
+
+def running(slots: int, *known: Executor, wanted: int | None = None) -> Executors:
+    """With so many slots, and then these executors; with none, still waiting for more."""
+    cluster = Cluster([Executor(1)])
+    executors = cluster.executors(wanted)
+    if slots:
+        executors.settle(NEVER, cluster.sleep)
+        executors.slots = slots
+    cluster.given = [known]
+    executors.look()
+    return executors
+
+
+ONE = Executor(1)
+LOST = Executor(1, lost_at=time.mktime((2026, 11, 18, 9, 41, 7, 0, 0, -1)))
+
+
+@pytest.mark.parametrize(
+    ("executors", "reason", "are_gone"),
+    [
+        (running(2, ONE, ONE), "", False),
+        (running(2, ONE, LOST), "1 of 2 executors lost since 09:41; 2 slots share 1 core", False),
+        (running(2, LOST, ONE, ONE), "", False),
+        (
+            running(2, LOST, LOST),
+            "2 of 2 executors lost since 09:41; nothing runs until the cluster gives another",
+            True,
+        ),
+        (
+            running(4, Executor(2), Executor(2, LOST.lost_at)),
+            "1 of 2 executors lost since 09:41; 4 slots share 2 cores",
+            False,
+        ),
+        (running(2, ONE), "1 core for 2 slots: one after the other", False),
+        (running(1, ONE, wanted=3), "the cluster gave 1 of 3 cores: as many slots", False),
+        (running(0, ONE, wanted=3), "waiting for executors: 1 of 3 cores so far", False),
+        (
+            running(0, wanted=3),
+            "waiting for executors: 0 of 3 cores so far; is the cluster full, or "
+            "spark.executor.memory more than its workers have?",
+            False,
+        ),
+    ],
+)
+def test_what_is_missing_is_said(executors: Executors, reason: str, are_gone: bool) -> None:
+    assert (executors.reason, executors.are_gone) == (reason, are_gone)
+
+
+def test_as_many_as_are_wanted_are_waited_for() -> None:
+    cluster = Cluster([], [ONE], [ONE, ONE], [ONE, ONE, ONE])
+    assert cluster.executors(2).settle(NEVER, cluster.sleep) == 2
+    assert cluster.now < 1
+
+
+def test_without_a_wish_it_takes_what_has_come_when_no_more_comes() -> None:
+    cluster = Cluster([], [], [ONE], [ONE, ONE])
+    assert cluster.executors().settle(NEVER, cluster.sleep) == 2
+    assert 2 < cluster.now < 5
+
+
+def test_fewer_than_wanted_are_taken_after_a_while_and_none_never() -> None:
+    cluster = Cluster([ONE])
+    assert cluster.executors(2).settle(NEVER, cluster.sleep) == 1
+    assert cluster.now > 29
+    full = Cluster([])
+    assert full.executors(2).settle(lambda: full.now > 1000, full.sleep) == 0
+
+
+def test_the_slots_of_a_checkpoint_do_not_wait_for_their_cores() -> None:
+    cluster = Cluster([ONE])
+    executors = cluster.executors(2)
+    executors.slots = 2
+    assert executors.settle(NEVER, cluster.sleep) == 1
+    assert cluster.now < 5
+    assert executors.reason == "1 core for 2 slots: one after the other"
+
+
+def test_spark_is_not_asked_all_the_time() -> None:
+    cluster = Cluster([ONE])
+    executors = cluster.executors()
+    for _ in range(10):
+        executors.look()
+    assert cluster.looks == 1
+    cluster.now += 1
+    executors.look()
+    assert cluster.looks == 2

@@ -1,0 +1,139 @@
+"""The executors a cluster gives to a run: how many cores, which are lost, and what that means.
+
+A slot of a level is a task of Spark's, which takes a core. With fewer cores than slots a level's
+slots run one after the other: right, but slow, and slowest while spouts have nothing and wait. So
+the run says what is missing for as long as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_SECS = 1.0
+_SETTLED_SECS = 3.0
+_REGISTRATION_SECS = 30.0
+_PAUSE_SECS = 0.1
+_WHY_NONE = "is the cluster full, or spark.executor.memory more than its workers have?"
+
+
+@dataclass(frozen=True)
+class Executor:
+    """One that the cluster gives, or gave."""
+
+    cores: int
+    lost_at: float | None = None
+    """When Spark noticed; None: it is there."""
+
+
+Look = Callable[[], Sequence[Executor]]
+
+
+class Executors:
+    """What a cluster gives; `look` asks Spark."""
+
+    def __init__(
+        self, look: Look, monotonic: Callable[[], float] = time.monotonic, wanted: int | None = None
+    ) -> None:
+        self._look = look
+        self._monotonic = monotonic
+        self._looked_at: float | None = None
+        self.wanted = wanted
+        """How many slots were asked for."""
+        self.slots = 0
+        """How many there are; 0 before that is known. Known beforehand, fewer cores will do."""
+        self.known: Sequence[Executor] = ()
+        self._settled = False
+
+    @property
+    def cores(self) -> int:
+        return sum(executor.cores for executor in self.known if executor.lost_at is None)
+
+    @property
+    def reason(self) -> str:
+        """What is missing; "" if nothing is."""
+        cores, slots = self.cores, self.slots or self.wanted or 1
+        if not self._settled and cores < slots:
+            waiting = f"waiting for executors: {cores} of {_counted(slots, 'core')} so far"
+            return waiting if cores else f"{waiting}; {_WHY_NONE}"
+        if cores < slots:
+            return self._loss(cores, slots)
+        if self.wanted and self.slots < self.wanted:
+            return (
+                f"the cluster gave {self.slots} of {_counted(self.wanted, 'core')}: as many slots"
+            )
+        return ""
+
+    @property
+    def are_gone(self) -> bool:
+        """None is left to go on with."""
+        return self._settled and not self.cores
+
+    def look(self) -> None:
+        """Ask Spark, if that was not done just now."""
+        now = self._monotonic()
+        if self._looked_at is None or now - self._looked_at >= LOOK_SECS:
+            self._looked_at = now
+            self.known = self._look()
+
+    def settle(self, stopped: Callable[[], bool], sleep: Callable[[float], None]) -> int:
+        """Wait until as many cores are there as are wanted, or no more come; their number.
+
+        With none at all it waits on: a cluster may be full. 0 only where it was stopped.
+        """
+        patience = _REGISTRATION_SECS if self.wanted and not self.slots else _SETTLED_SECS
+        since = self._monotonic()
+        while not stopped():
+            before = self.cores
+            self.known = self._look()
+            if self.wanted and self.cores >= self.wanted:
+                break
+            if self.cores != before:
+                since = self._monotonic()
+            elif self.cores and self._monotonic() - since > patience:
+                break
+            sleep(_PAUSE_SECS)
+        self._settled = True
+        return self.cores
+
+    def _loss(self, cores: int, slots: int) -> str:
+        lost = [executor for executor in self.known if executor.lost_at is not None]
+        if not lost:
+            return f"{_counted(cores, 'core')} for {_counted(slots, 'slot')}: one after the other"
+        size = max(1, lost[-1].cores)
+        missing = -(-(slots - cores) // size)
+        there = sum(executor.lost_at is None for executor in self.known)
+        since = time.strftime("%H:%M", time.localtime(max(e.lost_at or 0.0 for e in lost)))
+        text = f"{missing} of {_counted(there + missing, 'executor')} lost since {since}"
+        if not cores:
+            return f"{text}; nothing runs until the cluster gives another"
+        return f"{text}; {_counted(slots, 'slot')} share {_counted(cores, 'core')}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def look_at(session: SparkSession) -> Look:
+    """Ask the executors of this session's Spark."""
+    jsc: Any = session.sparkContext._jsc
+
+    def look() -> list[Executor]:
+        summaries = jsc.sc().statusStore().executorList(False)
+        found = [summaries.apply(number) for number in range(summaries.size())]
+        return [_executor(summary) for summary in found if summary.id() != "driver"]
+
+    return look
+
+
+def _executor(summary: Any) -> Executor:
+    removed = summary.removeTime()
+    if summary.isActive():
+        return Executor(summary.totalCores())
+    lost_at = removed.get().getTime() / 1000 if removed.isDefined() else time.time()
+    return Executor(summary.totalCores(), lost_at)

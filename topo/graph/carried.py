@@ -1,0 +1,68 @@
+"""Stand-ins for the user's own modules, where classes of theirs have come without the modules.
+
+A stand-in has the classes that were carried here, so that values of these classes pickle by name.
+Whatever else is asked of it, it takes from the module itself, if that can be found here: in a file
+of `--py-files`, or where the sources were brought to. That one then works with the carried classes
+as well: a class must not be there twice.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from typing import Any
+
+
+class CarriedModule(types.ModuleType):
+    """One module's stand-in."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        spec = _find(name)
+        self.__carried_spec = spec
+        self.__carried_itself: types.ModuleType | None = None
+        if spec is not None:
+            self.__file__ = spec.origin
+        # With it, modules that lie in this one are imported as ever; or are not found, as ever.
+        self.__path__ = list((spec and spec.submodule_search_locations) or [])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        itself = self.__loaded()
+        if itself is None:
+            raise AttributeError(
+                f"of module {self.__name__!r} only the classes are here, and {name!r} is none of "
+                "them; import it at the top of the module that uses it, or bring it by --py-files"
+            )
+        return getattr(itself, name)
+
+    def __loaded(self) -> types.ModuleType | None:
+        spec = self.__carried_spec
+        if self.__carried_itself is None and spec is not None and spec.loader is not None:
+            made = self.__carried_itself = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(made)
+            ours = {name: kept for name, kept in vars(self).items() if isinstance(kept, type)}
+            vars(made).update(ours)
+        return self.__carried_itself
+
+
+def stand_in(name: str) -> types.ModuleType:
+    """The module of that name in this process; a stand-in for it and its parents, if need be."""
+    module = sys.modules.get(name)
+    if module is None:
+        parent, _, last = name.rpartition(".")
+        above = stand_in(parent) if parent else None
+        module = sys.modules[name] = CarriedModule(name)
+        if above is not None:
+            setattr(above, last, module)
+    return module
+
+
+def _find(name: str) -> importlib.machinery.ModuleSpec | None:
+    """Where the module itself is; its parents are imported, or stood in for, already."""
+    parent, _, _ = name.rpartition(".")
+    path = getattr(sys.modules[parent], "__path__", []) if parent else None
+    return importlib.machinery.PathFinder.find_spec(name, path)
