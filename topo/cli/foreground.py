@@ -40,6 +40,10 @@ class ForegroundRun(Run, Protocol):
     def error(self) -> Exception | None: ...
     @property
     def ui(self) -> str: ...
+    def stop(self) -> None:
+        """End it at once, without closing anything."""
+        ...
+
     def wait(self, secs: float | None = None) -> bool:
         """Whether it has ended, after waiting as long for it."""
         ...
@@ -142,7 +146,7 @@ class Foreground:
         try:
             self._run.kill(wait_secs=0 if why == "limit" else drain_secs)
         except KeyboardInterrupt:
-            self._run.kill(wait_secs=0)
+            self._run.stop()
         self._shown.finish()
         return why
 
