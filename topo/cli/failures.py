@@ -33,6 +33,7 @@ _EXIT_CODES = {
     "registry": ENVIRONMENT,
     "os": ENVIRONMENT,
     "acker": ENVIRONMENT,
+    "start-failed": ENVIRONMENT,
 }
 
 
