@@ -65,6 +65,8 @@ def exit_code_of(error: BaseException) -> int:
         return USAGE
     if isinstance(error, TimeoutError):
         return TOO_LATE
+    if isinstance(error, OSError):
+        return ENVIRONMENT
     return USER_CODE
 
 
