@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -143,6 +144,16 @@ def test_the_whole_way(home: Home) -> None:
     assert not home.run.driver_alive
     until(lambda: not home.run.supervisor_alive)
     assert (home.run.status, home.run.reason) == ("KILLED", "")
+
+
+def test_a_lock_of_whoever_submitted_is_not_kept(home: Home, tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        os.set_inheritable(held.fileno(), True)
+        home.submit()
+    with lock.open("w") as free:
+        fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_kill_lets_what_is_in_flight_finish(home: Home) -> None:

@@ -91,3 +91,11 @@ def test_frames_read_stay_readable_when_their_file_goes(tmp_path: Path) -> None:
 
 def test_lost_frames_are_made_again_from_the_last_commit() -> None:
     assert is_passing(FramesLost("gone"))
+
+
+def test_a_directory_that_takes_no_frames_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    with pytest.raises(FramesLost, match="cannot be written: No such file") as caught:
+        send(Spool(str(gone), 0, 0), 3)
+    assert caught.value.at == str(gone)
+    assert "TMPDIR" in caught.value.hint

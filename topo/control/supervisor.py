@@ -180,12 +180,18 @@ def spawn(directory: Path) -> None:
     )
 
 
+def _let_go_of_what_was_inherited() -> None:
+    """Close the files and locks of whoever ran `topo submit`: this process outlives them by far."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+
+
 def _command(module: str, directory: Path) -> list[str]:
     """-P: what lies in the current directory must not stand in for what topo imports."""
     return [sys.executable, "-P", "-m", module, str(directory)]
 
 
 def main(directory: Path) -> None:
+    _let_go_of_what_was_inherited()
     lock = ProcessLock(directory / "supervisor.lock")
     supervisor = Supervisor(directory)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -27,7 +27,7 @@ REFERENCE = 2  # the first byte of a payload that says where frames lie
 
 
 class FramesLost(EngineError):
-    """Frames that a row tells of are not there: the batch has to be run again."""
+    """Frames are not there, or found no place: the batch has to be run again."""
 
     code = "frames-lost"
 
@@ -76,10 +76,13 @@ class Bundle:
         if self._path is None or self._size <= self._most_in_rows:
             self._small.append((slot, level, data))
             return
-        if self._file is None:
-            self._file = self._path.open("xb")
-        self._places.setdefault((slot, level), []).append((self._file.tell(), len(data)))
-        self._file.write(data)
+        try:
+            if self._file is None:
+                self._file = self._path.open("xb")
+            self._places.setdefault((slot, level), []).append((self._file.tell(), len(data)))
+            self._file.write(data)
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
 
     def sends(self) -> list[tuple[int, int, Payload]]:
         """Slot, level and payload of all that was added."""
@@ -97,7 +100,10 @@ class Bundle:
             return
         assert self._path is not None
         if error is None:
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError as failed:
+                raise _unwritable(self._path, failed) from failed
             return
         with contextlib.suppress(OSError):  # a full disk's, which was raised already
             self._file.close()
@@ -114,6 +120,14 @@ def each_frame(payloads: Iterable[Payload]) -> Iterator[Payload]:
         whole = memoryview(_mapped(path))
         for start, size in places:
             yield whole[start : start + size]
+
+
+def _unwritable(path: Path, error: OSError) -> FramesLost:
+    return FramesLost(
+        f"frames on their way from slot to slot cannot be written: {error.strerror}",
+        at=str(path.parent),
+        hint="free some space there, or let TMPDIR name a directory that has more",
+    )
 
 
 def _mapped(path: str) -> mmap.mmap:
