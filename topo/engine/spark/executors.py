@@ -49,6 +49,8 @@ class Executors:
         """How many slots were asked for."""
         self.slots = 0
         """How many there are; 0 before that is known. Known beforehand, fewer cores will do."""
+        self.are_of_checkpoint = False
+        """That many slots, because the state that is continued is of as many."""
         self.known: Sequence[Executor] = ()
         self._settled = False
         self._waiting: tuple[int, float] | None = None
