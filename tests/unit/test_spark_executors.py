@@ -64,7 +64,7 @@ LOST = Executor(1, lost_at=time.mktime((2026, 11, 18, 9, 41, 7, 0, 0, -1)))
             False,
         ),
         (running(2, ONE), "1 core for 2 slots: one after the other", False),
-        (running(1, ONE, wanted=3), "the cluster gave 1 of 3 cores: as many slots", False),
+        (running(1, ONE, wanted=3), "1 slot of 3: the cluster gave no more", False),
         (running(0, ONE, wanted=3), "waiting for executors: 1 of 3 cores so far", False),
         (
             running(0, wanted=3),
@@ -105,6 +105,19 @@ def test_the_slots_of_a_checkpoint_do_not_wait_for_their_cores() -> None:
     assert executors.settle(NEVER, cluster.sleep) == 1
     assert cluster.now < 5
     assert executors.reason == "1 core for 2 slots: one after the other"
+
+
+def test_a_slot_that_waits_gives_its_core_to_one_that_has_none() -> None:
+    executors = running(2, ONE, LOST)
+    clock = iter([0.0, 0.5, 1.1, 1.2, 2.0, 2.5])
+    executors._monotonic = lambda: next(clock)
+    assert not executors.is_in_the_way(7, waiting=1)
+    assert not executors.is_in_the_way(7, waiting=1)
+    assert executors.is_in_the_way(7, waiting=1)
+    assert not executors.is_in_the_way(8, waiting=1)
+    assert not executors.is_in_the_way(8, waiting=0)
+    assert not executors.is_in_the_way(8, waiting=1)
+    assert not running(2, ONE, ONE).is_in_the_way(7, waiting=2)
 
 
 def test_spark_is_not_asked_all_the_time() -> None:

@@ -1,8 +1,8 @@
 """The executors a cluster gives to a run: how many cores, which are lost, and what that means.
 
 A slot of a level is a task of Spark's, which takes a core. With fewer cores than slots a level's
-slots run one after the other: right, but slow, and slowest while spouts have nothing and wait. So
-the run says what is missing for as long as it is.
+slots run one after the other: right, but slow. The run says what is missing for as long as it is,
+and a slot whose spouts have nothing does not keep its core from the others for long.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOK_SECS = 1.0
+TURN_SECS = 1.0
+"""How long a slot may wait for data while another one waits for its core."""
 _SETTLED_SECS = 3.0
 _REGISTRATION_SECS = 30.0
 _PAUSE_SECS = 0.1
@@ -47,8 +49,11 @@ class Executors:
         """How many slots were asked for."""
         self.slots = 0
         """How many there are; 0 before that is known. Known beforehand, fewer cores will do."""
+        self.are_of_checkpoint = False
+        """That many slots, because the state that is continued is of as many."""
         self.known: Sequence[Executor] = ()
         self._settled = False
+        self._waiting: tuple[int, float] | None = None
 
     @property
     def cores(self) -> int:
@@ -80,6 +85,16 @@ class Executors:
         if self._looked_at is None or now - self._looked_at >= LOOK_SECS:
             self._looked_at = now
             self.known = self._look()
+
+    def is_in_the_way(self, batch: int, waiting: int) -> bool:
+        """Whether slots that wait for data in this batch hold cores that others wait for."""
+        now = self._monotonic()
+        if not waiting or not 0 < self.cores < self.slots:
+            self._waiting = None
+            return False
+        if self._waiting is None or self._waiting[0] != batch:
+            self._waiting = (batch, now)
+        return now - self._waiting[1] > TURN_SECS
 
     def settle(self, stopped: Callable[[], bool], sleep: Callable[[float], None]) -> int:
         """Wait until as many cores are there as are wanted, or no more come; their number.

@@ -7,11 +7,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from topo.acker.client import AckerControl
+from topo.acker.client import AckerClient, AckerControl, BatchStart, Lease
 from topo.acker.plan import Mode, TrackingPlan
 from topo.acker.transport import GrpcTransport
 from topo.config import for_component
@@ -31,6 +31,7 @@ from topo.engine.spark.session import (
 )
 from topo.engine.spark.slots import SlotProcesses
 from topo.engine.spark.workers import check_workers
+from topo.errors import AckerError
 from topo.graph.model import Topology
 from topo.task.logs import LOG_DIR
 from topo.task.values import dump
@@ -57,6 +58,7 @@ class Opened(ExitStack):
         super().__init__()
         self._run = run
         self._spec: RunSpec
+        self._lease: Lease
         self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
 
     def __enter__(self) -> Opened:
@@ -101,10 +103,11 @@ class Opened(ExitStack):
 
     def _plan_for_cluster(self, session: SparkSession, path: str) -> None:
         run = self._run
-        # What a checkpoint was made with stays, though the cluster may give less for now.
         asked, planned = run.conf["topology.workers"], Checkpoint(session, path).slots()
         executors = run.executors = Executors(look_at(session), wanted=asked or planned)
-        executors.slots = planned if planned and asked in (None, planned) else 0
+        if planned and (asked is None or asked >= planned):
+            # What a checkpoint was made with stays, whatever the cluster gives by now.
+            executors.slots, executors.are_of_checkpoint = planned, True
         cores = executors.settle(lambda: run.is_pointless, time.sleep)
         if run.is_pointless or not cores:
             raise Abandoned
@@ -133,10 +136,16 @@ class Opened(ExitStack):
             directory,
         )
 
+    def go_on(self, batch: int) -> None:
+        """Let the slots that wait in this batch go on, as if one of them had found something."""
+        start = BatchStart(batch, 0.0, 0.0, Mode.ACTIVE, 0, {}, {}, None)
+        with suppress(AckerError):  # it has gone on, or is over: the next look will tell
+            AckerClient(self._lease).wait(start, 0, 0.0, busy=True)
+
     def start_query(self, first_batch: int, mode: Mode) -> StreamingQuery:
         """Begin an epoch."""
         plan = tracking_plan(self._run.topology, self.plan, self._run.conf)
-        lease = self.control.register(plan, first_batch, self._id, mode)
+        lease = self._lease = self.control.register(plan, first_batch, self._id, mode)
         factory = b"" if self._paths else dump(_AnyFactory(self._spec))
         rows = build_query(self.session, self.plan, self._id, lease, self._paths, factory)
         return start_query(rows, self._run.name, self.checkpoint.path)

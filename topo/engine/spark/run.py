@@ -266,6 +266,8 @@ class SparkRun:
             self._take_in(status, query)
             if self.executors:
                 self.executors.look()
+                if self.executors.is_in_the_way(status.next_batch, status.waiting):
+                    opened.go_on(status.next_batch)
             command = self._ending.next_command(status, self._progress.reports, time.monotonic())
             if command is not None:
                 self._ending.commanded(opened.control.command(command), command)

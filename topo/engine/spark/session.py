@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.java import prepare_java
+from topo.engine.spark.masters import check_master
 from topo.engine.spark.shipping import DAEMON, Shipment, workers_python
 from topo.errors import ConfigError, EngineError
 
@@ -183,6 +184,7 @@ def start_session(
         active = SparkContext._active_spark_context
         if active is not None:
             return _joined(SparkSession(active), master)
+        check_master(master)
         java, home = prepare_java()
         os.environ["JAVA_HOME"] = str(home)
         path = log_file or Path(tempfile.mkdtemp(prefix="topo-spark-")) / "spark.log"
@@ -211,6 +213,7 @@ def _launched(
         context = SparkContext(conf=conf, gateway=gateway)
         if shipment:
             shipment.send(context)
+        session = SparkSession(context)
     except Exception as error:
         raise EngineError(
             f"Spark did not start on {java}: {_last_line(path) or error}",
@@ -222,7 +225,7 @@ def _launched(
     if is_local(context.master):
         _without_checksum_files(context)
     log.info("Spark %s on %s, %s; its log: %s", context.version, context.master, java, path)
-    return SparkSession(context)
+    return session
 
 
 def _without_checksum_files(context: SparkContext) -> None:
