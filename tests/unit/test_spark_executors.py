@@ -64,7 +64,7 @@ LOST = Executor(1, lost_at=time.mktime((2026, 11, 18, 9, 41, 7, 0, 0, -1)))
             False,
         ),
         (running(2, ONE), "1 core for 2 slots: one after the other", False),
-        (running(1, ONE, wanted=3), "the cluster gave 1 of 3 cores: as many slots", False),
+        (running(1, ONE, wanted=3), "1 slot of 3: the cluster gave no more", False),
         (running(0, ONE, wanted=3), "waiting for executors: 1 of 3 cores so far", False),
         (
             running(0, wanted=3),

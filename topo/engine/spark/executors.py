@@ -49,6 +49,8 @@ class Executors:
         """How many slots were asked for."""
         self.slots = 0
         """How many there are; 0 before that is known. Known beforehand, fewer cores will do."""
+        self.are_of_checkpoint = False
+        """That many slots, because the state that is continued is of as many."""
         self.known: Sequence[Executor] = ()
         self._settled = False
         self._waiting: tuple[int, float] | None = None
@@ -67,9 +69,8 @@ class Executors:
         if cores < slots:
             return self._loss(cores, slots)
         if self.wanted and self.slots < self.wanted:
-            return (
-                f"the cluster gave {self.slots} of {_counted(self.wanted, 'core')}: as many slots"
-            )
+            why = "its checkpoint has" if self.are_of_checkpoint else "the cluster gave"
+            return f"{_counted(self.slots, 'slot')} of {self.wanted}: {why} no more"
         return ""
 
     @property

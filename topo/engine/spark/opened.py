@@ -103,10 +103,11 @@ class Opened(ExitStack):
 
     def _plan_for_cluster(self, session: SparkSession, path: str) -> None:
         run = self._run
-        # What a checkpoint was made with stays, though the cluster may give less for now.
         asked, planned = run.conf["topology.workers"], Checkpoint(session, path).slots()
         executors = run.executors = Executors(look_at(session), wanted=asked or planned)
-        executors.slots = planned if planned and asked in (None, planned) else 0
+        if planned and (asked is None or asked >= planned):
+            # What a checkpoint was made with stays, whatever the cluster gives by now.
+            executors.slots, executors.are_of_checkpoint = planned, True
         cores = executors.settle(lambda: run.is_pointless, time.sleep)
         if run.is_pointless or not cores:
             raise Abandoned
