@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -18,9 +19,13 @@ import psutil
 SECS = 120
 
 
-def read_all(handle: int, interrupt_at: str = "") -> str:
-    """What is written to a terminal until its other end closes; Ctrl-C is typed where told."""
+def read_all(handle: int, interrupts: Sequence[str] = ()) -> str:
+    """What is written to a terminal until its other end closes.
+
+    Ctrl-C is typed when the first of `interrupts` is seen, again when the next is, and so on.
+    """
     seen = ""
+    waiting = list(interrupts)
     deadline = time.monotonic() + SECS
     while time.monotonic() < deadline:
         if not select.select([handle], [], [], 1)[0]:
@@ -32,9 +37,9 @@ def read_all(handle: int, interrupt_at: str = "") -> str:
         if not more:
             break
         seen += more.decode(errors="replace")
-        if interrupt_at and interrupt_at in seen:
+        if waiting and waiting[0] in seen:
             os.write(handle, b"\x03")
-            interrupt_at = ""
+            del waiting[0]
     os.close(handle)
     return seen
 
@@ -46,8 +51,8 @@ class Terminal:
         self.directory = directory
         self.environment = {**os.environ, "TOPO_HOME": str(directory / "home"), "TERM": "xterm"}
 
-    def run(self, *argv: str, code: int = 0, interrupt_at: str = "") -> str:
-        """What the command showed; `interrupt_at` is where Ctrl-C is typed."""
+    def run(self, *argv: str, code: int = 0, interrupts: Sequence[str] = ()) -> str:
+        """What the command showed; `interrupts` are where Ctrl-C is typed."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
         process = subprocess.Popen(
@@ -60,14 +65,12 @@ class Terminal:
             preexec_fn=_controlled_by_its_terminal,
         )
         os.close(theirs)
-        seen = read_all(ours, interrupt_at)
+        seen = read_all(ours, interrupts)
         assert process.wait(SECS) == code, seen
         return seen
 
-    def topo(self, *argv: str, code: int = 0, interrupt_at: str = "") -> str:
-        return self.run(
-            sys.executable, "-m", "topo.cli", *argv, code=code, interrupt_at=interrupt_at
-        )
+    def topo(self, *argv: str, code: int = 0, interrupts: Sequence[str] = ()) -> str:
+        return self.run(sys.executable, "-m", "topo.cli", *argv, code=code, interrupts=interrupts)
 
     def until(self, *argv: str, shows: str) -> str:
         """Run the command again and again until it shows this."""

@@ -9,118 +9,17 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 
+from tests.fault.homes import Home, end, until
 from topo._pb import control_pb2 as pb
-from topo.cli.root import run as topo
 from topo.control.client import ControlClient, DriverUnreachable
-from topo.control.registry import Registry, Run
 from topo.control.service import SERVICE
 
 pytestmark = pytest.mark.fault
-
-Captured = pytest.CaptureFixture[str]
-
-TOPOLOGY = """
-from topo.builder import TopologyBuilder
-from topo.components import Spout, bolt
-
-class Numbers(Spout):
-    outputs = ("n",)
-    def next_tuple(self): ...
-
-@bolt()
-def sink(tup): ...
-
-conf = {"topology.name": "words", "topology.restart.max": 2, "script.commands": %r}
-
-def topology():
-    builder = TopologyBuilder()
-    builder.set_spout("numbers", Numbers())
-    builder.set_bolt("sink", sink, parallelism=2).shuffle_grouping("numbers")
-    return builder
-"""
-
-
-def until(condition: Callable[[], Any], secs: float = 30) -> Any:
-    """What `condition` returns, once it is true."""
-    deadline = time.monotonic() + secs
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "this did not come to pass"
-        time.sleep(0.02)
-    return found
-
-
-def end(pid: int | None) -> None:
-    assert pid
-    os.kill(pid, signal.SIGKILL)
-
-
-class Home:
-    """A registry of its own, the directory of a topology, and the commands to its run."""
-
-    def __init__(self, path: Path, capsys: Captured) -> None:
-        self.registry = Registry(path / "home")
-        self._commands = path / "commands.json"
-        self._capsys = capsys
-        (path / "numbers_topology.py").write_text(TOPOLOGY % str(self._commands))
-
-    def say(self, **commands: Any) -> None:
-        temporary = self._commands.with_suffix(".new")
-        temporary.write_text(json.dumps(commands))
-        temporary.rename(self._commands)
-
-    def topo(self, *argv: str, code: int = 0) -> str:
-        """Run a command; what it said on stdout, or on stderr if it had to fail."""
-        self._capsys.readouterr()
-        ended = topo(argv)
-        said = self._capsys.readouterr()
-        assert ended == code, said.err
-        return said.err if code else said.out
-
-    def submit(self, *options: str, code: int = 0) -> str:
-        return self.topo("submit", "numbers_topology.py", *options, code=code)
-
-    @property
-    def run(self) -> Run:
-        found = self.registry.latest("words")
-        assert found is not None
-        return found
-
-    def is_back(self, first: Run) -> bool:
-        """Another driver than that of `first` runs the topology."""
-        run = self.run
-        return run.driver_pid not in (None, first.driver_pid) and run.status != "STARTING"
-
-    def until_gone(self, pid: int) -> None:
-        until(lambda: self.run.driver_pid != pid)
-
-    def clear(self) -> None:
-        for run in self.registry.runs():
-            if run.driver_alive or run.supervisor_alive:
-                self.topo("kill", "--force", run.name)
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> Iterator[Home]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "numbers_topology", raising=False)
-    monkeypatch.setenv("TOPO_HOME", str(tmp_path / "home"))
-    here = str(Path(__file__).parent)
-    paths = [here, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
-    monkeypatch.setattr("topo.cli.submit.ENGINE", "scripted_engine:start")
-    made = Home(tmp_path, capsys)
-    yield made
-    made.clear()
-    monkeypatch.delitem(sys.modules, "numbers_topology", raising=False)
 
 
 def test_the_whole_way(home: Home) -> None:

@@ -56,13 +56,19 @@ def test_the_whole_way(terminal: Terminal) -> None:
     none_left(terminal.directory)
 
 
-def test_ctrl_c_ends_a_local_run_and_leaves_nothing_behind(terminal: Terminal) -> None:
+@pytest.mark.parametrize(
+    "moments",
+    [["starting Spark"], ["in its first batch", "Ctrl-C again: at once"], ["batch 3, "]],
+    ids=["at once", "twice in the first batch", "at work"],
+)
+def test_ctrl_c_ends_a_local_run_and_leaves_nothing_behind(
+    terminal: Terminal, moments: list[str]
+) -> None:
     terminal.topo("quickstart")
-    shown = terminal.topo(
-        "local", "wordcount.py", "--", "1000000", code=130, interrupt_at="word-count ACTIVE"
-    )
+    shown = terminal.topo("local", "wordcount.py", "--", "1000000", code=130, interrupts=moments)
     assert "stopping: what is in flight is finished first" in shown
     assert "word-count: stopped (interrupted); " in shown
+    assert "Traceback" not in shown
     none_left(terminal.directory)
 
 

@@ -177,6 +177,16 @@ def test_a_kill_waits_no_longer_than_it_was_told() -> None:
     assert driver.ending.is_over
 
 
+def test_a_stop_waits_for_nothing() -> None:
+    driver = Driver(Ending(ENDLESS, active=True))
+    driver.ending.kill(0, wait_secs=10)
+    assert driver.ask(BUSY, OPEN, 1) == Mode.DRAIN
+    driver.ending.stop(2)
+    assert driver.ask(BUSY, OPEN, 2) == Mode.CLOSE
+    assert driver.ask(BUSY, OPEN, 2) is None
+    assert driver.ending.is_over
+
+
 def test_a_second_kill_makes_it_shorter() -> None:
     driver = Driver(Ending(ENDLESS, active=True))
     driver.ending.kill(0, wait_secs=1000)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +58,8 @@ class AckerServer:
         return f"{self.host}:{self._port}"
 
     def start(self) -> AckerServer:
+        if problem := _why_not(self.host, self._port):
+            raise self._cannot_listen(problem)
         limits = self.service.limits
         server = grpc.server(
             ThreadPoolExecutor(limits.waiting + _THREADS_BESIDE_WAITING, "topo-acker"),
@@ -80,11 +83,7 @@ class AckerServer:
             else:
                 self._port = server.add_secure_port(self.address, _credentials(self._tls))
         except (RuntimeError, ValueError) as error:
-            raise AckerError(
-                f"cannot listen on {self.address}: {error}",
-                code="acker-bind",
-                hint="is the port taken? port 0 takes any free one",
-            ) from None
+            raise self._cannot_listen(str(error)) from None
         server.start()
         self._server = server
         for name in ("", SERVICE_NAME):
@@ -111,6 +110,13 @@ class AckerServer:
     def __exit__(self, *exception: object) -> None:
         self.stop(0.0)
 
+    def _cannot_listen(self, why: str) -> AckerError:
+        return AckerError(
+            f"cannot listen on {self.address}: {why}",
+            code="acker-bind",
+            hint="is the port taken? port 0 takes any free one",
+        )
+
     def _answer(self, method: str, request: bytes, context: Any) -> bytes:
         metadata = dict(context.invocation_metadata())
         try:
@@ -122,6 +128,19 @@ class AckerServer:
             kind, message = "INTERNAL", "the acker failed; its log says why"
         context.abort(grpc.StatusCode[kind], message)
         raise AssertionError("abort raises")
+
+
+def _why_not(host: str, port: int) -> str:
+    """What keeps this address from being bound to, which gRPC does not tell; or ""."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, place = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return ""
 
 
 def _credentials(tls: Tls) -> grpc.ServerCredentials:

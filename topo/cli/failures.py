@@ -36,6 +36,7 @@ _EXIT_CODES = {
     "workers": ENVIRONMENT,
     "spark-start": ENVIRONMENT,
     "spark": ENVIRONMENT,
+    "start-failed": ENVIRONMENT,
 }
 
 
@@ -67,6 +68,8 @@ def exit_code_of(error: BaseException) -> int:
         return USAGE
     if isinstance(error, TimeoutError):
         return TOO_LATE
+    if isinstance(error, OSError):
+        return ENVIRONMENT
     return USER_CODE
 
 

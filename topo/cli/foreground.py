@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Literal, Protocol
 
 import click
@@ -40,6 +42,10 @@ class ForegroundRun(Run, Protocol):
     def error(self) -> Exception | None: ...
     @property
     def ui(self) -> str: ...
+    def stop(self) -> None:
+        """End it at once, without closing anything."""
+        ...
+
     def wait(self, secs: float | None = None) -> bool:
         """Whether it has ended, after waiting as long for it."""
         ...
@@ -119,14 +125,42 @@ def _parse_show(text: str, topology: Topology) -> tuple[str, str]:
     return component, stream
 
 
+class Interrupts:
+    """Counts Ctrl-C, and SIGTERM, instead of having them raised wherever the program is."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: object) -> None:
+        self.count += 1
+
+
 class Foreground:
     """Follows one run until it ends or is to be stopped."""
 
-    def __init__(self, out: Output, run: ForegroundRun, shown: Shown, secs: float | None) -> None:
+    def __init__(
+        self,
+        out: Output,
+        run: ForegroundRun,
+        shown: Shown,
+        secs: float | None,
+        interrupts: Interrupts,
+    ) -> None:
         self._out = out
         self._run = run
         self._shown = shown
         self._secs = secs
+        self._interrupts = interrupts
         self._began = time.monotonic()
 
     def follow(self, drain_secs: float) -> str:
@@ -134,17 +168,21 @@ class Foreground:
 
         The first Ctrl-C stops the spouts and waits for what is in flight, the second for nothing.
         """
-        try:
-            why = self._until_over()
-        except KeyboardInterrupt:
-            why = "interrupted"
+        why = self._until_over()
+        if why == "interrupted":
             self._out.say("stopping: what is in flight is finished first; Ctrl-C again: at once")
-        try:
-            self._run.kill(wait_secs=0 if why == "limit" else drain_secs)
-        except KeyboardInterrupt:
-            self._run.kill(wait_secs=0)
+        self._kill(0 if why == "limit" else drain_secs)
         self._shown.finish()
         return why
+
+    def _kill(self, wait_secs: float) -> None:
+        before = min(self._interrupts.count, 1)
+        with ThreadPoolExecutor(1, "kill") as threads:
+            killed = threads.submit(self._run.kill, wait_secs=wait_secs)
+            while not wait([killed], POLL_SECS).done:
+                if self._interrupts.count > before:
+                    self._run.stop()
+            killed.result()
 
     @property
     def elapsed_secs(self) -> float:
@@ -155,6 +193,8 @@ class Foreground:
             while True:
                 if self._shown.enough.is_set():
                     return "limit"
+                if self._interrupts.count:
+                    return "interrupted"
                 if self._run.status in ENDED:
                     return "failed" if self._run.error else "completed"
                 if self._secs is not None and self.elapsed_secs >= self._secs:

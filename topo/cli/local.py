@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from topo.cli.failures import INTERRUPTED, usage_error
-from topo.cli.foreground import Foreground, ForegroundRun, Shown, totals_of
+from topo.cli.foreground import Foreground, ForegroundRun, Interrupts, Shown, totals_of
 from topo.cli.options import (
     ConfOptions,
     Prepared,
@@ -145,9 +145,9 @@ def local(
     start = Start(prepared, settings, master, not inactive, shown)
     layout = TaskLayout(prepared.topology, settings)
     size = f"{len(layout.components)} components, {layout.count} tasks"
-    with _ENGINES[engine](start) as (run, where):
+    with Interrupts() as interrupts, _ENGINES[engine](start) as (run, where):
         out.say(f"{run.name}: {size} · {where}")
-        foreground = Foreground(out, run, shown, secs)
+        foreground = Foreground(out, run, shown, secs, interrupts)
         why = foreground.follow(settings.message_timeout_secs)
     if run.error:
         raise run.error

@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -159,7 +160,7 @@ class Driver:
 
     def _remember(self, wanted: str) -> None:
         """For the next driver, should this one die."""
-        write_json(self._directory / "wanted.json", {"status": wanted})
+        self._write("wanted.json", lambda: {"status": wanted})
 
     def _wanted(self) -> str:
         return str((read_json(self._directory / "wanted.json") or {}).get("status", ""))
@@ -216,7 +217,7 @@ class Driver:
             self._say(replace(self._state, since=since))
 
     def _fail(self, error: Exception) -> None:
-        print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)
+        _log("".join(traceback.format_exception(error)))
         users = error.user_traceback if isinstance(error, UncaughtError) else ""
         words = (
             error.message if isinstance(error, TopoError) else f"{type(error).__name__}: {error}"
@@ -251,7 +252,12 @@ class Driver:
         try:
             write_json(self._directory / name, document())
         except OSError as error:
-            print(f"cannot write {name}: {error}", file=sys.stderr, flush=True)
+            _log(f"cannot write {name}: {error}")
+
+
+def _log(text: str) -> None:
+    with suppress(OSError):  # it may be on the same full disk
+        print(text, file=sys.stderr, flush=True)
 
 
 def main(directory: Path) -> int:
@@ -271,4 +277,9 @@ def main(directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    ended = main(Path(sys.argv[1]))
+    try:
+        sys.stderr.flush()
+    except OSError:  # or the interpreter would try again, and end with another code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    sys.exit(ended)

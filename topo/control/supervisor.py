@@ -85,6 +85,8 @@ class Supervisor:
         state = self._state()
         if state.status in FINAL and not (state.status == "FAILED" and state.may_restart):
             return True
+        if code == 0:  # killed or completed, and a full disk kept it from saying so
+            return True
         if self._wanted() == "KILLED":
             self._say_state(
                 replace(state, status="KILLED", reason="", since=time.time(), address="")
@@ -120,14 +122,22 @@ class Supervisor:
 
     def _say_state(self, state: State) -> None:
         """In the driver's place, while there is none."""
-        write_json(self._directory / "state.json", asdict(state))
+        self._write("state.json", asdict(state))
 
     def _wanted(self) -> str:
         return str((read_json(self._directory / "wanted.json") or {}).get("status", ""))
 
     def _say(self, said: Supervision) -> None:
         self._said = said
-        write_json(self._directory / "supervisor.json", asdict(said))
+        self._write("supervisor.json", asdict(said))
+
+    def _write(self, name: str, document: object) -> None:
+        """A full disk must not keep a topology from being started again."""
+        try:
+            write_json(self._directory / name, document)
+        except OSError as error:
+            with suppress(OSError):  # the log may be on the same disk
+                print(f"cannot write {name}: {error}", file=sys.stderr, flush=True)
 
 
 class DriverProcess:

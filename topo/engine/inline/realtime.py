@@ -91,6 +91,10 @@ class RealTimeRun:
         self._ask(self._inner.kill)
         self._thread.join()
 
+    def stop(self) -> None:
+        """Stop where it stands."""
+        self.kill()
+
     def wait(self, secs: float | None = None) -> bool:
         """Whether the run has ended, after waiting as long for it."""
         self._thread.join(secs)

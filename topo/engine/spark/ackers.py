@@ -8,6 +8,7 @@ from typing import Any
 from topo.acker.security import Tls, fresh_token, is_loopback
 from topo.acker.server import LOOPBACK, AckerServer
 from topo.acker.transport import AckerTarget
+from topo.errors import AckerError
 
 
 class Ackers:
@@ -28,10 +29,15 @@ class Ackers:
         # Several cannot share a port that was named: the others take free ones.
         host = bind.rpartition(":")[0]
         binds = [bind, *[f"{host}:0"] * (count - 1)]
-        self._servers = [
-            AckerServer(at, tls=tls if uses_tls else None, admission=admission).start()
-            for at in binds
-        ]
+        self._servers: list[AckerServer] = []
+        for at in binds:
+            server = AckerServer(at, tls=tls if uses_tls else None, admission=admission)
+            try:
+                self._servers.append(server.start())
+            except AckerError as error:
+                self.close()
+                error.at = "topology.acker.bind"
+                raise
         self.target = AckerTarget(
             topology,
             fresh_token(),

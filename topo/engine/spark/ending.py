@@ -31,6 +31,7 @@ class Ending:
         """At the last look, a batch was in work that only drains. By now every acker knows all that
         was emitted before it, while that batch itself may wait for long: it has nothing to do."""
         self._close_until: float | None = None
+        self._closing_secs = _CLOSING_SECS
         self.is_over = False
         self.is_completed = False
 
@@ -44,6 +45,11 @@ class Ending:
         until = now + wait_secs
         before = self._drain_until
         self._drain_until = until if before is None else min(before, until)
+
+    def stop(self, now: float) -> None:
+        """Come to an end now, with components left as they are."""
+        self.kill(now, 0.0)
+        self._closing_secs, self._close_until = 0.0, now
 
     def is_pointless(self, now: float) -> bool:
         """Whether no query is to be started any more: it should have ended by now, or none was
@@ -88,7 +94,7 @@ class Ending:
 
     def _close(self, now: float) -> None:
         self.mode = Mode.CLOSE
-        self._close_until = now + _CLOSING_SECS
+        self._close_until = now + self._closing_secs
 
     def _is_in_work(self, status: AckerStatus) -> bool:
         """Whether some slot has begun a batch with the present mode, at every acker."""

@@ -116,7 +116,12 @@ def _asked(binary: Path) -> str:
     """What `java -version` says, of a runtime without a release file (a shim on the PATH, say)."""
     try:
         answer = subprocess.run(
-            [str(binary), "-version"], capture_output=True, text=True, timeout=20, check=False
+            [str(binary), "-version"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            process_group=0,  # out of reach of a Ctrl-C, which would pass for "no Java"
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -175,6 +175,12 @@ class SparkRun:
         self._asked.set()
         self._ended.wait()
 
+    def stop(self) -> None:
+        """Stop where it stands; its state is that of the last committed batch."""
+        self._ending.stop(time.monotonic())
+        self._asked.set()
+        self._ended.wait()
+
     def wait(self, secs: float | None = None) -> bool:
         """Wait for its end; whether it came."""
         return self._ended.wait(secs)

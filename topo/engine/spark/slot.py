@@ -33,6 +33,7 @@ _GARBAGE_THRESHOLDS = (50_000, 20, 20)
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as it was started with
     source = sys.stdin.buffer
     path, import_path, factory = read_setup(source)
     threading.Thread(target=_end_with, args=(source,), name="lifeline", daemon=True).start()

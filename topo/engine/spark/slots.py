@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,8 @@ class SlotProcesses:
 
     def _start(self, slot: int, factory: bytes) -> subprocess.Popen[bytes]:
         with self._lock:
+            # Inherited: a Ctrl-C that comes before the process can ignore it would end it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             process = subprocess.Popen(
                 [sys.executable, "-m", "topo.engine.spark.slot"],
                 stdin=subprocess.PIPE,
