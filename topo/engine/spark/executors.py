@@ -69,9 +69,8 @@ class Executors:
         if cores < slots:
             return self._loss(cores, slots)
         if self.wanted and self.slots < self.wanted:
-            return (
-                f"the cluster gave {self.slots} of {_counted(self.wanted, 'core')}: as many slots"
-            )
+            why = "its checkpoint has" if self.are_of_checkpoint else "the cluster gave"
+            return f"{_counted(self.slots, 'slot')} of {self.wanted}: {why} no more"
         return ""
 
     @property
