@@ -87,6 +87,8 @@ _SQL = {
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     f"{_STREAMING}stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STREAMING}stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # Of each slot at each level, and outside the heap: 64 by default.
+    f"{_STREAMING}stateStore.rocksdb.writeBufferSizeMB": "16",
     f"{_STREAMING}numRecentProgressUpdates": "20",
     **{key: value for key, value in NOT_NEGOTIABLE.items() if key.startswith("spark.sql.")},
 }
@@ -188,6 +190,8 @@ def start_session(
         check_master(master)
         java, home = prepare_java()
         os.environ["JAVA_HOME"] = str(home)
+        # The JVM's threads would each have an arena of glibc's, and keep what was freed in it.
+        os.environ.setdefault("MALLOC_ARENA_MAX", "4")
         path = log_file or Path(tempfile.mkdtemp(prefix="topo-spark-")) / "spark.log"
         shipment = None if is_local(master) else Shipment(workers_python(conf), path.parent)
         python = shipment.python if shipment else sys.executable
