@@ -99,7 +99,6 @@ _SQL_FILE_CHECKPOINT = {
     f"{_STREAMING}checkpoint.fileChecksum.enabled": "false",
 }
 
-_EXCLUDED = "spark.sql.optimizer.excludedRules"
 _starting = threading.Lock()
 _STOP_SECS = 30
 
@@ -272,21 +271,9 @@ def _joined(session: SparkSession, master: str) -> SparkSession:
 def query_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     """A session of the same Spark with settings of its own."""
     own = session.newSession()
-    for key, value in {_EXCLUDED: _rules_to_leave_out(own), **settings}.items():
+    for key, value in settings.items():
         own.conf.set(key, value)
     return own
-
-
-def _rules_to_leave_out(session: SparkSession) -> str:
-    """The rules that Spark's optimizer can do without.
-
-    There is nothing for them in topo's plan, and trying each of them on it, again in every batch,
-    takes some ten milliseconds.
-    """
-    optimizer: Any = session._jsparkSession.sessionState().optimizer()
-    known = re.findall(r"([\w.$]+?)\$?@[0-9a-f]+", optimizer.defaultBatches().toString())
-    needed = re.findall(r"[\w.$]+", optimizer.nonExcludableRules().toString())
-    return ",".join(sorted({*known} - {*needed}))
 
 
 def _last_line(path: Path) -> str:
