@@ -274,6 +274,18 @@ def test_a_damaged_file_hides_no_other_run(registry: Registry, name: str, garbag
     assert found == {other.name: "STARTING"}
 
 
+def test_one_that_starts_again_says_after_what(registry: Registry) -> None:
+    run = make(registry)
+    said = asdict(Supervision(starts=2, failures=1, last_failure="no space left on device"))
+    write_json(run.directory / "supervisor.json", said)
+    with held(run.directory / "driver.lock", run.directory / "supervisor.lock"):
+        assert registry.reload(run).reason == "starting, after: no space left on device"
+        say(run, status="STARTING", reason="starting Spark")
+        assert registry.reload(run).reason == "starting Spark, after: no space left on device"
+        say(run, status="ACTIVE", reason="in its first batch")
+        assert registry.reload(run).reason == "in its first batch"
+
+
 def test_a_damaged_token(registry: Registry) -> None:
     run = make(registry)
     for garbage in (b"", b"\xff\x00", b"two\nlines"):

@@ -208,8 +208,8 @@ class Driver:
 
     def _note(self, run: SubmittedRun, status: str) -> None:
         reason = run.reason or ""
-        batch = run.stats().batch.id
         before = self._state
+        batch = max(before.batch, run.stats().batch.id)  # it has seen none right after a restart
         self._state = replace(before, status=status, reason=reason, ui=run.ui, batch=batch)
         if (status, reason, run.ui) != (before.status, before.reason, before.ui):
             since = before.since if status == before.status else time.time()

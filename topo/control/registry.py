@@ -172,6 +172,8 @@ class Run:
             if not self.supervisor_alive:
                 note = "its supervisor is gone: it will not be started again if it dies"
                 return f"{self.state.reason}; {note}" if self.state.reason else note
+            if self.status == "STARTING" and supervised and supervised.failures:
+                return f"{self.state.reason or 'starting'}, after: {supervised.last_failure}"
             return self.state.reason
         if self._just_submitted:
             return ""
