@@ -101,6 +101,21 @@ def test_a_driver_killed_by_sigkill_comes_back(home: Home) -> None:
     home.topo("activate", "words")  # it answers, at its new address
 
 
+def test_batches_of_the_driver_before_are_no_progress_of_the_next(home: Home) -> None:
+    home.submit("-c", "topology.restart.max=1")
+    home.say(batch=3)
+    until(lambda: home.run.state.batch == 3)
+    home.say(batch=0)  # as the next ones say, which get nowhere
+    for _ in range(2):
+        pid = until(lambda: home.run.driver_pid)
+        until(lambda: home.run.status == "ACTIVE")
+        end(pid)
+        home.until_gone(pid)
+    until(lambda: home.run.over)
+    assert home.run.reason.endswith("(SIGKILL); 2 failures in a row")
+    assert home.run.state.batch == 3
+
+
 def test_what_was_deactivated_comes_back_inactive(home: Home) -> None:
     home.submit()
     home.topo("deactivate", "words")

@@ -133,12 +133,14 @@ def _batch(home: Home) -> int:
 
 
 @pytest.fixture
-def place_for_all(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place_for_all(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory that every user of the machine reaches."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         monkeypatch.setenv("TOPO_HOME", str(Path(name) / "home"))
+        home.registry = Registry(Path(name) / "home")
         yield Path(name)
+        home.clear()
 
 
 def as_nobody(function: Callable[[], object]) -> str:
@@ -165,7 +167,6 @@ def as_nobody(function: Callable[[], object]) -> str:
 def test_another_user_can_neither_read_the_token_nor_command(
     home: Home, place_for_all: Path
 ) -> None:
-    home.registry = Registry(place_for_all / "home")
     home.submit()
     run, pid = home.run, home.run.driver_pid
     assert as_nobody(lambda: os.listdir(place_for_all)) == "['home']"
@@ -177,7 +178,6 @@ def test_another_user_can_neither_read_the_token_nor_command(
         assert ": permission denied\n" in said
     assert as_nobody(lambda: os.kill(pid or 0, signal.SIGKILL)) == "PermissionError"
     assert home.run.status == "ACTIVE"
-    home.clear()
 
 
 def command(directory: Path, argv: Sequence[str]) -> str:

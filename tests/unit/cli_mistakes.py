@@ -45,6 +45,13 @@ MISTAKES = [
         "did you mean 'wordcount.py'?",
     ),
     Mistake(
+        "a directory",
+        "topo explain home.py",
+        2,
+        "'home.py' is a directory",
+        "a target is PATH.py or package.module",
+    ),
+    Mistake(
         "arguments without --",
         "topo local wordcount.py 5",
         2,
@@ -160,6 +167,19 @@ MISTAKES = [
         "words has a checkpoint of ... (batch 812): continue it or start again?",
         "--resume or --fresh",
         "words was killed",
+    ),
+    Mistake(
+        "a name that leads elsewhere",
+        "topo submit wordcount.py -n ../words",
+        2,
+        "'../words' cannot be a topology's name",
+        "letters, digits, '-', '_' and '.', at most 100, a letter or digit first",
+    ),
+    Mistake(
+        "no name at all",
+        "topo submit wordcount.py -n ''",
+        2,
+        "'' cannot be a topology's name",
     ),
     Mistake(
         "nothing to resume",

@@ -197,6 +197,7 @@ def place(
     (tmp_path / "counts.py").write_text(COUNTS)
     (tmp_path / "wrong.py").write_text(WRONG)
     (tmp_path / "raising.py").write_text("1 / 0\n")
+    (tmp_path / "home.py").mkdir()
     before = set(sys.modules)
     assert run(["quickstart"]) == 0
     capsys.readouterr()
@@ -223,3 +224,12 @@ def test_mistake(mistake: Mistake, place: Place, capsys: pytest.CaptureFixture[s
     assert code == mistake.code, text
     if code and mistake.code not in (3, 5):
         assert said.out == ""
+
+
+@pytest.mark.parametrize("name", ["long-" * 60, "../words", "w\u00f6rter", "a\0b", ""])
+def test_names_that_no_topology_has(
+    name: str, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("kill", "stats", "errors", "logs", "activate"):
+        assert run([command, name]) == 4
+        assert capsys.readouterr().err.startswith(f"error: no topology {name!r}\n")

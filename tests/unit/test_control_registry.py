@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from topo.control.client import ControlClient, DriverUnreachable
 from topo.control.files import lock_holder, read_json, write_atomically, write_json
 from topo.control.registry import (
     KEPT_SECS,
@@ -31,6 +32,7 @@ from topo.control.registry import (
 HOLD = """
 import sys
 from pathlib import Path
+from topo.control.client import ControlClient, DriverUnreachable
 from topo.control.files import ProcessLock
 locks = [ProcessLock(Path(name)) for name in sys.argv[1:]]
 print("held", flush=True)
@@ -258,3 +260,35 @@ def test_a_full_disk_while_submitting(registry: Registry, monkeypatch: pytest.Mo
         make(registry)
     monkeypatch.undo()
     assert [run.name for run in registry.runs()] == ["before"]
+
+
+@pytest.mark.parametrize("garbage", [b"", b"{", b"[1]", b'{"unknown": 1}', b"\xff\x00"])
+@pytest.mark.parametrize("name", ["state.json", "supervisor.json", "submission.json"])
+def test_a_damaged_file_hides_no_other_run(registry: Registry, name: str, garbage: bytes) -> None:
+    damaged, other = make(registry, "damaged"), make(registry, "other")
+    (damaged.directory / name).write_bytes(garbage)
+    found = {run.name: run.status for run in registry.runs()}
+    # What its supervisor has written shows that there was one; now there is none.
+    expected = "FAILED" if name == "supervisor.json" else "STARTING"
+    assert found.pop("damaged", expected) == expected
+    assert found == {other.name: "STARTING"}
+
+
+def test_one_that_starts_again_says_after_what(registry: Registry) -> None:
+    run = make(registry)
+    said = asdict(Supervision(starts=2, failures=1, last_failure="no space left on device"))
+    write_json(run.directory / "supervisor.json", said)
+    with held(run.directory / "driver.lock", run.directory / "supervisor.lock"):
+        assert registry.reload(run).reason == "starting, after: no space left on device"
+        say(run, status="STARTING", reason="starting Spark")
+        assert registry.reload(run).reason == "starting Spark, after: no space left on device"
+        say(run, status="ACTIVE", reason="in its first batch")
+        assert registry.reload(run).reason == "in its first batch"
+
+
+def test_a_damaged_token(registry: Registry) -> None:
+    run = make(registry)
+    for garbage in (b"", b"\xff\x00", b"two\nlines"):
+        (run.directory / "token").write_bytes(garbage)
+        with pytest.raises(DriverUnreachable, match=r"the token of words is damaged.*--force"):
+            ControlClient(run)

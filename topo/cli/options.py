@@ -115,7 +115,8 @@ def prepare(
     warnings = [*target.topology.warnings, *check_layers(layers, target.topology.components)]
     for warning in warnings:
         out.warn(warning)
-    chosen = name or merged(*layers).get(Config.name.key) or target.default_name
+    chosen = merged(*layers).get(Config.name.key) or target.default_name
+    chosen = chosen if name is None else name
     check_name(str(chosen))
     return Prepared(target.topology, target, str(chosen), project, layers, tuple(warnings))
 
@@ -123,7 +124,7 @@ def prepare(
 def check_name(name: str) -> None:
     """A name is a directory in the registry and a word on the command line."""
     plain = name.replace("-", "").replace("_", "").replace(".", "")
-    if not (plain.isalnum() and plain.isascii() and name[0].isalnum() and len(name) <= 100):
+    if not (plain.isalnum() and plain.isascii() and name[:1].isalnum() and len(name) <= 100):
         raise usage_error(
             f"{name!r} cannot be a topology's name",
             at="-n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class Runs:
             return run
         known = self.registry.runs()
         names = sorted({run.name for run in known})
-        if name.endswith(".py") or Path(name).is_file():
+        if name.endswith(".py") or os.path.isfile(name):
             live = [run.name for run in known if not run.over]
             hint = f"topo {command} {live[0]}" if len(live) == 1 else "topo list"
             raise usage_error(
@@ -103,7 +104,7 @@ def errors(run: Run) -> list[dict[str, Any]]:
 def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # it will be written again soon, if there is a driver
         return None
 
 

@@ -53,9 +53,10 @@ _CLEAR = "\x1b[H\x1b[J"
 def stats(out: Output, name: str, component: str | None, window: str, watch: float | None) -> None:
     """Show the figures of a topology, or of one of its components.
 
-    The first line: the last batch and, over the latest hundred, what half and 99 % of them kept
-    to, without the time they waited for spouts; how fast tuples come in; the lag, which is the age
-    of the oldest message that is neither acked nor failed; the size of the saved state.
+    Of a component, those of its tasks as well. The first line: the last batch and, over the latest
+    hundred, what half and 99 % of them kept to, without the time they waited for spouts; how fast
+    tuples come in; the lag, which is the age of the oldest message that is neither acked nor
+    failed; the size of the saved state.
 
     LATENCY is, of a spout, from a message to its ack and, of a bolt, of one execute. CAPACITY is
     the share of the time that a bolt's tasks were busy: near 1 it needs more of them.

@@ -31,7 +31,7 @@ class ControlClient:
         self._run = run
         self._timeout = timeout_secs
         try:
-            token = (run.directory / "token").read_text()
+            token = (run.directory / "token").read_bytes().decode("latin-1")
         except OSError as error:
             words = (error.strerror or str(error)).lower()
             raise DriverUnreachable(
@@ -39,6 +39,12 @@ class ControlClient:
                 at=str(run.directory / "token"),
                 hint="only its owner can command a topology",
             ) from None
+        if not (token.isascii() and token.isalnum()):
+            raise DriverUnreachable(
+                f"the token of {run.name} is damaged",
+                at=str(run.directory / "token"),
+                hint=f"topo kill --force {run.name}",
+            )
         self._metadata = ((TOKEN_KEY, token),)
         self._channel = grpc.insecure_channel(
             run.state.address, options=[("grpc.enable_http_proxy", 0)]

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from topo._pb import control_pb2 as pb
 from topo.control.documents import plain
 from topo.control.files import ProcessLock, read_json, write_json
-from topo.control.registry import FINAL, LIVE, State, Submission, read_submission
+from topo.control.registry import FINAL, LIVE, State, Submission, read_state, read_submission
 from topo.control.service import ControlServer
 from topo.control.windows import Windows
 from topo.errors import RunError, TopoError, UncaughtError
@@ -68,8 +68,7 @@ class Driver:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.submission = read_submission(directory)
-        before = State(**(read_json(directory / "state.json") or {"status": "STARTING"}))
-        self._state = replace(before, status="STARTING", since=time.time())
+        self._state = replace(read_state(directory), status="STARTING", since=time.time())
         self._run: SubmittedRun | None = None
         self._starting = threading.Lock()
         self._wake = threading.Event()
@@ -209,8 +208,8 @@ class Driver:
 
     def _note(self, run: SubmittedRun, status: str) -> None:
         reason = run.reason or ""
-        batch = run.stats().batch.id
         before = self._state
+        batch = max(before.batch, run.stats().batch.id)  # it has seen none right after a restart
         self._state = replace(before, status=status, reason=reason, ui=run.ui, batch=batch)
         if (status, reason, run.ui) != (before.status, before.reason, before.ui):
             since = before.since if status == before.status else time.time()

@@ -172,6 +172,8 @@ class Run:
             if not self.supervisor_alive:
                 note = "its supervisor is gone: it will not be started again if it dies"
                 return f"{self.state.reason}; {note}" if self.state.reason else note
+            if self.status == "STARTING" and supervised and supervised.failures:
+                return f"{self.state.reason or 'starting'}, after: {supervised.last_failure}"
             return self.state.reason
         if self._just_submitted:
             return ""
@@ -280,24 +282,27 @@ class Registry:
     def _load(self, name: str) -> Run | None:
         directory = self._runs / name
         try:
-            submission = read_json(directory / "submission.json")
-            if submission is None:
+            document = read_json(directory / "submission.json")
+            if document is None:
                 return None
+            asked = _submission(document)
             # The locks first: a driver says that it is done before it dies, so what is read after
             # its lock was seen free is its last word.
             driver_pid = lock_holder(directory / "driver.lock")
             supervisor_pid = lock_holder(directory / "supervisor.lock")
-            state = read_json(directory / "state.json") or {"status": "STARTING"}
-            supervision = read_json(directory / "supervisor.json")
+            state = read_state(directory)
+            supervision = _read_supervision(directory)
         except PermissionError:
             return None  # another user's, in a registry that several share
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise self._unreadable(error) from None
+        except (ValueError, TypeError, KeyError):
+            return None  # damaged: nobody knows what it was, and the others are not to suffer
         return Run(
             directory,
-            _submission(submission),
-            State(**state),
-            Supervision(**supervision) if supervision else None,
+            asked,
+            state,
+            supervision,
             driver_pid,
             supervisor_pid,
         )
@@ -333,6 +338,22 @@ def read_submission(directory: Path) -> Submission:
     if document is None:
         raise RegistryError(f"{directory} holds no submission")
     return _submission(document)
+
+
+def read_state(directory: Path) -> State:
+    """What the driver last said; where that is damaged, as if it had said nothing."""
+    try:
+        return State(**(read_json(directory / "state.json") or {"status": "STARTING"}))
+    except (ValueError, TypeError):
+        return State("STARTING")
+
+
+def _read_supervision(directory: Path) -> Supervision | None:
+    try:
+        document = read_json(directory / "supervisor.json")
+        return Supervision(**document) if document else None
+    except (ValueError, TypeError):
+        return Supervision()
 
 
 def _submission(document: dict[str, Any]) -> Submission:

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from topo.config import Config
 from topo.control.files import ProcessLock, read_json, write_json
-from topo.control.registry import FINAL, State, Supervision
+from topo.control.registry import FINAL, State, Supervision, read_state
 
 LONGEST_PAUSE_SECS = 60.0
 
@@ -118,7 +118,7 @@ class Supervisor:
         self._pause(pause)
 
     def _state(self) -> State:
-        return State(**(read_json(self._directory / "state.json") or {"status": "STARTING"}))
+        return read_state(self._directory)
 
     def _say_state(self, state: State) -> None:
         """In the driver's place, while there is none."""

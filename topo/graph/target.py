@@ -129,6 +129,8 @@ def _existing_file(place: str) -> Path:
         siblings = [sibling.name for sibling in path.parent.glob("*.py")]
     except OSError:
         siblings = []
+    if path.is_dir():
+        raise TargetError(f"{place!r} is a directory", hint="a target is PATH.py or package.module")
     raise TargetError(f"no file {place!r}", hint=did_you_mean(path.name, siblings))
 
 

@@ -232,14 +232,12 @@ class SparkRun:
         self._ended.set()
 
     def _supervise(self, opened: Opened) -> None:
-        failures = 0
+        failures, self._reason = 0, ""
         while not self.is_pointless:
             first, mode = opened.checkpoint.next_batch(), self._ending.mode
-            if not failures:
-                self._reason = "starting its query"
+            again, self._reason = self._reason, self._reason or "starting its query"
             query = opened.start_query(first, mode)
-            if not failures:
-                self._reason = "in its first batch"
+            self._reason = again or "in its first batch"
             self._ending.registered(mode)
             self._progress.reports.clear()
             try:
