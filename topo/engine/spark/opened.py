@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
@@ -21,6 +20,7 @@ from topo.engine.spark.execution import RunSpec, SlotRunner
 from topo.engine.spark.executors import Executors, look_at
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.query import build_query, start_query
+from topo.engine.spark.scratch import make_run_directory
 from topo.engine.spark.session import (
     is_file,
     is_local,
@@ -72,7 +72,7 @@ class Opened(ExitStack):
 
     def _open(self) -> None:
         run = self._run
-        directory = tempfile.mkdtemp(prefix="topo-")
+        directory = make_run_directory()
         self.callback(shutil.rmtree, directory, ignore_errors=True)
         if is_local(run.master):  # Spark starts last: what takes its time starts beside it
             self._open_ackers("")
