@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -37,7 +39,7 @@ def read_all(handle: int, interrupts: Sequence[str] = ()) -> str:
         if not more:
             break
         seen += more.decode(errors="replace")
-        if waiting and waiting[0] in seen:
+        if waiting and re.search(waiting[0], seen):
             os.write(handle, b"\x03")
             del waiting[0]
     os.close(handle)
@@ -52,7 +54,7 @@ class Terminal:
         self.environment = {**os.environ, "TOPO_HOME": str(directory / "home"), "TERM": "xterm"}
 
     def run(self, *argv: str, code: int = 0, interrupts: Sequence[str] = ()) -> str:
-        """What the command showed; `interrupts` are where Ctrl-C is typed."""
+        """What the command showed; `interrupts`, patterns, are where Ctrl-C is typed."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
         process = subprocess.Popen(
@@ -65,8 +67,13 @@ class Terminal:
             preexec_fn=_controlled_by_its_terminal,
         )
         os.close(theirs)
-        seen = read_all(ours, interrupts)
-        assert process.wait(SECS) == code, seen
+        try:
+            seen = read_all(ours, interrupts)
+            assert process.wait(SECS) == code, seen
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         return seen
 
     def topo(self, *argv: str, code: int = 0, interrupts: Sequence[str] = ()) -> str:
