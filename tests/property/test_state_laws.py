@@ -72,7 +72,7 @@ def written_by(
                 assert restored == data
                 data = restored
             live = len(dump((list(data), list(data.values()), [])))
-            seen.append((sum(map(len, saved.values())), live, changes.size))
+            seen.append((sum(map(len, saved.values())), live, sum(map(len, changes.puts.values()))))
     return seen
 
 

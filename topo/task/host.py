@@ -187,7 +187,6 @@ class Host:
         for task in self.tasks.values():
             changes = task.save()
             if changes:
-                task.metrics.saved_bytes += changes.size
                 found[task.id] = changes
         return found
 

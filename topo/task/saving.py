@@ -43,10 +43,6 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.puts or self.deletes)
 
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.puts.values()))
-
     def apply_to(self, saved: dict[str, bytes]) -> None:
         for key in self.deletes:
             saved.pop(key, None)

@@ -234,7 +234,7 @@ class _Execution:
 
     def _poll(self, host: Host, start: BatchStart, report: Report) -> None:
         asking = start.mode == Mode.ACTIVE
-        report.tuples = self._polling.fill(host, self._abandoned) if asking else 0
+        report.tuples = self._polling.fill(host) if asking else 0
         self._has_news |= self._says_exhausted(host)
         # Until the batch commits, the driver takes what was just heard for still unheard.
         ends = start.mode in (Mode.LAST_TICK, Mode.CLOSE)

@@ -90,7 +90,7 @@ class Polling:
         self.waited_secs = 0.0
         """How long the last `wait` was."""
 
-    def fill(self, host: Host, abandoned: Callable[[], bool]) -> int:
+    def fill(self, host: Host) -> int:
         """Ask the spouts until the batch is full or they have nothing; how much they emitted."""
         started = time.monotonic()
         emitted = host.poll(self.budget.tuples, until=started + self.budget.polling_secs)
@@ -118,13 +118,13 @@ class Polling:
             try:
                 if waiting.result(timeout=pause) or time.monotonic() >= deadline:
                     self.waited_secs = time.monotonic() - began
-                    return self.fill(host, abandoned) if host else 0
+                    return self.fill(host) if host else 0
                 left = max(0.01, deadline - time.monotonic())
                 waiting = self._threads.submit(client.wait, start, slot, left)
             except Elapsed:
                 pass
             self.waited_secs = time.monotonic() - began
-            emitted = self.fill(host, abandoned) if host else 0
+            emitted = self.fill(host) if host else 0
             if emitted:
                 client.wait(start, slot, 0.0, busy=True)
                 return emitted
