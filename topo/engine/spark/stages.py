@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from topo.acker.client import Lease
 
 ROW_SCHEMA = "key int, level int, payload binary"
-RECORD_KEY_SCHEMA = "name string"  # of one column, for each costs Spark a millisecond a batch
-RECORD_SCHEMA = "record binary"
 
 _BATCH_BYTES = 8 << 20
 _LINES_OF_ERROR = 200
@@ -110,7 +108,13 @@ class StateStage:
         self._slots = {key: slot for slot, key in enumerate(setup.keys)}
 
     def init(self, handle: Any) -> None:
-        self._records = handle.getMapState("records", RECORD_KEY_SCHEMA, RECORD_SCHEMA)
+        from pyspark.sql.types import BinaryType, StringType, StructType
+
+        # As types and not as text, which a worker would have the JVM parse in every batch; the key
+        # is of one column, for each costs Spark a millisecond a batch.
+        name = StructType().add("name", StringType())
+        record = StructType().add("record", BinaryType())
+        self._records = handle.getMapState("records", name, record)
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timers: Any

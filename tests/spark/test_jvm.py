@@ -1,0 +1,60 @@
+"""What topo changes inside the JVM of its own Spark is in force, and is never a reason to fail."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topo.engine.spark import jvm
+from topo.engine.spark.session import start_session
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def context() -> Any:
+    return start_session("local[*]", {}).sparkContext
+
+
+def test_files_get_their_mode_without_a_process_and_stand_alone(
+    context: Any, tmp_path: Path
+) -> None:
+    spark = context._jvm
+    files = spark.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
+    path = spark.org.apache.hadoop.fs.Path
+    files.create(path(str(tmp_path / "offsets" / "0"))).close()
+    assert [found.name for found in (tmp_path / "offsets").iterdir()] == ["0"]
+    modes = spark.org.apache.hadoop.fs.permission.FsPermission
+    for mode in (0o600, 0o644, 0o755):
+        files.setPermission(path(str(tmp_path / "offsets" / "0")), modes(f"{mode:o}"))
+        assert stat.S_IMODE((tmp_path / "offsets" / "0").stat().st_mode) == mode
+    # Where Hadoop's own class does it, a process does.
+    assert files.getRawFileSystem().getClass().getSimpleName() == "TopoLocalFiles"
+
+
+def test_settings_travel_without_their_origins(context: Any) -> None:
+    hadoop = context._jsc.hadoopConfiguration()
+    assert hadoop.get("io.file.buffer.size")
+    assert hadoop.getPropertySources("io.file.buffer.size") is None
+
+
+def test_threads_without_a_session_generate_no_code(context: Any) -> None:
+    settings = context._jvm.org.apache.spark.sql.internal.SQLConf.getFallbackConf()
+    assert settings.getConfString("spark.sql.codegen.factoryMode") == "NO_CODEGEN"
+
+
+def test_a_spark_that_has_nothing_of_the_kind_runs_as_it_would(
+    context: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def _change_what_is_not_there(_: Any, spark: Any) -> None:
+        spark.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("x")
+
+    with caplog.at_level("INFO", "topo.spark"):
+        jvm._where_possible(_change_what_is_not_there, context)
+    (record,) = caplog.records
+    assert record.message.startswith("Spark runs without change_what_is_not_there: ")
+    assert "NoSuchFieldException" in record.message
+    assert "\n" not in record.message
