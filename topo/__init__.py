@@ -15,7 +15,6 @@ from topo.components import (
     StatefulBasicBolt,
     StatefulBolt,
     Stream,
-    bolt,
 )
 from topo.config import Config
 from topo.errors import (
@@ -37,6 +36,7 @@ from topo.errors import (
     UnpicklableComponentError,
     UnsavableAttributeError,
 )
+from topo.functions import bolt
 from topo.groupings import CustomStreamGrouping
 from topo.state import KeyValueState
 from topo.tuples import Fields, Tuple

@@ -19,7 +19,8 @@ Captured = pytest.CaptureFixture[str]
 
 TOPOLOGY = """
 from topo.builder import TopologyBuilder
-from topo.components import Spout, bolt
+from topo.components import Spout
+from topo.functions import bolt
 
 class Numbers(Spout):
     outputs = ("n",)

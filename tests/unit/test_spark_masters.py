@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from topo import EngineError
-from topo.engine.spark.masters import check_master
+from topo.engine.spark.masters import check_master, is_in_this_machine
 
 
 @pytest.fixture
@@ -35,3 +35,21 @@ def test_where_none_answers_spark_is_not_started(silent: int) -> None:
     said = f"no answer from the master at 127.0.0.1:{silent}: connection refused"
     assert refused.value.message == said
     assert "topo doctor --master spark://127.0.0.1" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("master", "here"),
+    [
+        ("local[*]", True),
+        ("spark://localhost:7077", True),
+        ("spark://127.0.0.2:7077", True),
+        ("spark://[::1]:7077", True),
+        ("spark://127.0.0.1:7077,node-2:7077", False),
+        ("spark://10.0.0.1:7077", False),
+        ("spark://127.example.org:7077", False),
+        ("yarn", False),
+        ("k8s://https://127.0.0.1:6443", False),
+    ],
+)
+def test_which_masters_see_the_files_that_are_here(master: str, here: bool) -> None:
+    assert is_in_this_machine(master) is here

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from topo.engine.spark.scratch import make_run_directory
+from topo.engine.spark.scratch import make_log_directory, make_run_directory
 
 MAKE = "from topo.engine.spark.scratch import make_run_directory as make; print(make(), flush=True)"
 
@@ -52,3 +52,15 @@ def test_where_process_ids_mean_something_else_nothing_is_removed(temporary: Pat
     assert other.is_dir()
     assert foreign.is_dir()
     assert str(os.getpid()) in mine.name
+
+
+def test_logs_of_the_dead_stay_for_a_day(temporary: Path) -> None:
+    make = MAKE.replace("run", "log")
+    made = subprocess.run([sys.executable, "-c", make], stdout=subprocess.PIPE, text=True)
+    left = Path(made.stdout.strip())
+    first = make_log_directory()
+    assert {*temporary.iterdir()} == {left, first}
+    for old in (left, first):
+        os.utime(old, (0, 0))
+    second = make_log_directory()
+    assert {*temporary.iterdir()} == {first, second}

@@ -163,8 +163,10 @@ def test_a_slot_process_ends_with_its_driver(tmp_path: Path) -> None:
         [sys.executable, "-m", "topo.engine.spark.slot"], stdin=subprocess.PIPE
     )
     assert process.stdin is not None
-    path = str(tmp_path / "slot")
+    (tmp_path / "sockets").mkdir()
+    path = str(tmp_path / "sockets" / "slot")
     write_setup(process.stdin, path, list(sys.path), pickle.dumps(Scripted))
     assert RemoteRunner(path).execute(work(b"echo"), dict, lambda: False).removes
     process.stdin.close()
     assert process.wait(30) == 0
+    assert list(tmp_path.iterdir()) == []

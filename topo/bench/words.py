@@ -9,7 +9,8 @@ from time import perf_counter
 from typing import Any
 
 from topo.builder import TopologyBuilder
-from topo.components import BasicBolt, Spout, bolt
+from topo.components import BasicBolt, Spout
+from topo.functions import bolt
 from topo.graph.model import Topology
 from topo.tuples import Tuple
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
@@ -54,9 +52,10 @@ def _inline(start: Start) -> Iterator[tuple[ForegroundRun, str]]:
 @contextmanager
 def _spark(start: Start) -> Iterator[tuple[ForegroundRun, str]]:
     from topo.engine.spark.run import SparkRun
+    from topo.engine.spark.scratch import make_log_directory
     from topo.engine.spark.session import stop_session
 
-    logs = Path(tempfile.mkdtemp(prefix="topo-local-"))
+    logs = make_log_directory()
     run = SparkRun(
         start.prepared.name,
         start.prepared.topology,

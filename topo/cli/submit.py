@@ -19,6 +19,7 @@ from topo.cli.output import Output, common_options
 from topo.control.registry import Registry, Run
 from topo.control.submit import SPARK, Request, await_start
 from topo.control.submit import submit as submit_run
+from topo.engine.spark.masters import is_in_this_machine
 from topo.errors import TopoError
 
 ENGINE = SPARK
@@ -102,8 +103,7 @@ def submit(
 def _say_where_state_is(out: Output, run: Run) -> None:
     """Workers write it: on another machine than this they may not reach what is here."""
     master, checkpoint = run.submission.master, run.submission.checkpoint
-    is_here = master.startswith("local") or "//127." in master or "//localhost" in master
-    if not is_here and checkpoint.startswith(str(run.directory.parents[1])):
+    if not is_in_this_machine(master) and checkpoint.startswith(str(run.directory.parents[1])):
         out.note(
             f"its state is kept in {checkpoint}, which every worker must reach",
             hint="checkpoint_dir in topo.toml, or -c topology.checkpoint.dir=...",

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from topo._pb import control_pb2 as pb
 from topo.control.documents import plain
-from topo.control.files import ProcessLock, read_json, write_json
+from topo.control.files import ProcessLock, read_json, write_json_if_possible
 from topo.control.registry import FINAL, LIVE, State, Submission, read_state, read_submission
 from topo.control.service import ControlServer
 from topo.control.windows import Windows
@@ -159,7 +159,7 @@ class Driver:
 
     def _remember(self, wanted: str) -> None:
         """For the next driver, should this one die."""
-        self._write("wanted.json", lambda: {"status": wanted})
+        self._write("wanted.json", {"status": wanted})
 
     def _wanted(self) -> str:
         return str((read_json(self._directory / "wanted.json") or {}).get("status", ""))
@@ -216,7 +216,8 @@ class Driver:
             self._say(replace(self._state, since=since))
 
     def _fail(self, error: Exception) -> None:
-        _log("".join(traceback.format_exception(error)))
+        with suppress(OSError):  # the disk may be full
+            print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)
         users = error.user_traceback if isinstance(error, UncaughtError) else ""
         words = (
             error.message if isinstance(error, TopoError) else f"{type(error).__name__}: {error}"
@@ -238,25 +239,16 @@ class Driver:
     def _write_figures(self, run: SubmittedRun) -> None:
         figures = plain(run.stats())
         self._windows.add(time.monotonic(), figures)
-        self._write("stats.json", lambda: figures)
-        self._write("state.json", lambda: asdict(self._state))
-        self._write("errors.json", lambda: plain(run.errors()))
+        self._write("stats.json", figures)
+        self._write("state.json", asdict(self._state))
+        self._write("errors.json", plain(run.errors()))
 
     def _say(self, state: State) -> None:
         self._state = state
-        self._write("state.json", lambda: asdict(state))
+        self._write("state.json", asdict(state))
 
-    def _write(self, name: str, document: Callable[[], object]) -> None:
-        """A full disk must not stop a topology that does not need it."""
-        try:
-            write_json(self._directory / name, document())
-        except OSError as error:
-            _log(f"cannot write {name}: {error}")
-
-
-def _log(text: str) -> None:
-    with suppress(OSError):  # it may be on the same full disk
-        print(text, file=sys.stderr, flush=True)
+    def _write(self, name: str, document: object) -> None:
+        write_json_if_possible(self._directory / name, document)
 
 
 def main(directory: Path) -> int:

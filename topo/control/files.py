@@ -9,7 +9,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,15 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 def write_json(path: Path, document: object) -> None:
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
     write_atomically(path, text.encode())
+
+
+def write_json_if_possible(path: Path, document: object) -> None:
+    """The same; a full disk is noted, and must not stop a topology that does not need it."""
+    try:
+        write_json(path, document)
+    except OSError as error:
+        with suppress(OSError):  # the log may be on the same disk
+            print(f"cannot write {path.name}: {error}", file=sys.stderr, flush=True)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -13,12 +13,12 @@ from topo.config import Config
 from topo.control import supervisor
 from topo.control.registry import FINAL, NameTaken, Registry, Run, Submission
 from topo.control.sources import pack_sources
+from topo.engine.spark.checkpoint import PLAN_FILE, local_path
 from topo.errors import CheckpointError, RunError
 from topo.graph.layout import TaskLayout
 from topo.graph.model import Topology
 
 SPARK = "topo.control.engines:spark"
-PLAN_FILE = "topo-plan.json"
 POLL_SECS = 0.1
 
 
@@ -131,7 +131,7 @@ def _checkpoint(
 
 def _clear(checkpoint: str) -> None:
     """Delete what is in a directory that the user named, if it is a checkpoint of topo's."""
-    path = _local(checkpoint)
+    path = local_path(checkpoint)
     if path is None or not (path / PLAN_FILE).is_file():
         raise CheckpointError(
             f"{checkpoint} is not empty and holds no checkpoint of topo's that could be deleted",
@@ -142,21 +142,15 @@ def _clear(checkpoint: str) -> None:
 
 def purge(checkpoint: str) -> bool:
     """Delete a checkpoint; False if it is not on this machine's file system."""
-    path = _local(checkpoint)
+    path = local_path(checkpoint)
     if path is None:
         return False
     shutil.rmtree(path, ignore_errors=True)
     return True
 
 
-def _local(checkpoint: str) -> Path | None:
-    if checkpoint.startswith("file:"):
-        return Path(checkpoint.removeprefix("file:").replace("//", "/", 1))
-    return None if "://" in checkpoint else Path(checkpoint)
-
-
 def _holds_something(checkpoint: str) -> bool:
-    path = _local(checkpoint)
+    path = local_path(checkpoint)
     return path is None or (path.is_dir() and any(path.iterdir()))
 
 
@@ -171,7 +165,7 @@ def _age(left: str, previous: Run | None) -> str:
         day = datetime.fromtimestamp(previous.state.since or previous.submission.submitted_at)
         batch = f" (batch {previous.state.batch})" if previous.state.batch else ""
         return f"{day:%Y-%m-%d}{batch}"
-    path = _local(left)
+    path = local_path(left)
     if path is None:
         return left
     return f"{datetime.fromtimestamp(path.stat().st_mtime):%Y-%m-%d}"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from topo.config import Config
-from topo.control.files import ProcessLock, read_json, write_json
+from topo.control.files import ProcessLock, read_json, write_json_if_possible
 from topo.control.registry import FINAL, State, Supervision, read_state
 
 LONGEST_PAUSE_SECS = 60.0
@@ -132,12 +132,7 @@ class Supervisor:
         self._write("supervisor.json", asdict(said))
 
     def _write(self, name: str, document: object) -> None:
-        """A full disk must not keep a topology from being started again."""
-        try:
-            write_json(self._directory / name, document)
-        except OSError as error:
-            with suppress(OSError):  # the log may be on the same disk
-                print(f"cannot write {name}: {error}", file=sys.stderr, flush=True)
+        write_json_if_possible(self._directory / name, document)
 
 
 class DriverProcess:

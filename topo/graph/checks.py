@@ -10,8 +10,9 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from topo.components import BasicBolt, Bolt, Component, FunctionBolt, Spout
+from topo.components import BasicBolt, Bolt, Component, Spout
 from topo.errors import ComponentError, Problem
+from topo.functions import FunctionBolt
 
 _SPOUT_HOOKS = (
     "open",

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from topo.components import FunctionBolt
 from topo.errors import UnpicklableComponentError
+from topo.functions import FunctionBolt
 from topo.graph.carried import stand_in
 
 if TYPE_CHECKING:

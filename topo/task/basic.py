@@ -10,8 +10,9 @@ import numpy as np
 
 from topo.acker.edges import EdgeIds
 from topo.collectors import BasicOutputCollector
-from topo.components import BasicBolt, FunctionBolt
+from topo.components import BasicBolt
 from topo.errors import EmitError
+from topo.functions import FunctionBolt
 from topo.task.bolts import BoltTask, sections_of
 from topo.task.frames import I64, Frame
 from topo.task.loops import COLLECT, COLLECT_AND_MARK, EXECUTE, EXECUTE_AND_MARK, Loop

@@ -12,8 +12,9 @@ from itertools import islice, repeat, starmap
 from time import perf_counter
 from typing import Any
 
-from topo.components import BasicBolt, Bolt, FunctionBolt, StatefulBasicBolt, StatefulBolt
+from topo.components import BasicBolt, Bolt, StatefulBasicBolt, StatefulBolt
 from topo.errors import FailTuple
+from topo.functions import FunctionBolt
 from topo.state import KeyValueState
 from topo.task import failures
 from topo.task.frames import AnyFrame, Frame, Section

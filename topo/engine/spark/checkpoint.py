@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.plan import Plan
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PLAN_FILE = "topo-plan.json"
+
+
+def local_path(checkpoint: str) -> Path | None:
+    """Where it lies in this machine's file system; None: in another one, such as hdfs: or s3a:."""
+    if checkpoint.startswith("file:"):
+        return Path(checkpoint.removeprefix("file:").removeprefix("//"))
+    return None if "://" in checkpoint else Path(checkpoint)
 
 
 class Checkpoint:

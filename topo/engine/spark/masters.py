@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from urllib.parse import urlsplit
 
+from topo.acker.security import is_loopback
 from topo.errors import EngineError
 
 _CONNECT_SECS = 5.0
@@ -29,6 +30,14 @@ def check_master(master: str) -> None:
         code="spark-start",
         hint=f"is it up?  topo doctor --master {master}",
     )
+
+
+def is_in_this_machine(master: str) -> bool:
+    """Whether what runs there sees the files that are here."""
+    if not master.startswith("spark://"):
+        return master.startswith("local")
+    addresses = master.removeprefix("spark://").split(",")
+    return all(is_loopback(urlsplit(f"//{address}").hostname or "") for address in addresses)
 
 
 def _silence(address: str) -> str:

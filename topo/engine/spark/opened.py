@@ -15,14 +15,13 @@ from topo.acker.plan import Mode, TrackingPlan
 from topo.acker.transport import GrpcTransport
 from topo.config import for_component
 from topo.engine.spark.ackers import Ackers
-from topo.engine.spark.checkpoint import Checkpoint
+from topo.engine.spark.checkpoint import Checkpoint, local_path
 from topo.engine.spark.execution import RunSpec, SlotRunner
 from topo.engine.spark.executors import Executors, look_at
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.query import build_query, start_query
 from topo.engine.spark.scratch import make_run_directory
 from topo.engine.spark.session import (
-    is_file,
     is_local,
     local_cores,
     query_session,
@@ -118,7 +117,7 @@ class Opened(ExitStack):
         logged = min(_LOGGED_BYTES // executions, _LOGGED_BYTES_EACH)
         self._spec = replace(
             self._spec,
-            reports=_reports_in(path) if is_file(path) else "",
+            reports=_reports_in(path),
             log_bytes=logged if os.environ.get(LOG_DIR) else 0,
         )
 
@@ -152,14 +151,17 @@ class Opened(ExitStack):
 
 
 def _reports_in(checkpoint: str) -> str:
-    """An empty directory there for what is too large to go by the ackers.
+    """An empty directory there for what is too large to go by the ackers; "": it is elsewhere.
 
     Workers reach it: Spark's state is beside it.
     """
-    directory = f"{checkpoint.removeprefix('file://').removeprefix('file:')}/topo-reports"
+    path = local_path(checkpoint)
+    if path is None:
+        return ""
+    directory = path / "topo-reports"
     shutil.rmtree(directory, ignore_errors=True)
-    os.makedirs(directory)
-    return directory
+    directory.mkdir(parents=True)
+    return str(directory)
 
 
 class _AnyFactory:

@@ -11,15 +11,16 @@ import logging
 import os
 import re
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from topo.engine.spark.checkpoint import local_path
 from topo.engine.spark.java import prepare_java
 from topo.engine.spark.jvm import hasten
 from topo.engine.spark.masters import check_master
+from topo.engine.spark.scratch import make_log_directory
 from topo.engine.spark.shipping import DAEMON, Shipment, workers_python
 from topo.errors import ConfigError, EngineError
 
@@ -167,14 +168,9 @@ def _share(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
 
 def query_settings(slots: int, checkpoint: str, conf: Mapping[str, Any]) -> dict[str, str]:
     """What one query runs with."""
-    files = _SQL_FILE_CHECKPOINT if is_file(checkpoint) else {}
+    files = _SQL_FILE_CHECKPOINT if local_path(checkpoint) else {}
     given = {k: v for k, v in spark_settings(conf).items() if k.startswith("spark.sql.")}
     return {**_SQL, **files, "spark.sql.shuffle.partitions": str(slots), **given}
-
-
-def is_file(path: str) -> bool:
-    """Whether a checkpoint lies in this machine's file system, as opposed to hdfs:, s3a:, ..."""
-    return path.startswith("file:") or "://" not in path
 
 
 def start_session(
@@ -193,7 +189,7 @@ def start_session(
         os.environ["JAVA_HOME"] = str(home)
         # The JVM's threads would each have an arena of glibc's, and keep what was freed in it.
         os.environ.setdefault("MALLOC_ARENA_MAX", "4")
-        path = log_file or Path(tempfile.mkdtemp(prefix="topo-spark-")) / "spark.log"
+        path = log_file or make_log_directory() / "spark.log"
         shipment = None if is_local(master) else Shipment(workers_python(conf), path.parent)
         python = shipment.python if shipment else sys.executable
         # The setting is not enough: the driver's own state runner looks only here.

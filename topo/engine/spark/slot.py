@@ -2,7 +2,8 @@
 
 It is started by the driver, learns over its standard input what to run, and works off one
 connection after another. It holds the component instances; Spark's Python workers come and go.
-When the driver ends, however it ends, standard input ends with it, and so does this process.
+When the driver ends, however it ends, standard input ends with it, and so does this process; its
+socket's directory, which a driver that was killed leaves behind, goes with the last of them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as it was started with
     source = sys.stdin.buffer
     path, import_path, factory = read_setup(source)
-    threading.Thread(target=_end_with, args=(source,), name="lifeline", daemon=True).start()
+    lifeline = threading.Thread(target=_end_with, args=(source, path), daemon=True)
+    lifeline.start()
     sys.path[:] = import_path
     keep_logs(os.path.basename(path))
     runner = make_runner(factory)
@@ -93,9 +95,13 @@ def read_setup(source: IO[bytes]) -> tuple[str, list[str], bytes]:
     return setup
 
 
-def _end_with(source: IO[bytes]) -> None:
+def _end_with(source: IO[bytes], path: str) -> None:
     while source.read(1):
         pass
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(path))
     os._exit(0)
 
 
