@@ -297,6 +297,14 @@ MISTAKES = [
         "words was killed",
     ),
     Mistake(
+        "one that nobody can read any more",
+        "topo list",
+        0,
+        "... is not shown: its submission.json is damaged",
+        "its log: ...; delete ... to forget it",
+        "words is damaged",
+    ),
+    Mistake(
         "none in this environment",
         "topo list --env dev",
         0,

@@ -113,6 +113,9 @@ class Place:
             "words was killed": self._killed,
             "words failed": self._failed,
             "words hangs": self._hangs,
+            "words is damaged": lambda: (
+                make(self.registry).directory / "submission.json"
+            ).write_bytes(b"{"),
             "words starts in prod": self._in_prod,
             "environments": self._environments,
             "no topo.toml": lambda: (self.path / "topo.toml").unlink(),

@@ -41,6 +41,11 @@ def list_runs(out: Output, everything: bool) -> None:
         out.table(COLUMNS, [_cells(row) for row in rows])
     else:
         _say_none(out, runs)
+    for directory in runs.registry.damaged():
+        out.note(
+            f"{directory.name} is not shown: its submission.json is damaged",
+            hint=f"its log: {directory / 'log'}; delete {directory} to forget it",
+        )
 
 
 def _say_none(out: Output, runs: Runs) -> None:

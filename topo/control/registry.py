@@ -218,6 +218,18 @@ class Registry:
         found = found if all_of_them else [run for run in found if not run.over]
         return sorted(found, key=lambda run: run.submission.submitted_at)
 
+    def damaged(self) -> list[Path]:
+        """The directories of runs of which nobody can tell any more what was submitted."""
+        found = []
+        for path in sorted(self._runs.glob("[!.]*/submission.json")):
+            try:
+                read_submission(path.parent)
+            except OSError:  # another user's, or just forgotten
+                continue
+            except (ValueError, TypeError, KeyError):
+                found.append(path.parent)
+        return found
+
     def latest(self, name: str) -> Run | None:
         """The live run of that name or id, else the one that was submitted last."""
         mine = [run for run in self.runs() if name in (run.name, run.id)]
@@ -297,7 +309,7 @@ class Registry:
         except OSError as error:
             raise self._unreadable(error) from None
         except (ValueError, TypeError, KeyError):
-            return None  # damaged: nobody knows what it was, and the others are not to suffer
+            return None  # the others are not to suffer; `damaged` names it
         return Run(
             directory,
             asked,
