@@ -286,5 +286,6 @@ class SparkRun:
 
 
 def _batch_ms(query: StreamingQuery) -> float:
-    progress: Any = query.lastProgress
-    return float(progress.batchDuration) if progress else 0.0
+    # `query.lastProgress` has all of it, as JSON that the JVM writes and this process reads.
+    progress: Any = query._jsq.lastProgress()
+    return float(progress.batchDuration()) if progress else 0.0
