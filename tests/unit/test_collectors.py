@@ -333,3 +333,57 @@ def test_mock_sources_replace_a_spout() -> None:
     builder.set_bolt("b", TaskIndex()).shuffle_grouping("s")
     result = complete_topology(builder.create_topology(), {"s": [["a"], ["b"], ["c"]]})
     assert sorted(result.tuples("b")) == [[0, "a"], [0, "b"], [0, "c"]]
+
+
+class Greets(Bolt):
+    """Emits one tuple when it is prepared, and one for each it gets."""
+
+    outputs = ("x",)
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.emit(["hello"])
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit(tup.values, anchors=tup)
+        self.ack(tup)
+
+
+class GreetsToo(BasicBolt):
+    outputs = ("x",)
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.emit(["hello"])
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
+class Unfriendly(BasicBolt):
+    def execute(self, tup: Tuple) -> None:
+        if tup[0] == "hello":
+            raise FailTuple
+
+
+@pytest.mark.parametrize("kind", [Greets, GreetsToo])
+def test_what_prepare_emits_belongs_to_no_input(kind: type[Bolt | BasicBolt]) -> None:
+    fed = Fed(kind(), Unfriendly()).feed(1, 2)
+    assert fed.out() == ["hello", 1, 2]
+    assert fed.feeder.acked == [1, 2]
+    assert fed.run.stats().components["b1"].unanchored == 0
+
+
+class Ticks(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        self.ack(tup)
+
+
+class TicksToo(BasicBolt):
+    def execute(self, tup: Tuple) -> None: ...
+
+
+@pytest.mark.parametrize("kind", [Ticks, TicksToo])
+def test_ticks_are_not_counted_as_tuples(kind: type[Bolt | BasicBolt]) -> None:
+    fed = Fed(kind(), conf={"topology.tick.tuple.freq.secs": 1}).feed(1)
+    fed.cluster.advance(3)
+    figures = fed.run.stats().components["b1"]
+    assert (figures.executed, figures.acked) == (1, 1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import threading
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,9 +240,14 @@ class Awkward(Exception):
 
 @pytest.mark.parametrize(
     "error",
-    [Awkward(3, text="x"), OSError(2, "gone"), UnicodeDecodeError("utf-8", b"x", 0, 1, "y")],
+    [
+        Awkward(3, text="x"),
+        OSError(2, "gone"),
+        UnicodeDecodeError("utf-8", b"x", 0, 1, "y"),
+        SystemExit(3),
+    ],
 )
-def test_any_exception_becomes_an_uncaught_error(error: Exception) -> None:
+def test_any_exception_becomes_an_uncaught_error(error: BaseException) -> None:
     def throw(self: Any, tup: Any) -> None:
         raise error
 
@@ -371,6 +378,30 @@ def test_an_uncaught_error_pickles_as_one() -> None:
     assert isinstance(again, UncaughtError)
     assert isinstance(again, LookupError)
     assert str(again) == str(stopped.value)
+
+
+def test_an_uncaught_error_passes_where_its_class_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = types.ModuleType("of_the_user")
+    exec("class Theirs(Exception): pass", module.__dict__)
+    monkeypatch.setitem(sys.modules, "of_the_user", module)
+
+    def throw(self: Any, tup: Any) -> None:
+        raise module.Theirs("no such account")
+
+    with pytest.raises(module.Theirs) as stopped:
+        Fed(Does(throw)).feed(1)
+    packed = pickle.dumps(stopped.value)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.delitem(sys.modules, "of_the_user")
+        passing = pickle.loads(packed)
+        assert type(passing).__name__ == "UncaughtError"
+        assert isinstance(passing, UncaughtError)
+        assert str(passing) == str(stopped.value)
+        assert passing.component == stopped.value.component  # type: ignore[attr-defined]
+        packed = pickle.dumps(passing)
+    assert isinstance(pickle.loads(packed), module.Theirs)
 
 
 def test_the_nearest_name() -> None:

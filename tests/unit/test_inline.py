@@ -293,6 +293,7 @@ def test_settings_reach_the_component() -> None:
     Fed(Looks(), conf={"mine": "topology", "b1/topology.debug": True}).feed(1)
     assert (seen["mine"], seen["own"], seen["topology.debug"]) == ("component", "component", True)
     assert seen["topology.message.timeout.secs"] == 30
+    assert seen["topology.name"] == "t"
 
 
 def test_the_context_knows_the_topology() -> None:

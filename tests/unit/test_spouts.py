@@ -30,6 +30,58 @@ class Replays(Spout):
         return not self.left and not self.pending_count
 
 
+class Greets(Spout):
+    """Emits one message when it is opened, and none later."""
+
+    outputs = ("x",)
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.emit(["hello"], msg_id="greeting")
+
+    def next_tuple(self) -> None: ...
+
+    def is_exhausted(self) -> bool:
+        return not self.pending_count
+
+
+def test_a_message_that_was_emitted_in_open_is_acked() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("s", Greets())
+    builder.set_bolt("b", Failing()).shuffle_grouping("s")
+    result = complete_topology(builder.create_topology())
+    assert result.acked["s"] == ["greeting"]
+
+
+class ComesBack(Spout):
+    """Has nothing left, until what is in flight fails: that comes again, some calls later."""
+
+    outputs = ("x",)
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.made, self.calls_until_due = 0, 1
+
+    def next_tuple(self) -> None:
+        self.calls_until_due -= 1
+        if self.calls_until_due == 0:
+            self.made += 1
+            self.emit([self.made], msg_id=self.made)
+
+    def fail(self, msg_id: Any, reason: str = "") -> None:
+        self.calls_until_due = 3
+
+    def is_exhausted(self) -> bool:
+        return self.calls_until_due <= 0
+
+
+def test_a_spout_may_have_been_exhausted_too_early() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("s", ComesBack())
+    builder.set_bolt("b", Failing(1)).shuffle_grouping("s")
+    result = complete_topology(builder.create_topology())
+    assert result.failed["s"] == [1]
+    assert result.acked["s"] == [2]
+
+
 def test_ids_need_not_be_unique_and_fail_may_emit() -> None:
     builder = TopologyBuilder()
     builder.set_spout("s", Replays())

@@ -120,6 +120,20 @@ def test_max_task_parallelism_caps_every_component() -> None:
     assert [len(tasks) for tasks in layout.components.values()] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("conf", "counts"),
+    [
+        ({"topology.tasks": 6}, [5, 6, 6]),
+        ({"count/topology.tasks": 6}, [6, 1, 2]),
+        ({"count/topology.max.task.parallelism": 3}, [3, 1, 2]),
+        ({"topology.tasks": 6, "count/topology.max.task.parallelism": 4}, [4, 6, 6]),
+    ],
+)
+def test_tasks_are_counted_as_the_settings_say(conf: dict[str, int], counts: list[int]) -> None:
+    layout = TaskLayout(build(), conf)
+    assert [len(tasks) for tasks in layout.components.values()] == counts
+
+
 def test_more_tasks_than_a_root_can_name_are_a_problem() -> None:
     builder = TopologyBuilder()
     builder.set_spout("words", Words(), parallelism=65_536)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from topo.config.layers import for_component
 from topo.errors import InvalidTopologyError, Problem, TopoError
 from topo.graph.model import ComponentDef, Topology
 
@@ -55,8 +56,7 @@ class TaskLayout:
 
 def task_count(component: ComponentDef, conf: Mapping[str, Any]) -> int:
     """`topology.tasks`, else the parallelism; capped by `topology.max.task.parallelism`."""
-    count = component.conf.get("topology.tasks") or component.parallelism
-    cap = component.conf.get("topology.max.task.parallelism") or conf.get(
-        "topology.max.task.parallelism"
-    )
+    own: Mapping[str, Any] = for_component(conf, component.id, component.conf)
+    count = own.get("topology.tasks") or component.parallelism
+    cap = own.get("topology.max.task.parallelism")
     return min(int(count), int(cap)) if cap else int(count)

@@ -132,7 +132,7 @@ class BasicBoltTask(BoltTask):
         tup = make(self._tick_secs)
         try:
             self._on_tick(tup)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.reason_to_fail(error, tup)
         self.settle()
 

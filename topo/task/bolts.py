@@ -85,6 +85,8 @@ class BoltTask(Task):
     def execute(self, frames: Iterable[AnyFrame]) -> None:
         """Run the bolt over these frames, in this order."""
         self.worked = True
+        if self.outlet.is_waiting:  # what `prepare` emitted comes of no input
+            self.settle()
         started = perf_counter()
         run: list[Frame] = []
         size = 0
@@ -210,7 +212,7 @@ class BoltTask(Task):
             found = self._classes[key] = tuple_class(source, self.basic)
         return found
 
-    def stop_or_fail(self, error: Exception, tup: Tuple | None) -> str:
+    def stop_or_fail(self, error: BaseException, tup: Tuple | None) -> str:
         """Raise the uncaught error, or keep it and return the reason to fail the tuple with."""
         caught = self.uncaught(error, tup)
         if self._stops_on_error:
@@ -218,7 +220,7 @@ class BoltTask(Task):
         self.metrics.errors.append(failures.report(error, self.component_id, self.id, "uncaught"))
         return f"{type(error).__name__}: {error}"
 
-    def reason_to_fail(self, error: Exception, tup: Tuple | None) -> str | None:
+    def reason_to_fail(self, error: BaseException, tup: Tuple | None) -> str | None:
         """What a tuple fails with whose execution raised this; raises what stops the topology."""
         if not isinstance(error, FailTuple):
             return self.stop_or_fail(error, tup)

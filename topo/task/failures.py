@@ -9,6 +9,7 @@ from typing import Any
 from topo.errors import FailTuple, TopoError, UncaughtError
 from topo.task.loops import GENERATED
 from topo.task.metrics import ErrorReport
+from topo.task.values import dump, load
 from topo.tuples import Tuple
 
 _TOPO = str(Path(__file__).resolve().parents[1])
@@ -109,13 +110,37 @@ def _made(kind: type[UncaughtError], message: str, **named: Any) -> UncaughtErro
 
 
 def _reduced(error: Any) -> tuple[object, ...]:
-    return (_again, (error._original, error.args, error.__dict__.copy()))
+    """As bytes within the bytes: on its way it may pass where the user's modules are not."""
+    plain = _plain(error)
+    others = {name: value for name, value in vars(error).items() if name not in plain}
+    return (_again, (dump((error._original, error.args, others)), plain))
 
 
-def _again(
-    original: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]
-) -> UncaughtError:
-    error = _made(_class_for(original), "", component="", task=0)
-    error.args = args
-    error.__dict__.update(attributes)
+def _plain(error: UncaughtError) -> dict[str, Any]:
+    """What every UncaughtError has, and can be read anywhere."""
+    names = {*vars(_made(UncaughtError, "", component="", task=0)), "lines"}
+    return {name: value for name, value in vars(error).items() if name in names}
+
+
+def _again(packed: bytes, plain: dict[str, Any]) -> UncaughtError:
+    try:
+        original, args, others = load(packed)
+        error = _made(_class_for(original), "", component="", task=0)
+        error.args = args
+        error.__dict__.update(others)
+    except Exception:
+        error = _made(_Packed, "", component="", task=0)
+        error.__dict__["packed"] = packed
+    error.__dict__.update(plain)
     return error
+
+
+class _Packed(UncaughtError):
+    """One whose class is unknown in this process, and may be known where it goes."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_again, (self.__dict__["packed"], _plain(self)))
+
+
+_Packed.__name__ = _Packed.__qualname__ = UncaughtError.__name__  # as tracebacks call it
+_Packed.__module__ = UncaughtError.__module__

@@ -121,6 +121,8 @@ class Host:
                     self._exhausted.discard(spout.id)
                 elif spout.is_exhausted():
                     self._exhausted.add(spout.id)
+                else:  # a message that has failed since may be due again
+                    self._exhausted.discard(spout.id)
             done += 1
             if emitted == before and rounds is None:
                 break

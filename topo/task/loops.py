@@ -43,7 +43,7 @@ def loop({parameters}, new=object.__new__, cls=cls, references=references):
             {fill}
             {body}
             if references(tup) != alone: tup = new(cls)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return tup, error
     return None
 """
@@ -53,7 +53,7 @@ def loop({parameters}):
     try:
         for tup in items:
             {body}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return tup, error
     return None
 """

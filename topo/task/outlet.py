@@ -103,6 +103,11 @@ class Outlet:
         """How much was emitted for others in this batch, flushed or not."""
         return self.dealt + sum(len(stream.rows) for stream in self.streams.values())
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something was emitted that has not been dealt."""
+        return any(stream.rows for stream in self.streams.values())
+
     def take_emitted(self) -> dict[str, int]:
         """What was emitted in this batch, by stream."""
         for stream in self.streams.values():

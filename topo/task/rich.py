@@ -18,7 +18,7 @@ from topo.task.ports import BoltPort
 from topo.task.saving import Changes
 from topo.task.task import Setting
 from topo.task.tracking import NOT_ANCHORED, Anchor, BoltTrees, Inputs
-from topo.tuples import HELD, UNTRACKED, Held, HeldTuples, Tuple, new_tuple, tick_source
+from topo.tuples import HELD, SETTLED, UNTRACKED, Held, HeldTuples, Tuple, new_tuple, tick_source
 
 
 class RichBoltTask(BoltTask):
@@ -32,7 +32,7 @@ class RichBoltTask(BoltTask):
         self._port = BoltPort(self.outlet, setting.tracking, self.report_error)
         self._held = HeldTuples()
         self._left_open: list[Tuple] = []  # since the last flush
-        self._newly_held: list[int] = []
+        self._newly_held: dict[int, None] = {}  # their keys, in order
         self._released: list[int] = []
 
     def open(self, saved: Mapping[str, bytes]) -> None:
@@ -106,8 +106,11 @@ class RichBoltTask(BoltTask):
         tup = new_tuple(tick_source(), [self._tick_secs])
         try:
             self._on_tick(tup)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.reason_to_fail(error, tup)
+        acked = self._port.settling.acked
+        if tup._topo_link == SETTLED and UNTRACKED in acked:
+            acked.remove(UNTRACKED)  # a tick is none of the tuples that are counted
         self.settle()
 
     def _keep(self, inputs: Inputs) -> None:
@@ -124,7 +127,7 @@ class RichBoltTask(BoltTask):
             tup._topo_link = HELD
             tup._topo_held = held
             self._held.add(held)
-            self._newly_held.append(held.key)
+            self._newly_held[held.key] = None
         self._left_open.clear()
 
     def settle(self) -> None:
@@ -156,7 +159,7 @@ class RichBoltTask(BoltTask):
     def _let_go(self, held: Held) -> None:
         self._held.by_key.pop(held.key, None)
         if held.key in self._newly_held:
-            self._newly_held.remove(held.key)
+            del self._newly_held[held.key]
         else:
             self._released.extend(held.roots)
 

@@ -63,10 +63,10 @@ class SpoutTask(Task):
         self._last = self._last_before = core.get("last", 0)
         self._cursor = core.get("cursor", 0)
         self._incarnation = core.get("incarnation", "")
+        self._pending = self._log.load(saved)
         with self.users_code():
             self.component.open(self.context.conf, self.context, collector)
         self.attributes.remember()
-        self._pending = self._log.load(saved)
         self.attributes.load(saved)
         with self.users_code():
             self.component.restored()
@@ -144,7 +144,7 @@ class SpoutTask(Task):
         while True:
             try:
                 ask()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise self.uncaught(error, None) from error
             rows = waiting()
             before, so_far = so_far, rows + outlet.dealt
@@ -189,7 +189,7 @@ class SpoutTask(Task):
         try:
             for msg_id in messages:
                 ack(msg_id)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self.uncaught(error, None) from error
 
     def meet_acker(self, incarnation: str) -> None:
@@ -212,7 +212,7 @@ class SpoutTask(Task):
             self.metrics.complete_seconds += self._ages([sequence])
             try:
                 self.component.ack(msg_id)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise self.uncaught(error, None) from error
             return
         self.metrics.failed += 1

@@ -91,7 +91,8 @@ class Task:
         self.definition: ComponentDef = setting.topology.component(self.component_id)
         self.owner = f"{self.definition.kind} {self.component_id!r}"
         self.conf: dict[str, Any] = {
-            **for_component(setting.conf, self.component_id, self.definition.conf)
+            **for_component(setting.conf, self.component_id, self.definition.conf),
+            "topology.name": setting.name,
         }
         self.metrics = TaskMetrics()
         self.updates = UpdateLog()
@@ -184,7 +185,7 @@ class Task:
             yield
         except UncaughtError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self.uncaught(error, tup) from error
 
     def uncaught(self, error: BaseException, tup: Any) -> UncaughtError:

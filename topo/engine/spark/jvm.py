@@ -50,9 +50,10 @@ def _where_possible(change: Callable[[SparkContext, Any], None], context: SparkC
 
     try:
         change(context, context._jvm)
-    except Py4JError as error:
+    except (Py4JError, TypeError) as error:  # the latter where a class is missing
         said = [line for line in str(error).splitlines() if "Exception" in line]
-        log.info("Spark runs without %s: %s", change.__name__.strip("_"), (said or [error])[0])
+        why = said[0] if said else str(error)
+        log.info("Spark runs without %s: %s", change.__name__.strip("_"), why)
 
 
 def _write_no_checksum_files(context: SparkContext, jvm: Any) -> None:
