@@ -81,6 +81,25 @@ def test_it_starts_inactive_is_activated_deactivated_and_killed(cluster: LocalCl
     assert len(run.tuples("b1")) == len(run.tuples("s"))  # what was in flight was processed
 
 
+class Silent(Spout):
+    """Has nothing, and may have something at any time."""
+
+    outputs = ("x",)
+
+    def next_tuple(self) -> None: ...
+
+
+def test_one_that_waits_for_data_leaves_the_others_room(cluster: LocalCluster) -> None:
+    idle = cluster.submit_topology("idle", line(Silent(), Total()), WORKERS)
+    wait_until(lambda: idle.status == "ACTIVE", "the idle one waits")
+    busy = cluster.submit_topology("busy", line(Numbers(10), Total()), WORKERS, capture=["b1"])
+    busy.await_completion(LONGEST_SECS)
+    assert busy.tuples("b1")[-1] == [10]
+    # Its batches wait for a minute; the other one's stages would each have waited for that.
+    assert idle.stats().batch.id <= 1
+    idle.kill()
+
+
 def test_completion_is_not_awaited_of_a_spout_that_never_ends(cluster: LocalCluster) -> None:
     run = cluster.submit_topology("t", line(Endless(), Total()), FEW)
     with pytest.raises(RunError, match=r"spout 's' never says that it is exhausted.*is_exhausted"):

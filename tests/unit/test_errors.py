@@ -399,7 +399,7 @@ def test_an_uncaught_error_passes_where_its_class_is_unknown(
         assert type(passing).__name__ == "UncaughtError"
         assert isinstance(passing, UncaughtError)
         assert str(passing) == str(stopped.value)
-        assert passing.component == stopped.value.component  # type: ignore[attr-defined]
+        assert passing.component == stopped.value.component
         packed = pickle.dumps(passing)
     assert isinstance(pickle.loads(packed), module.Theirs)
 

@@ -104,6 +104,7 @@ _SQL_FILE_CHECKPOINT = {
 
 _starting = threading.Lock()
 _STOP_SECS = 30
+_PLACES_A_CORE = 8
 
 
 def is_local(master: str) -> bool:
@@ -121,9 +122,13 @@ def local_cores(master: str) -> int:
     return len(os.sched_getaffinity(0)) if cores == "*" else max(1, int(cores))
 
 
-def with_retries(master: str) -> str:
-    """A local master that gives a failed task three more tries, as a cluster does."""
-    return f"local[{local_cores(master)},4]" if is_local(master) else master
+def with_room(master: str) -> str:
+    """A local master that gives a failed task three more tries, as a cluster does.
+
+    It has more places than cores: a spout that waits for data keeps its place, and the topologies
+    beside it need theirs.
+    """
+    return f"local[{local_cores(master) * _PLACES_A_CORE},4]" if is_local(master) else master
 
 
 def spark_settings(conf: Mapping[str, Any]) -> dict[str, str]:
@@ -146,7 +151,7 @@ def core_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
     """What Spark is started with."""
     kind = _CORE_LOCAL if is_local(master) else {**_CORE_CLUSTER, **_share(master, conf)}
     return {
-        "spark.master": with_retries(master),
+        "spark.master": with_room(master),
         "spark.app.name": str(conf.get("topology.name") or "topo"),
         "spark.pyspark.python": sys.executable,
         **_CORE,
@@ -239,7 +244,7 @@ def _with_topo(python_path: str) -> str:
 
 def _joined(session: SparkSession, master: str) -> SparkSession:
     running = session.sparkContext.master
-    if with_retries(master) not in (running, with_retries(running)):
+    if with_room(master) not in (running, with_room(running)):
         raise EngineError(
             f"this process has Spark running on {running}, not on {master}",
             hint="one process has one Spark: use that master, or another process",
