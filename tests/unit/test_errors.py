@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -500,6 +501,14 @@ def test_an_uncaught_error_in_a_custom_grouping_that_an_emit_waits_for() -> None
         "LookupError: the user's own words"
     )
     assert error.user_traceback.count("Traceback") == 1
+
+
+def test_a_custom_grouping_that_exits_stops_the_topology_not_the_process() -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", grouped(lambda tasks: sys.exit(3)))
+        with pytest.raises(UncaughtError, match=r"Chooses of 'b', emitted .*: SystemExit: 3"):
+            run.settle()
+        assert run.status == "FAILED"
 
 
 @pytest.mark.parametrize(

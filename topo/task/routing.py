@@ -181,7 +181,7 @@ class Custom(Grouper):
         for number, values in enumerate(rows.values):
             try:
                 chosen = self._chosen(self._choose(list(values)))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise ChoiceFailed(self._name, values) from error
             numbers.extend([number] * len(chosen))
             targets.extend(chosen)
