@@ -78,6 +78,14 @@ class BoltDeclarer(_Declarer):
     """What `set_bolt` returns: the bolt's inputs are declared on it."""
 
     def _read(self, component: str, stream: str, grouping: GroupingDef) -> BoltDeclarer:
+        for what, name in (("component", component), ("stream", stream)):
+            if not isinstance(name, str):
+                text = f"{self._draft.where} reads {what} {name!r}; a {what}'s name is a str"
+                hint = "the component comes first, then fields or a grouping, then stream=..."
+                self._draft.problems.append(
+                    Problem(f"unknown-{what}", self._draft.where, text, hint)
+                )
+                return self
         self._draft.inputs.append(InputDef(component, stream, grouping))
         return self
 

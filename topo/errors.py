@@ -77,7 +77,10 @@ class UnknownSettingError(ConfigError, AttributeError):
 
 
 class TargetError(TopoError):
-    """A target (`PATH.py[:ATTR]`) that is not there, is no topology, or whose code raised."""
+    """A target (`PATH.py[:ATTR]`) that is not there, is no topology, or whose code raised.
+
+    Also what a cluster was given to run that is no topology.
+    """
 
     code = "target"
 
@@ -238,15 +241,17 @@ class FailTuple(Exception):
         self.report = report
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that `name` was probably meant to be, or ""."""
+def nearest(name: object, known: Iterable[str]) -> str:
+    """The known name that `name` was probably meant to be, or ""; "" for what is no str."""
+    if not isinstance(name, str):
+        return ""
     candidates = list(known)
     lowered = {candidate.lower(): candidate for candidate in candidates}
     found = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
     return lowered[found[0]] if found else ""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The hint for a misspelt name: "did you mean 'x'?", or ""."""
     match = nearest(name, known)
     return f"did you mean {match!r}?" if match else ""

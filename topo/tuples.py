@@ -82,6 +82,16 @@ class Fields(Sequence[str]):
     def __hash__(self) -> int:
         return hash(self._names)
 
+    def select(self, selector: str | Iterable[str], values: Sequence[Any]) -> list[Any]:
+        """Of `values`, which are these fields', those of the selected fields, in their order."""
+        places = {name: place for place, name in enumerate(self._names)}
+        chosen = Fields(selector)
+        for name in chosen:
+            if name not in places:
+                hint = did_you_mean(name, self._names)
+                raise UnknownFieldKey(f"no field {name!r} in {self!r}", hint=hint)
+        return [values[places[name]] for name in chosen]
+
     def __repr__(self) -> str:
         return f"Fields({', '.join(map(repr, self._names))})"
 

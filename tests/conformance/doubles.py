@@ -5,7 +5,7 @@ What a case looks at is what its components emit, since they may run in other pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from topo import (
@@ -248,13 +248,14 @@ class KeyedState(StatefulBasicBolt):
 
 
 class FirstTasks(CustomStreamGrouping):
-    """The first n of the target tasks, for every tuple."""
+    """The first n of the target tasks, for every tuple, as what `kind` makes of their list."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, kind: Callable[[list[int]], Any] = list) -> None:
         self.n = n
+        self.kind = kind
 
     def prepare(self, context: Any, stream: tuple[str, str], target_tasks: Sequence[int]) -> None:
         self.chosen = list(target_tasks)[: self.n]
 
-    def choose_tasks(self, source_task: int, values: list[Any]) -> list[int]:
-        return self.chosen
+    def choose_tasks(self, source_task: int, values: list[Any]) -> Any:
+        return self.kind(self.chosen)

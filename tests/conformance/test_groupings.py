@@ -57,6 +57,28 @@ def test_custom_first_2_of_4_tasks(engine: str) -> None:
     assert sorted(result.acked["1"]) == list(range(5))
 
 
+@pytest.mark.parametrize("kind", [tuple, set, iter])
+def test_custom_tasks_may_come_in_any_iterable(engine: str, kind: type) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("1", Numbers(5))
+    builder.set_bolt("2", TaskIndex(), parallelism=4).custom_grouping("1", FirstTasks(2, kind))
+    result = complete_topology(builder.create_topology(), engine=engine)
+    assert sorted(result.tuples("2")) == [[task, n] for task in (0, 1) for n in range(5)]
+
+
+def no_tasks(chosen: list[int]) -> None:
+    raise ZeroDivisionError("the user's own")
+
+
+def test_custom_raises_which_is_an_uncaught_error(engine: str) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("1", Numbers(1))
+    builder.set_bolt("2", TaskIndex(), parallelism=4).custom_grouping("1", FirstTasks(2, no_tasks))
+    with pytest.raises(UncaughtError, match="grouping FirstTasks of '2', emitted") as stopped:
+        complete_topology(builder.create_topology(), engine=engine)
+    assert (stopped.value.component, stopped.value.task) == ("1", 1)
+
+
 def test_partial_key_one_key_alternates_between_two_tasks() -> None:
     rows = [["key1"]] * 3
     grouper = PartialKey(range(11, 17), [0])
@@ -128,6 +150,12 @@ def test_direct_emit_to_a_task_with_a_regular_grouping_is_an_error(engine: str) 
 def test_direct_emit_on_a_regular_stream_is_an_error(engine: str) -> None:
     topology = direct(Emits("emit_direct", "regular", task=3), "regular", "shuffle")
     with pytest.raises(UncaughtError, match="direct emit on stream 'regular', which is a regular"):
+        complete_topology(topology, engine=engine)
+
+
+def test_direct_emit_to_what_is_no_task_is_an_error(engine: str) -> None:
+    topology = direct(Emits("emit_direct", "direct", task=5), "direct", "direct")
+    with pytest.raises(UncaughtError, match="direct emit to 5, which is no task; emit_direct"):
         complete_topology(topology, engine=engine)
 
 

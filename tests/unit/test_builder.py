@@ -14,6 +14,7 @@ from topo import (
     ComponentError,
     ConfigError,
     CustomStreamGrouping,
+    Fields,
     InvalidTopologyError,
     Problem,
     TopologyBuilder,
@@ -52,6 +53,19 @@ def unknown_field(builder: TopologyBuilder) -> None:
 
 def unknown_partial_key(builder: TopologyBuilder) -> None:
     builder.set_bolt("count", Counter()).partial_key_grouping("words", "wrd")
+
+
+def no_component(builder: TopologyBuilder) -> None:
+    builder.set_bolt("count", Counter()).shuffle_grouping(None)  # type: ignore[arg-type]
+
+
+def storms_order(builder: TopologyBuilder) -> None:
+    reads = builder.set_bolt("count", Counter())
+    reads.fields_grouping("words", "default", Fields("word"))  # type: ignore[arg-type]
+
+
+def a_list_for_a_stream(builder: TopologyBuilder) -> None:
+    builder.set_bolt("count", Counter()).shuffle_grouping("words", ["default"])  # type: ignore[arg-type]
 
 
 def reads_nothing(builder: TopologyBuilder) -> None:
@@ -150,6 +164,21 @@ def unpicklable_grouping(builder: TopologyBuilder) -> None:
             "did you mean 'word'?",
         ),
         (unknown_partial_key, "unknown-field", "bolt 'count'", "field 'wrd'", "'word'"),
+        (
+            no_component,
+            "unknown-component",
+            "bolt 'count'",
+            "bolt 'count' reads component None; a component's name is a str",
+            "the component comes first",
+        ),
+        (
+            storms_order,
+            "unknown-stream",
+            "bolt 'count'",
+            "bolt 'count' reads stream Fields('word'); a stream's name is a str",
+            "then fields or a grouping, then stream=...",
+        ),
+        (a_list_for_a_stream, "unknown-stream", "bolt 'count'", "stream ['default']", "stream=..."),
         (reads_nothing, "no-input", "bolt 'count'", "bolt 'count' reads nothing", "shuffle_group"),
         (
             same_input_twice,

@@ -15,6 +15,7 @@ from topo.config import (
     SETTINGS,
     Config,
     ConfigView,
+    Effective,
     Layer,
     check_layers,
     effective,
@@ -152,6 +153,15 @@ def test_what_is_accepted() -> None:
     assert conf.setdefault("mine", 0) == {"a": [1, None, "x"]}
     assert conf.tick_tuple_freq_secs == 0.5
     assert Config.validate(conf) == []
+
+
+def test_null_ackers_are_the_default_as_in_storm() -> None:
+    conf = Config({"topology.acker.executors": None})
+    assert Config.validate(conf) == []
+    assert conf.acker_executors == ConfigView(conf).acker_executors == 1
+    found = effective(Layer("topo.toml", {"topology.acker.executors": 0}), Layer("-c", conf))
+    assert found["topology.acker.executors"] == Effective(1, "-c")
+    assert effective(Layer("-c", {"topology.workers": None}))["topology.workers"].value is None
 
 
 def test_storms_own_keys_earn_a_warning_each() -> None:

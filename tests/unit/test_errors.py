@@ -13,20 +13,24 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.doubles import Numbers, Sink
 from tests.wiring import Fed, line
 from topo import (
     AnchorError,
     BasicBolt,
     Bolt,
+    CustomStreamGrouping,
     EmitError,
     InvalidTopologyError,
     Problem,
     Spout,
     TopoError,
+    TopologyBuilder,
     Tuple,
     TupleSettledError,
     UncaughtError,
 )
+from topo.engine.inline import InlineRun
 from topo.errors import ConfigError, did_you_mean, nearest
 from topo.testing import TestCluster, make_tuple, run_bolt
 
@@ -84,6 +88,31 @@ EMITS: list[tuple[Any, type[Exception], str, str]] = [
         "made a direct emit on stream 'other', which is a regular one",
         "declare it with direct=True",
     ),
+    (
+        lambda self, tup: self.emit([1, 2], stream=None),
+        EmitError,
+        "emitted on stream None; a stream's name is a str",
+        "all but the values is given by name",
+    ),
+    (
+        lambda self, tup: self.emit([1, 2], stream=["other"]),
+        EmitError,
+        "emitted on stream ['other']; a stream's name is a str",
+        "all but the values is given by name",
+    ),
+    (
+        lambda self, tup: self.emit_direct("3", [1, 2]),
+        EmitError,
+        "made a direct emit to '3', which is no task",
+        "context.component_tasks(component)",
+    ),
+    (
+        lambda self, tup: self.emit_direct([1], 3),
+        EmitError,
+        "made a direct emit to [1], which is no task",
+        "emit_direct(task, values)",
+    ),
+    (lambda self, tup: self.emit_direct(0, [1, 2]), EmitError, "emit to 0, which is no task", ""),
 ]
 
 
@@ -100,6 +129,82 @@ def test_a_wrong_emit(
     with pytest.raises(error) as alone:
         run_bolt(kind(what), [make_tuple([1])])
     assert message in str(alone.value)
+
+
+class DoesOne(Bolt):
+    """As Does, with one stream: what it emits goes the short way."""
+
+    outputs = ("a",)
+
+    def __init__(self, what: Callable[[Any, Any], object]) -> None:
+        self.what = what
+
+    def execute(self, tup: Tuple) -> None:
+        self.what(self, tup)
+
+
+class BasicDoesOne(BasicBolt):
+    outputs = ("a",)
+
+    def __init__(self, what: Callable[[Any, Any], object]) -> None:
+        self.what = what
+
+    def execute(self, tup: Tuple) -> None:
+        self.what(self, tup)
+
+
+class SpoutDoes(Spout):
+    outputs = ("a",)
+
+    def __init__(self, what: Callable[[Any, Any], object]) -> None:
+        self.what = what
+
+    def next_tuple(self) -> None:
+        self.what(self, make_tuple([1]))
+
+
+NO_STREAMS: list[tuple[Any, str]] = [
+    (lambda self, tup: self.emit([1], 7), "7"),
+    (lambda self, tup: self.emit([1], tup), "<Tuple of "),
+    (lambda self, tup: self.emit([1], [tup]), "[<Tuple of "),
+    (lambda self, tup: self.emit([1], stream=None), "None"),
+]
+
+
+@pytest.mark.parametrize("kind", [DoesOne, BasicDoesOne, SpoutDoes])
+@pytest.mark.parametrize(("what", "shown"), NO_STREAMS)
+def test_what_is_no_stream_is_refused_where_nobody_checks_the_values(
+    kind: Any, what: Any, shown: str
+) -> None:
+    component = kind(what)
+    parts = [component] if kind is SpoutDoes else [Numbers(1), component]
+    run = InlineRun("t", line(*parts), None, now=lambda: 0.0, strict=False, record=False)
+    with pytest.raises(EmitError) as refused:
+        run.step()
+    assert isinstance(refused.value, UncaughtError)
+    assert f"emitted on stream {shown}" in str(refused.value)
+    assert "all but the values is given by name" in refused.value.hint
+
+
+def test_an_emit_on_the_default_stream_by_name_goes_the_short_way_too() -> None:
+    names = ["default", "".join(["def", "ault"])]
+
+    def emits(self: Any, tup: Any) -> None:
+        for name in names:
+            self.emit([tup[0]], stream=name, anchors=tup)
+        self.ack(tup)
+
+    topology = line(Numbers(1), DoesOne(emits), Sink())
+    run = InlineRun("t", topology, None, now=lambda: 0.0, strict=False)
+    run.settle()
+    assert run.tuples("b1") == [[0], [0]]
+    assert run.recorder.acked["s"] == [0]
+
+
+def test_a_direct_emit_to_a_task_that_the_topology_does_not_have() -> None:
+    wrong = Does(lambda self, tup: self.emit_direct(3, [1, 2]))
+    with pytest.raises(EmitError, match=r"bolt 'b1' made a direct emit to 3, which is no task"):
+        Fed(wrong).feed(1)  # tasks: 1 is the bolt, 2 the spout
 
 
 def test_an_emit_without_declared_outputs() -> None:
@@ -335,6 +440,106 @@ def test_with_fail_the_tuple_fails_and_the_run_goes_on(kind: Any) -> None:
     assert all("in odd" in error.traceback and HERE in error.at for error in uncaught)
 
 
+class Chooses(CustomStreamGrouping):
+    """Does what it is told with its target tasks."""
+
+    def __init__(self, how: Callable[[list[int]], Any]) -> None:
+        self.how = how
+
+    def prepare(self, context: Any, stream: Any, target_tasks: Any) -> None:
+        self.tasks = list(target_tasks)
+
+    def choose_tasks(self, source_task: int, values: list[Any]) -> Any:
+        return self.how(self.tasks)
+
+
+def broken(tasks: list[int]) -> Any:
+    yield tasks[0]
+    inner()
+
+
+def grouped(how: Callable[[list[int]], Any], emits: Any = None) -> Any:
+    """Tasks: 1 emits, 2 and 3 read."""
+    builder = TopologyBuilder()
+    builder.set_spout("s", Numbers(1))
+    emits = emits or (lambda self, tup: (self.emit([tup[0]], anchors=tup), self.ack(tup)))
+    builder.set_bolt("a", DoesOne(emits)).shuffle_grouping("s")
+    builder.set_bolt("b", Sink(), parallelism=2).custom_grouping("a", Chooses(how))
+    return builder.create_topology()
+
+
+@pytest.mark.parametrize("how", [lambda tasks: inner(), broken])
+@pytest.mark.parametrize("policy", ["stop", "fail"])
+def test_an_uncaught_error_in_a_custom_grouping(how: Any, policy: str) -> None:
+    with TestCluster() as cluster:
+        conf = {"topology.uncaught.error": policy}
+        run = cluster.submit_topology("t", grouped(how), conf)
+        with pytest.raises(LookupError) as stopped:
+            run.settle()
+        assert run.status == "FAILED"
+    error = stopped.value
+    assert isinstance(error, UncaughtError)
+    assert (error.component, error.task) == ("a", 1)
+    assert error.tuple_text == "custom grouping Chooses of 'b', emitted [0]"
+    assert (
+        error.message == f"bolt 'a' task 1, {error.tuple_text}: LookupError: the user's own words"
+    )
+    trace = error.user_traceback
+    assert trace.startswith("Traceback (most recent call last)")
+    assert "in inner" in trace
+    assert all(HERE in row for row in trace.splitlines() if row.strip().startswith("File "))
+    assert HERE in error.at
+    assert isinstance(error.__cause__, LookupError)
+
+
+def test_an_uncaught_error_in_a_custom_grouping_that_an_emit_waits_for() -> None:
+    def emits(self: Any, tup: Any) -> None:
+        self.emit([tup[0]], anchors=tup, task_ids=True)
+
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", grouped(lambda tasks: inner(), emits))
+        with pytest.raises(LookupError) as stopped:
+            run.settle()
+    error = stopped.value
+    assert isinstance(error, UncaughtError)
+    assert error.message == (
+        "bolt 'a' task 1, custom grouping Chooses of 'b', emitted [0]: "
+        "LookupError: the user's own words"
+    )
+    assert error.user_traceback.count("Traceback") == 1
+
+
+def test_a_custom_grouping_that_exits_stops_the_topology_not_the_process() -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", grouped(lambda tasks: sys.exit(3)))
+        with pytest.raises(UncaughtError, match=r"Chooses of 'b', emitted .*: SystemExit: 3"):
+            run.settle()
+        assert run.status == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("how", "shown"),
+    [
+        (lambda tasks: None, "None"),
+        (lambda tasks: tasks[0], "2"),
+        (lambda tasks: "ab", "['a', 'b']"),
+        (lambda tasks: [2.0], "[2.0]"),
+        (lambda tasks: [2, 999], "[2, 999]"),
+        (lambda tasks: (task for task in (1, 2)), "[1, 2]"),
+    ],
+)
+def test_a_custom_grouping_that_returns_no_target_tasks(how: Any, shown: str) -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", grouped(how))
+        with pytest.raises(EmitError) as stopped:
+            run.settle()
+    error = stopped.value
+    assert isinstance(error, UncaughtError)
+    assert (error.component, error.task) == ("a", 1)
+    assert f"EmitError: Chooses.choose_tasks returned {shown}" in error.message
+    assert error.hint == "return a list of task ids, out of [2, 3]"
+
+
 def test_a_failed_run_says_so_and_cannot_be_moved() -> None:
     fed = Fed(Breaks())
     with pytest.raises(LookupError):
@@ -407,5 +612,6 @@ def test_an_uncaught_error_passes_where_its_class_is_unknown(
 def test_the_nearest_name() -> None:
     assert nearest("Wrds", ["words", "other"]) == "words"
     assert nearest("zzz", ["words"]) == ""
+    assert nearest(None, ["none"]) == nearest(["words"], ["words"]) == ""
     assert did_you_mean("wrds", ["words"]) == "did you mean 'words'?"
     assert did_you_mean("zzz", ["words"]) == ""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.doubles import Identity, Numbers, Sink, Total
+from tests.conformance.doubles import Failing, Identity, Numbers, Sink, Total
 from tests.wiring import Fed, line
 from topo import BasicBolt, Bolt, ConfigError, RunError, Spout, StatefulBasicBolt, Tuple
 from topo.testing import FeederSpout, TestCluster
@@ -273,6 +273,12 @@ def test_storms_meaningless_setting_is_accepted_with_one_warning() -> None:
     assert len(warned) == 1
     assert fed.run.warnings == [str(warned[0].message)]
     assert fed.feed(1).feeder.acked == [1]
+
+
+def test_null_ackers_track() -> None:
+    fed = Fed(Failing(1), conf={"topology.acker.executors": None}).feed(1, 2)
+    assert (fed.feeder.failed, fed.feeder.acked) == ([1], [2])
+    assert fed.run.stats().acker is not None
 
 
 def test_settings_reach_the_component() -> None:

@@ -29,13 +29,17 @@ from topo import (
     BasicBolt,
     Bolt,
     ComponentError,
+    ConfigError,
+    EmitError,
     FailTuple,
+    LocalCluster,
     RunError,
     Spout,
     Stream,
     TopoError,
     TopologyBuilder,
     Tuple,
+    TupleSettledError,
     bolt,
 )
 from topo.components import Outputs
@@ -128,6 +132,31 @@ def test_run_bolt_gives_keyed_state_settings_and_a_context() -> None:
 
     tup = make_tuple([1], component="up", stream="side")
     assert run_bolt(Looks(), [tup], conf={"mine": 5}).emitted == [[[5, 0, [("up", "side")]]]]
+
+
+@pytest.mark.parametrize("base", [Bolt, BasicBolt])
+@pytest.mark.parametrize("make", [lambda: make_tuple([1]), lambda: make_tick()])
+def test_run_bolt_takes_a_tuple_again_that_another_run_has_settled(base: Any, make: Any) -> None:
+    class Settles(base):  # type: ignore[misc]
+        outputs = ("x",)
+
+        def execute(self, tup: Tuple) -> None:
+            if base is Bolt:
+                self.emit([1], anchors=tup)
+                self.ack(tup)
+
+    tup = make()
+    first = run_bolt(Settles(), [tup])
+    keeps = run_bolt(Keeps(), [tup])
+    again = run_bolt(Settles(), [tup])
+    assert first.acked == again.acked == [tup]
+    assert (first.pending, keeps.pending, again.pending) == ([], [tup], [])
+
+
+def test_run_bolt_still_refuses_to_settle_a_tuple_twice() -> None:
+    tup = make_tuple([1])
+    with pytest.raises(TupleSettledError, match="cannot be anchored to"):
+        run_bolt(Identity(), [tup, tup])
 
 
 def test_run_bolt_with_ticks_and_direct_emits() -> None:
@@ -243,6 +272,37 @@ def test_complete_topology_refuses_what_is_not_there() -> None:
         result.tuples("b1", stream="defualt")
 
 
+WRONG_VALUES = [
+    ("ab", "a str, 'ab'; values are a list or a tuple", "write ['ab']"),
+    (b"ab", "a bytes, b'ab'; values", "write [b'ab']"),
+    ({"word": "cow"}, "a dict, {'word': 'cow'}; values", "emit a list of values"),
+    (make_tuple(["cow"]), "a Tuple, <Tuple of ", "emit a list of values"),
+    (7, "an int, 7; values", "emit a list of values"),
+]
+
+
+@pytest.mark.parametrize(("values", "message", "hint"), WRONG_VALUES)
+def test_mock_items_are_lists_of_values(values: Any, message: str, hint: str) -> None:
+    topology = line(Words(), Identity())
+    for items in ([["fine"], values], {"default": [values]}):
+        with pytest.raises(TypeError) as refused:
+            complete_topology(topology, {"s": items})
+        assert isinstance(refused.value, EmitError)
+        assert f"mock_sources: spout 's' was given {message}" in str(refused.value)
+        assert refused.value.hint == hint
+    with pytest.raises(EmitError, match=r"spout 's' was given a str, 'a'.*write \['a'\]"):
+        complete_topology(topology, {"s": "ab"})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("values", "message", "hint"), WRONG_VALUES)
+def test_a_feeder_is_fed_lists_of_values(values: Any, message: str, hint: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        FeederSpout(["word"]).feed(values, 1)
+    assert isinstance(refused.value, EmitError)
+    assert f"FeederSpout(['word']) was fed {message}" in str(refused.value)
+    assert refused.value.hint == hint
+
+
 class Keeps(Bolt):
     def execute(self, tup: Tuple) -> None:
         self.kept = tup
@@ -289,6 +349,37 @@ def test_a_feeder_belongs_to_its_test() -> None:
     del feeder
     with TestCluster() as cluster, pytest.raises(RunError, match="in the process of its test only"):
         cluster.submit_topology("t", topology).settle()
+
+
+TAKES = "submit_topology(name, topology, conf) takes a Topology; got "
+
+
+@pytest.mark.parametrize("make", [TestCluster, LocalCluster])
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        (("t", {}, None), f"{TAKES}a dict", "give what builder.create_topology() returns"),
+        (("t", None), f"{TAKES}None", "give what builder.create_topology() returns"),
+        (("t", TopologyBuilder()), f"{TAKES}a TopologyBuilder", "write builder.create_topology()"),
+    ],
+)
+def test_a_cluster_takes_a_topology(make: Any, given: Any, message: str, hint: str) -> None:
+    with pytest.raises(TopoError) as refused, make() as cluster:
+        cluster.submit_topology(*given)
+    assert (refused.value.message, refused.value.hint) == (message, hint)
+
+
+def test_complete_topology_takes_a_topology() -> None:
+    builder = TopologyBuilder()
+    with pytest.raises(TopoError, match=r"complete_topology takes a Topology; got a Topology"):
+        complete_topology(builder)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [TestCluster, LocalCluster])
+@pytest.mark.parametrize("name", ["", "a/b", "../t", "a b", "-n", None, 3, "x" * 101])
+def test_a_cluster_takes_the_names_that_the_command_line_takes(make: Any, name: Any) -> None:
+    with pytest.raises(ConfigError, match="cannot be a topology's name; letters, digits"):
+        make().submit_topology(name, line(Numbers(1), Sink()))
 
 
 def steps(seed: int) -> tuple[list[Any], list[Any]]:

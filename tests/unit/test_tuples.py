@@ -34,6 +34,15 @@ def test_fields_refuse_what_is_no_name() -> None:
         Fields(["a", 3])  # type: ignore[list-item]
 
 
+def test_fields_select_values_in_the_order_asked_for() -> None:
+    fields = Fields("foo", "bar", "baz")
+    assert fields.select("bar", ["a", "b", "c"]) == ["b"]
+    assert fields.select(Fields("baz", "foo"), ("a", "b", "c")) == ["c", "a"]
+    assert fields.select([], ["a", "b", "c"]) == []
+    with pytest.raises(KeyError, match=r"no field 'fo' in Fields\(.*did you mean 'foo'"):
+        fields.select(["bar", "fo"], ["a", "b", "c"])
+
+
 def test_a_tuple_reads_by_name_attribute_and_position() -> None:
     tup = make_tuple({"word": "cow", "count": 3, "index": 7}, component="split", task=4)
     assert (tup["word"], tup.word, tup[0], tup[-3]) == ("cow",) * 4

@@ -19,6 +19,7 @@ from topo.cli.output import Output
 from topo.cli.project import Project, load_conf_file, load_project
 from topo.config import JSON, Config, Effective, Layer, check_layers, effective, merged
 from topo.graph.model import Topology
+from topo.graph.submission import NAME_HINT, is_name, no_name
 from topo.graph.target import Target, load_target
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,19 +118,9 @@ def prepare(
         out.warn(warning)
     chosen = merged(*layers).get(Config.name.key) or target.default_name
     chosen = chosen if name is None else name
-    check_name(str(chosen))
+    if not is_name(str(chosen)):
+        raise usage_error(no_name(str(chosen)), at="-n", hint=NAME_HINT)
     return Prepared(target.topology, target, str(chosen), project, layers, tuple(warnings))
-
-
-def check_name(name: str) -> None:
-    """A name is a directory in the registry and a word on the command line."""
-    plain = name.replace("-", "").replace("_", "").replace(".", "")
-    if not (plain.isalnum() and plain.isascii() and name[:1].isalnum() and len(name) <= 100):
-        raise usage_error(
-            f"{name!r} cannot be a topology's name",
-            at="-n",
-            hint="letters, digits, '-', '_' and '.', at most 100, a letter or digit first",
-        )
 
 
 def files_named(text: str | None, option: str) -> tuple[str, ...]:

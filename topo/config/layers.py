@@ -45,7 +45,8 @@ def effective(*layers: Layer) -> dict[str, Effective]:
     found: dict[str, Effective] = {}
     for layer in (DEFAULTS, *layers):
         for key, value in layer.values.items():
-            found[key] = Effective(value, layer.origin)
+            setting = SETTINGS.get(key)
+            found[key] = Effective(setting.meant(value) if setting else value, layer.origin)
     return found
 
 

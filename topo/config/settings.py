@@ -81,7 +81,13 @@ class Setting(Generic[T]):
     """One line of the table, and the property of its key."""
 
     def __init__(
-        self, key: str, default: T, kind: Kind[T], meaning: str, *, component: bool = False
+        self,
+        key: str,
+        default: T,
+        kind: Kind[T] | Kind[T | None],
+        meaning: str,
+        *,
+        component: bool = False,
     ) -> None:
         self.key = key
         self.default = default
@@ -101,11 +107,14 @@ class Setting(Generic[T]):
     def __get__(self, values: _Values | None, owner: type) -> Setting[T] | T:
         if values is None:
             return self
-        found: T = values.get(self.key, self.default)
-        return found
+        return self.meant(values.get(self.key, None))
 
     def __set__(self, values: _Values, value: T) -> None:
         values[self.key] = value
+
+    def meant(self, value: T | None) -> T:
+        """The value as it is used: null is the default, where null has no meaning of its own."""
+        return self.default if value is None else value
 
     @property
     def bare(self) -> str:
@@ -154,8 +163,9 @@ class Settings:
     acker_executors = Setting[int](
         "topology.acker.executors",
         1,
-        whole(0),
-        "Ackers that share the tuple trees; 0 turns tracking off: what is emitted counts as acked.",
+        whole(0).or_null(),
+        "Ackers that share the tuple trees; null: 1. "
+        "0 turns tracking off: what is emitted counts as acked.",
     )
     message_timeout_secs = Setting[float](
         "topology.message.timeout.secs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import traceback
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,15 @@ _TESTING = str(Path(_TOPO) / "testing")
 
 
 def uncaught(
-    error: BaseException, owner: str, component: str, task: int, tup: Any
+    error: BaseException, owner: str, component: str, task: int, tup: Tuple | str | None
 ) -> UncaughtError:
-    """The error to stop with; it is an instance of the original's class as well."""
-    text = described(tup) if tup is not None else ""
+    """The error to stop with; it is an instance of the original's class as well.
+
+    `tup` is the tuple that was worked on, or words for what was.
+    """
+    if isinstance(error, UncaughtError):  # of a grouping, in an emit that asked for the task ids
+        return copy.copy(error)
+    text = described(tup) if isinstance(tup, Tuple) else tup or ""
     place = f"{owner} task {task}" + (f", {text}" if text else "")
     return _made(
         _class_for(type(error)),

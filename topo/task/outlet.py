@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any, Protocol
 
 import numpy as np
 
 from topo.errors import EmitError, EmitTypeError, did_you_mean
+from topo.graph.layout import MAX_TASKS
 from topo.task.frames import I64, AnyFrame, Column, Trees
 from topo.task.outbox import Outbox, piece_of
-from topo.task.routing import Direct, Grouper, Rows, Selector
+from topo.task.routing import ChoiceFailed, Deal, Direct, Grouper, Rows, Selector
 from topo.task.tracking import Anchor
 from topo.task.values import dump, dump_emitted
 
@@ -92,6 +94,8 @@ class Outlet:
         self.order: list[int] = []  # of all emits since the last flush, the stream's index
         self.trees: TreeMaker | None = None
         self.hear: Callable[[str, int, Sequence[Any]], None] | None = None
+        self.most_tasks = MAX_TASKS  # that a direct emit may name
+        self.uncaught: Callable[[BaseException, str], BaseException] = _as_it_is
         self.emitted: dict[str, int] = {}
         self.dealt = 0  # how many rows were flushed in this batch
         self.transferred = 0
@@ -121,11 +125,12 @@ class Outlet:
 
     def checked(self, values: Any, name: str, direct: bool) -> OutStream:
         """The stream to emit on; raises what is wrong with an emit."""
-        stream = self.streams.get(name)
-        if stream is None:
-            raise self._no_stream(name)
+        try:
+            stream = self.streams[name]
+        except (KeyError, TypeError):  # TypeError: a list is no key
+            raise self._no_stream(name) from None
         if type(values) is not list and type(values) is not tuple:
-            self._check_type(values)
+            check_values(values, f"{self.owner} emitted")
         if len(values) != len(stream.fields):
             raise EmitError(
                 f"{self.owner} emitted {len(values)} values, {_short(values)}, on stream "
@@ -140,6 +145,16 @@ class Outlet:
         return stream
 
     def checked_direct(self, task: int, values: Any, name: str) -> OutStream:
+        try:
+            is_task = 1 <= index(task) <= self.most_tasks
+        except TypeError:
+            is_task = False
+        if not is_task:
+            raise EmitError(
+                f"{self.owner} made a direct emit to {_short(task)}, which is no task",
+                hint="emit_direct(task, values): "
+                "context.component_tasks(component) has the ids of a component's tasks",
+            )
         stream = self.checked(values, name, direct=True)
         if not stream.takes_direct:
             raise EmitError(
@@ -156,21 +171,16 @@ class Outlet:
                 )
         return stream
 
-    def _check_type(self, values: Any) -> None:
-        if isinstance(values, list | tuple):
-            return
-        shown = _short(values)
-        hint = f"write [{shown}]" if isinstance(values, str | bytes) else "emit a list of values"
-        raise EmitTypeError(
-            f"{self.owner} emitted {_article(type(values).__name__)}, {shown}; "
-            "values are a list or a tuple",
-            hint=hint,
-        )
-
-    def _no_stream(self, name: str) -> EmitError:
+    def _no_stream(self, name: Any) -> EmitError:
         if not self.streams:
             hint = 'declare its fields: outputs = ("field", ...)'
             return EmitError(f"{self.owner} emitted, but declares no outputs", hint=hint)
+        if not isinstance(name, str):
+            return EmitError(
+                f"{self.owner} emitted on stream {_short(name)}; a stream's name is a str",
+                hint="emit(values, stream=..., anchors=... or msg_id=...): "
+                "all but the values is given by name",
+            )
         known = ", ".join(map(repr, self.streams))
         return EmitError(
             f"{self.owner} emitted on stream {name!r}, which it does not declare; "
@@ -213,7 +223,7 @@ class Outlet:
             rows = Rows(stream.rows, columns, stream.targets)
             positions = self._positions(stream)
             for subscription in stream.subscriptions:
-                for deal in subscription.grouper.deal(rows):
+                for deal in self._deals(subscription, rows):
                     copies = count if deal.rows is None else len(deal.rows)
                     made = trees.trees(deal.rows, copies) if trees is not None else None
                     for task, selector in deal.parts:
@@ -226,6 +236,17 @@ class Outlet:
             trees.end()
         stream.clear()
         return chosen
+
+    def _deals(self, subscription: Subscription, rows: Rows) -> list[Deal]:
+        try:
+            return subscription.grouper.deal(rows)
+        except ChoiceFailed as failed:
+            cause = failed.__cause__ or failed
+            what = (
+                f"custom grouping {failed.grouping} of {subscription.consumer!r}, "
+                f"emitted {_short(failed.values)}"
+            )
+            raise self.uncaught(cause, what) from cause
 
     def _positions(self, stream: OutStream) -> I64 | None:
         if not self.by_order:
@@ -257,6 +278,22 @@ class Outlet:
         self.emitted = {}
         self.dealt = 0
         self.transferred = 0
+
+
+def check_values(values: Any, said: str) -> None:
+    """Raise what an emit of these values raises; `said` begins the sentence: "bolt 'b' emitted"."""
+    if isinstance(values, list | tuple):
+        return
+    shown = _short(values)
+    hint = f"write [{shown}]" if isinstance(values, str | bytes) else "emit a list of values"
+    raise EmitTypeError(
+        f"{said} {_article(type(values).__name__)}, {shown}; values are a list or a tuple",
+        hint=hint,
+    )
+
+
+def _as_it_is(error: BaseException, what: str) -> BaseException:
+    return error
 
 
 def _reads_several(streams: Sequence[OutStream]) -> bool:

@@ -7,8 +7,9 @@ one row in two deals, or twice in one, is a tuple that goes to two tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -154,11 +155,20 @@ def least_used(candidates: Sequence[int], loads: Sequence[int]) -> int:
     return min(candidates, key=loads.__getitem__)
 
 
+class ChoiceFailed(Exception):
+    """A custom grouping chose no tasks for these values; `__cause__` says why."""
+
+    def __init__(self, grouping: str, values: Any) -> None:
+        super().__init__(grouping, values)
+        self.grouping = grouping
+        self.values = values
+
+
 class Custom(Grouper):
     """The user's own choice, tuple by tuple."""
 
     def __init__(
-        self, tasks: Sequence[int], choose: Callable[[list[Any]], Sequence[int]], name: str
+        self, tasks: Sequence[int], choose: Callable[[list[Any]], Iterable[int]], name: str
     ) -> None:
         super().__init__(tasks)
         self._choose = choose
@@ -169,15 +179,27 @@ class Custom(Grouper):
         numbers: list[int] = []
         targets: list[int] = []
         for number, values in enumerate(rows.values):
-            chosen = self._choose(list(values))
-            if not self._known.issuperset(chosen):
-                raise EmitError(
-                    f"{self._name}.choose_tasks returned {chosen!r}",
-                    hint=f"return ids of the target tasks, a list out of {self.tasks}",
-                )
+            try:
+                chosen = self._chosen(self._choose(list(values)))
+            except (Exception, SystemExit) as error:
+                raise ChoiceFailed(self._name, values) from error
             numbers.extend([number] * len(chosen))
             targets.extend(chosen)
         return _listed(numbers, targets)
+
+    def _chosen(self, returned: Any) -> list[int]:
+        """The tasks of what `choose_tasks` returned, which may be a generator of the user's."""
+        listed = list(returned) if isinstance(returned, Iterable) else None
+        try:
+            chosen = list(map(index, listed or ()))
+        except TypeError:
+            chosen = None
+        if listed is None or chosen is None or not self._known.issuperset(chosen):
+            raise EmitError(
+                f"{self._name}.choose_tasks returned {returned if listed is None else listed!r}",
+                hint=f"return a list of task ids, out of {self.tasks}",
+            )
+        return chosen
 
 
 class Direct(Grouper):

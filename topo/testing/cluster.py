@@ -11,6 +11,7 @@ from typing import Any
 from topo.engine.inline import InlineRun
 from topo.errors import RunError
 from topo.graph.model import Topology
+from topo.graph.submission import check_submission
 from topo.running import ENDED
 
 
@@ -40,6 +41,7 @@ class TestCluster:
         *,
         active: bool = True,
     ) -> InlineRun:
+        check_submission(name, topology)
         for run in self._runs:
             if run.name == name and run.status not in ENDED:
                 raise RunError(f"{name} is running here already", hint="give it another name")

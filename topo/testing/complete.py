@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +11,16 @@ from topo.engine.inline import InlineRun
 from topo.errors import RunError, TopoError, did_you_mean
 from topo.graph.model import ComponentDef, Topology
 from topo.graph.pickling import pickle_locally, pickle_to_travel
+from topo.graph.submission import check_topology
 from topo.running import ENDED
+from topo.task.outlet import check_values
 from topo.testing.cluster import TestCluster
 
 # Every spout says that it will end, so this only guards against one that never does.
 _MOST_STEPS = 50_000_000
 
-MockSources = Mapping[str, Iterable[Sequence[Any]] | Mapping[str, Iterable[Sequence[Any]]]]
+Items = Iterable[list[Any] | tuple[Any, ...]]
+MockSources = Mapping[str, Items | Mapping[str, Items]]
 
 
 _PATIENCE = 1000
@@ -82,6 +85,7 @@ def complete_topology(
 
     Time moves only when nothing else can.
     """
+    check_topology(topology, "complete_topology")
     mocked = with_mock_sources(topology, mock_sources or {})
     endless = [spout.id for spout in mocked.spouts if not spout.finite]
     if endless:
@@ -112,7 +116,11 @@ def with_mock_sources(topology: Topology, mock_sources: MockSources) -> Topology
 
 def _mocked(spout: ComponentDef, items: Any) -> ComponentDef:
     streams = items if isinstance(items, Mapping) else {"default": items}
-    flat = [(stream, list(values)) for stream, given in streams.items() for values in given]
+    flat = []
+    for stream, given in streams.items():
+        for values in given:
+            check_values(values, f"mock_sources: spout {spout.id!r} was given")
+            flat.append((stream, list(values)))
     mock = MockSpout(flat)
     return replace(
         spout,

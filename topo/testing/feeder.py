@@ -9,6 +9,7 @@ from typing import Any
 
 from topo.components import FieldNames, Spout
 from topo.errors import RunError
+from topo.task.outlet import check_values
 from topo.tuples import Fields
 
 _numbers = itertools.count()
@@ -53,6 +54,7 @@ class FeederSpout(Spout):
 
     def feed(self, values: list[Any] | tuple[Any, ...], msg_id: Any = None) -> None:
         """Have the tuple emitted; tracked where it has a message id."""
+        check_values(values, f"FeederSpout({list(self.outputs)}) was fed")
         self._feed.waiting.append((list(values), msg_id))
 
     @property

@@ -19,7 +19,7 @@ from topo.state import KeyValueState
 from topo.task.outlet import Outlet, OutStream
 from topo.task.ports import each_anchor, no_anchor
 from topo.task.task import full_conf
-from topo.tuples import SETTLED, Fields, Source, Tuple, new_tuple, tick_source
+from topo.tuples import Fields, Source, Tuple, new_tuple, tick_source
 
 
 class Emitted(list[Any]):
@@ -109,13 +109,15 @@ class BoltRun(_Recorder):
         self.failed: list[Tuple] = []
         self.reset: list[Tuple] = []
         self._given: list[Tuple] = []
+        # Not in the tuples themselves: another run may be given them again.
+        self._settled: set[Tuple] = set()
         self._current: Tuple | None = None
         self._on_tick = type(bolt).on_tick not in (Bolt.on_tick, BasicBolt.on_tick)
 
     @property
     def pending(self) -> list[Tuple]:
         """The tuples that are neither acked nor failed."""
-        return [tup for tup in self._given if tup._topo_link != SETTLED]
+        return [tup for tup in self._given if tup not in self._settled]
 
     def execute(self, tup: Tuple) -> BoltRun:
         """Give the bolt one more tuple."""
@@ -131,7 +133,7 @@ class BoltRun(_Recorder):
                 if failure.report:
                     self.report_error(failure)
                 self.fail(tup, failure.reason)
-            if tup.is_tick and self._on_tick and tup._topo_link != SETTLED:
+            if tup.is_tick and self._on_tick and tup not in self._settled:
                 self.ack(tup)
         self._current = None
         return self
@@ -189,10 +191,10 @@ class BoltRun(_Recorder):
         if not isinstance(tup, Tuple):
             raise AnchorError(f"only an input tuple can be {what}; got {tup!r}")
         self._check_open(tup, what)
-        tup._topo_link = SETTLED
+        self._settled.add(tup)
 
     def _check_open(self, tup: Tuple, what: str) -> None:
-        if tup._topo_link == SETTLED:
+        if tup in self._settled:
             raise TupleSettledError(f"{tup!r} cannot be {what}: it is acked or failed already")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from topo.engine.spark.run import SparkRun
 from topo.errors import RunError
 from topo.graph.model import Topology
+from topo.graph.submission import check_submission
 from topo.running import ENDED
 
 
@@ -33,6 +34,7 @@ class LocalCluster:
         capture: Sequence[str] = (),
     ) -> SparkRun:
         """Start a topology; `capture` names components whose tuples are to be kept."""
+        check_submission(name, topology)
         if any(run.name == name and run.status not in ENDED for run in self._runs):
             raise RunError(f"{name!r} is running", hint="kill it, or choose another name")
         run = SparkRun(name, topology, conf, master=self._master, active=active, capture=capture)
