@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.doubles import Numbers, Total
 from tests.spark.doubles import LONGEST_SECS, WORKERS, Endless, Keeping, wait_until
 from tests.wiring import line
-from topo import Bolt, LocalCluster, RunError, Spout, Tuple
+from topo import Bolt, LocalCluster, RunError, Spout, TopologyBuilder, Tuple
 
 pytestmark = pytest.mark.spark
 
@@ -90,7 +90,10 @@ class Silent(Spout):
 
 
 def test_one_that_waits_for_data_leaves_the_others_room(cluster: LocalCluster) -> None:
-    idle = cluster.submit_topology("idle", line(Silent(), Total()), WORKERS)
+    builder = TopologyBuilder()
+    builder.set_spout("s", Silent(), parallelism=2)  # one for each slot, and so for each core
+    builder.set_bolt("b", Total()).global_grouping("s")
+    idle = cluster.submit_topology("idle", builder.create_topology(), WORKERS)
     wait_until(lambda: idle.status == "ACTIVE", "the idle one waits")
     busy = cluster.submit_topology("busy", line(Numbers(10), Total()), WORKERS, capture=["b1"])
     busy.await_completion(LONGEST_SECS)
