@@ -64,8 +64,6 @@ class Host:
         self.tasks: dict[int, Task] = {task: _task(setting, task) for task in sorted(tasks)}
         for made in self.tasks.values():
             made.outlet.outbox.unpacked_for = frozenset(() if travelling else self.tasks)
-            made.outlet.most_tasks = setting.layout.count
-            made.outlet.uncaught = made.uncaught
         self._order = _by_component(setting, self.tasks)
         self.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask)]
         self._batch = Batch(0, 0.0, 0.0)

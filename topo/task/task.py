@@ -113,6 +113,8 @@ class Task:
             strict=setting.strict,
             debug=bool(self.conf["topology.debug"]),
         )
+        self.outlet.most_tasks = setting.layout.count
+        self.outlet.uncaught = self.uncaught
         if setting.listener is not None:
             self.outlet.hear = partial(setting.listener.emitted, self.component_id)
         self._stops_on_error = self.conf["topology.uncaught.error"] == "stop"
