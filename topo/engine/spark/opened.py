@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from topo.engine.spark.run import SparkRun
 
-# What a batch's executions log travels with what they report; the ackers hold 16 MB of that.
+# What a batch's executions log travels with what they report; the ackers hold 64 MB of that.
 _LOGGED_BYTES = 4 << 20
 _LOGGED_BYTES_EACH = 256 << 10
 
