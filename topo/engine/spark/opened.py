@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -58,6 +59,7 @@ class Opened(ExitStack):
         self._run = run
         self._spec: RunSpec
         self._lease: Lease
+        self._run_id = uuid.uuid4().hex  # of this opening, as the workers know it
         self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
 
     def __enter__(self) -> Opened:
@@ -146,7 +148,7 @@ class Opened(ExitStack):
         plan = tracking_plan(self._run.topology, self.plan, self._run.conf)
         lease = self._lease = self.control.register(plan, first_batch, self._id, mode)
         factory = b"" if self._paths else dump(_AnyFactory(self._spec))
-        rows = build_query(self.session, self.plan, self._id, lease, self._paths, factory)
+        rows = build_query(self.session, self.plan, self._run_id, lease, self._paths, factory)
         return start_query(rows, self._run.name, self.checkpoint.path)
 
 
