@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -478,3 +478,33 @@ def test_what_an_acker_that_is_lost_fails_has_a_small_report(
         count, largest = failed_in(slot, "failed")
     assert count == 5000
     assert largest < 5_000
+
+
+class Says(Bolt):
+    """Says what is done with it."""
+
+    said: ClassVar[list[str]] = []
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.said.append("prepare")
+
+    def execute(self, tup: Tuple) -> None:
+        self.ack(tup)
+
+    def cleanup(self) -> None:
+        self.said.append("cleanup")
+
+
+def test_what_was_never_active_is_not_woken_to_be_closed(
+    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = Slot(target, line(Numbers(4), Says()))
+    note_waits(slot, monkeypatch)
+    for mode in (Mode.INACTIVE, Mode.DRAIN, Mode.CLOSE):
+        slot.new_epoch(mode)
+        slot.batch()
+    assert Says.said == []
+    for mode in (Mode.ACTIVE, Mode.DRAIN, Mode.CLOSE):
+        slot.new_epoch(mode)
+        slot.batch()
+    assert Says.said == ["prepare", "cleanup"]
