@@ -19,6 +19,7 @@ from topo.engine.spark.ackers import Ackers
 from topo.engine.spark.checkpoint import Checkpoint, local_path
 from topo.engine.spark.execution import RunSpec, SlotRunner
 from topo.engine.spark.executors import Executors, look_at
+from topo.engine.spark.lost import Jvm, drop_dead_spark
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.query import build_query, start_query
 from topo.engine.spark.scratch import make_run_directory
@@ -78,7 +79,9 @@ class Opened(ExitStack):
         if is_local(run.master):  # Spark starts last: what takes its time starts beside it
             self._open_ackers("")
             self._start_slots(directory)
+        drop_dead_spark()
         session = start_session(run.master, run.conf, run.log_file)
+        run.jvm = Jvm(session.sparkContext)
         run.ui = session.sparkContext.uiWebUrl or ""
         path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
         if not is_local(run.master):
