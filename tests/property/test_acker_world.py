@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 from tests.property.scale import examples
 from tests.property.small_truth import Violation
 from tests.property.small_world import LEVELS, SLOTS, InMemory, World
+from topo.acker import packing
 from topo.acker.client import AckerClient
 from topo.acker.edges import Updates
 from topo.acker.tracking import Tracking
@@ -91,8 +92,13 @@ class AckerMachine(RuleBasedStateMachine):
             self.world.check_end()
 
 
+@pytest.mark.parametrize("entries", [packing._PART_ENTRIES, 1])
 @pytest.mark.parametrize("count", [1, 3])
-def test_no_wrong_ack_and_nothing_forgotten(count: int) -> None:
+def test_no_wrong_ack_and_nothing_forgotten(
+    count: int, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a single entry in a message, too: executions then say what they did in many parts."""
+    monkeypatch.setattr(packing, "_PART_ENTRIES", entries)
     machine = type("Machine", (AckerMachine,), {"ackers": count})
     run_state_machine_as_test(machine, settings=examples(120 if count == 1 else 80, steps=30))
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
+import numpy as np
 import pytest
 
 from tests.acker_calls import PLAN, Ackers, acked, emitted, refused, run_batch, u64
+from topo.acker import packing, tracking
 from topo.acker.client import AckerClient
 from topo.acker.edges import Updates
 from topo.acker.plan import Mode
 from topo.acker.service import Limits
 from topo.acker.tracking import Cursor
+from topo.acker.transport import PendingCall
 from topo.errors import AckerError
 
 
@@ -345,3 +349,132 @@ def test_updates_of_one_execution_reach_the_shards_of_their_roots() -> None:
     incarnations = client.lease.incarnations
     assert dict(start.incarnations) == dict(zip((1, 2, 3), incarnations, strict=True))
     assert [service.figures()["words"].counts.pending for service in ackers.services] == [0, 1, 3]
+
+
+def test_what_the_driver_has_seen_is_let_go_and_one_batch_is_never_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tracking, "MAX_PAYLOAD_BYTES", 3_500)
+    ackers = Ackers()
+    client = ackers.register()
+
+    def batch(number: int) -> None:
+        start = client.begin(number, 0)
+        for level, slot in PLAN.executions():
+            client.stage(start.clock, number, level, slot, 7, Updates(), b"x" * 1000)
+        client.begin(number + 1, 0)
+
+    batch(0)
+    held = ackers.control.status().held_bytes
+    assert len(ackers.control.status(payloads_after=0).payloads) == 4
+    assert ackers.control.status(payloads_after=4).payloads == ()
+    assert ackers.control.status().held_bytes == held - 4000
+    batch(1)
+    batch(2)  # by now nobody can fetch those of batch 1
+    status = ackers.control.status(payloads_after=4)
+    assert [kept.number for kept in status.payloads] == [9, 10, 11, 12]
+    assert status.payloads_lost == 4
+
+
+# -- what is too much for one message
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_PART_ENTRIES", 100)
+    monkeypatch.setattr(packing, "_PART_CHARS", 1000)
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_execution_may_say_more_than_fits_a_message(count: int) -> None:
+    ackers = Ackers(count, limits=Limits(message_bytes=4_000))
+    client = ackers.register()
+    out = Updates.concat([emitted(1, 1, 1000), emitted(2, 1, 150)])
+    done = acked(out)
+    done.fail_roots = out.init_roots[:50]
+    done.fail_reasons = [f"{number} is bad " + "x" * 90 for number in range(50)]
+    done.held_roots, done.held_tasks = out.init_roots[:120], np.full(120, 4, np.uint32)
+    run_batch(client, 0, out, done)
+    heard = client.begin(1, 0, [Cursor(1, 0, 0), Cursor(2, 0, 0)]).verdicts
+    assert sorted(filter(None, heard[1].reasons)) == sorted(done.fail_reasons)
+    assert heard[1].reasons.count(None) == 950
+    assert heard[2].reasons == [None] * 150
+
+
+def part_way(ackers: Ackers, client: AckerClient, nonce: int, count: int) -> None:
+    """An attempt that ends when it has made this many calls."""
+    calls = 0
+    start = ackers.start
+
+    def dies(shard: int, method: str, request: bytes, timeout: float) -> PendingCall:
+        nonlocal calls
+        calls += 1
+        if calls > count:
+            raise InterruptedError
+        return start(shard, method, request, timeout)
+
+    ackers.start = dies  # type: ignore[method-assign]
+    with suppress(InterruptedError):
+        client.stage(client.lease.clock, 0, 0, 0, nonce, emitted(1, 1, 250))
+    ackers.start = start  # type: ignore[method-assign]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_an_attempt_that_has_not_said_all_has_said_nothing() -> None:
+    ackers = Ackers()
+    client = ackers.register()
+    client.begin(0, 0)
+    held = ackers.control.status().held_bytes
+    for dying in (1, 2):
+        part_way(ackers, client, nonce=dying, count=dying)
+        assert ackers.control.status().staged == ()
+    client.stage(client.lease.clock, 0, 0, 0, 3, emitted(1, 1, 10))
+    assert ackers.control.status().staged == ((0, 0),)
+    assert ackers.control.status().held_bytes < held + 100_000
+    run_rest(client)
+    client.begin(1, 0)
+    assert ackers.control.status().pending == 10
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_an_attempt_that_another_one_began_beside_does_not_come_to_its_end() -> None:
+    ackers = Ackers()
+    client = ackers.register()
+    client.begin(0, 0)
+    start, calls = ackers.start, 0
+
+    def overtaken(shard: int, method: str, request: bytes, timeout: float) -> PendingCall:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            part_way(ackers, client, nonce=2, count=1)
+        return start(shard, method, request, timeout)
+
+    ackers.start = overtaken  # type: ignore[method-assign]
+    message = refused(
+        "acker-fence",
+        lambda: client.stage(client.lease.clock, 0, 0, 0, 1, emitted(1, 1, 250)),
+    )
+    assert "slot 0 of level 0 was executed by two attempts at a time" in message
+    assert ackers.control.status().poisoned
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_part_may_be_said_again() -> None:
+    ackers = Ackers()
+    client = ackers.register()
+    client.begin(0, 0)
+    part_way(ackers, client, nonce=1, count=2)
+    for _ in range(2):
+        client.stage(client.lease.clock, 0, 0, 0, 1, emitted(1, 1, 250))
+    run_rest(client)
+    client.begin(1, 0)
+    assert ackers.control.status().pending == 250
+
+
+def run_rest(client: AckerClient) -> None:
+    """Every execution of the first batch but its first."""
+    for level, slot in PLAN.executions():
+        if (level, slot) != (0, 0):
+            client.stage(client.lease.clock, 0, level, slot, 9, Updates())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,6 +19,7 @@ from topo.acker.client import AckerControl, Lease
 from topo.acker.plan import Mode
 from topo.acker.server import AckerServer
 from topo.acker.transport import AckerTarget
+from topo.engine.spark import polling
 from topo.engine.spark.execution import RunSpec
 from topo.engine.spark.opened import tracking_plan
 from topo.engine.spark.plan import make_plan
@@ -44,9 +45,10 @@ Records = dict[RecordKey, bytes]
 class Slot:
     """The only slot of a topology."""
 
-    def __init__(self, target: AckerTarget, topology: Topology) -> None:
+    def __init__(self, target: AckerTarget, topology: Topology, *, capture: bool = True) -> None:
         self.plan = make_plan(topology, 1, CONF)
-        self.spec = RunSpec("t", topology.to_bytes(), CONF, self.plan, tuple(topology.components))
+        captured = tuple(topology.components) if capture else ()
+        self.spec = RunSpec("t", topology.to_bytes(), CONF, self.plan, captured)
         self.control = AckerControl(target)
         self.tracking = tracking_plan(topology, self.plan, CONF)
         self.committed: dict[int, Records] = {}
@@ -418,3 +420,91 @@ def test_a_batch_that_has_heard_verdicts_does_not_wait(
         slot.batch()
     assert slot.control.status().acked == 2
     assert waited_in == [2, 3]  # in batch 1 the spout's acks were news, to be committed at once
+
+
+class FailsAll(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        raise ValueError(f"bad row {tup[0]}")
+
+
+class KeepsAll(Bolt):
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.kept: list[Tuple] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.kept.append(tup)
+
+
+def large_batches(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+    monkeypatch.setattr(polling, "_FIRST_BUDGET", 5000)
+    for key, value in {"topology.batch.max.tuples": 5000, **more}.items():
+        monkeypatch.setitem(CONF, key, value)
+
+
+def failed_in(slot: Slot, kind: str) -> tuple[int, int]:
+    """How many errors of this kind there were, and the largest report."""
+    payloads = [kept.payload for kept in slot.control.status(0).payloads]
+    metrics = [m for payload in payloads for m in Report.unpack(payload).metrics.values()]
+    count = sum(error.count for m in metrics for error in m.errors if error.kind == kind)
+    return count, max(map(len, payloads))
+
+
+def test_a_batch_in_which_all_fails_has_a_small_report(
+    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large_batches(monkeypatch, **{"topology.uncaught.error": "fail"})
+    slot = Slot(target, line(Numbers(5000), FailsAll()), capture=False)
+    for _ in range(4):
+        slot.batch()
+    assert slot.control.status().failed_by == {"failed": 5000}
+    for kind in ("uncaught", "failed"):
+        count, largest = failed_in(slot, kind)
+        assert count == 5000
+        assert largest < 200_000
+
+
+def test_what_an_acker_that_is_lost_fails_has_a_small_report(
+    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large_batches(monkeypatch)
+    slot = Slot(target, line(Numbers(5000), KeepsAll()), capture=False)
+    slot.batch()
+    with AckerServer() as other:
+        slot.control = AckerControl(AckerTarget("t", "token", (other.address,)))
+        slot.new_process()
+        slot.new_epoch()
+        slot.batch()
+        slot.batch()
+        count, largest = failed_in(slot, "failed")
+    assert count == 5000
+    assert largest < 5_000
+
+
+class Says(Bolt):
+    """Says what is done with it."""
+
+    said: ClassVar[list[str]] = []
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.said.append("prepare")
+
+    def execute(self, tup: Tuple) -> None:
+        self.ack(tup)
+
+    def cleanup(self) -> None:
+        self.said.append("cleanup")
+
+
+def test_what_was_never_active_is_not_woken_to_be_closed(
+    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = Slot(target, line(Numbers(4), Says()))
+    note_waits(slot, monkeypatch)
+    for mode in (Mode.INACTIVE, Mode.DRAIN, Mode.CLOSE):
+        slot.new_epoch(mode)
+        slot.batch()
+    assert Says.said == []
+    for mode in (Mode.ACTIVE, Mode.DRAIN, Mode.CLOSE):
+        slot.new_epoch(mode)
+        slot.batch()
+    assert Says.said == ["prepare", "cleanup"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -114,3 +115,17 @@ def test_a_batch_without_progress_says_who_is_done() -> None:
     )
     seen.take_in(replace(IDLE, waiting=1), 0.0)  # it waits for the spout, which has nothing
     assert seen.stall() == ""
+
+
+def test_the_status_is_asked_for_while_reports_come_in() -> None:
+    seen = progress()
+
+    class Meanwhile(tuple[int, ...]):
+        def __iter__(self) -> Iterator[int]:
+            seen.reports[len(seen.reports)] = Report({})  # as the run's thread may do right then
+            return super().__iter__()
+
+    seen.take_in(status(1, Report({}), Report({})), 1.0)
+    seen.reports[0].at_limit = Meanwhile()
+    assert seen.stall() == ""
+    assert len(seen.reports) == 3

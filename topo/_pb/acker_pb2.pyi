@@ -189,7 +189,7 @@ class Updates(_message.Message):
     def __init__(self, init_roots: _Optional[bytes] = ..., init_values: _Optional[bytes] = ..., ack_roots: _Optional[bytes] = ..., ack_values: _Optional[bytes] = ..., fail_roots: _Optional[bytes] = ..., fail_reason: _Optional[bytes] = ..., reasons: _Optional[_Iterable[str]] = ..., reset_roots: _Optional[bytes] = ..., held_roots: _Optional[bytes] = ..., held_tasks: _Optional[bytes] = ..., released_roots: _Optional[bytes] = ..., released_tasks: _Optional[bytes] = ...) -> None: ...
 
 class StageRequest(_message.Message):
-    __slots__ = ("epoch", "batch", "level", "slot", "nonce", "clock", "updates", "payload", "busy")
+    __slots__ = ("epoch", "batch", "level", "slot", "nonce", "clock", "updates", "payload", "busy", "part", "parts")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
@@ -199,6 +199,8 @@ class StageRequest(_message.Message):
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     BUSY_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     batch: int
     level: int
@@ -208,7 +210,9 @@ class StageRequest(_message.Message):
     updates: Updates
     payload: bytes
     busy: bool
-    def __init__(self, epoch: _Optional[int] = ..., batch: _Optional[int] = ..., level: _Optional[int] = ..., slot: _Optional[int] = ..., nonce: _Optional[int] = ..., clock: _Optional[float] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., payload: _Optional[bytes] = ..., busy: _Optional[bool] = ...) -> None: ...
+    part: int
+    parts: int
+    def __init__(self, epoch: _Optional[int] = ..., batch: _Optional[int] = ..., level: _Optional[int] = ..., slot: _Optional[int] = ..., nonce: _Optional[int] = ..., clock: _Optional[float] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., payload: _Optional[bytes] = ..., busy: _Optional[bool] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ...) -> None: ...
 
 class StageReply(_message.Message):
     __slots__ = ("next_timeout",)

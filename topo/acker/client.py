@@ -288,21 +288,28 @@ class AckerClient:
         `payload` goes to the driver when the batch is committed. `busy` False: the execution had
         nothing to do, and those that wait may go on waiting.
         """
-        requests = {}
-        for shard, part in enumerate(self._split(updates)):
-            message = pb.StageRequest(
-                epoch=self.lease.epoch,
-                batch=batch,
-                level=level,
-                slot=slot,
-                nonce=nonce,
-                clock=start_clock,
-                updates=packing.pack_updates(part),
-                payload=b"" if shard else payload,
-                busy=busy,
-            )
-            requests[shard] = message.SerializeToString()
-        self._caller.all("Stage", requests)
+        split = [packing.in_parts(own) for own in self._split(updates)]
+        for number in range(max(map(len, split))):
+            requests = {}
+            for shard, parts in enumerate(split):
+                if number >= len(parts):
+                    continue
+                ends = number == len(parts) - 1
+                message = pb.StageRequest(
+                    epoch=self.lease.epoch,
+                    batch=batch,
+                    level=level,
+                    slot=slot,
+                    nonce=nonce,
+                    clock=start_clock,
+                    updates=packing.pack_updates(parts[number]),
+                    payload=payload if ends and not shard else b"",
+                    busy=busy,
+                    part=number,
+                    parts=len(parts),
+                )
+                requests[shard] = message.SerializeToString()
+            self._caller.all("Stage", requests)
 
     def _begin(
         self, batch: int, slot: int, cursors: Mapping[int, list[Cursor]], clock: float

@@ -141,6 +141,24 @@ class Updates:
         reasons = [reason for part in given for reason in part.fail_reasons]
         return cls(**joined, fail_reasons=reasons)
 
+    def parts(self, most: int, most_chars: int) -> list[Updates]:
+        """These in several, of at most so many entries each, and so long reasons; at least one."""
+        parts = []
+        for roots_name in _COUNTED:
+            beside = f"{roots_name.removesuffix('_roots')}_"
+            names = [name for name in ARRAYS if name.startswith(beside)]
+            start, count = 0, len(getattr(self, roots_name))
+            while start < count:
+                end = min(count, start + most)
+                if roots_name == "fail_roots":
+                    end = start + _how_many_fit(self.fail_reasons[start:end], most_chars)
+                part = Updates(**{name: getattr(self, name)[start:end] for name in names})
+                if roots_name == "fail_roots":
+                    part.fail_reasons = self.fail_reasons[start:end]
+                parts.append(part)
+                start = end
+        return parts or [Updates()]
+
     def __len__(self) -> int:
         return sum(len(getattr(self, name)) for name in _COUNTED)
 
@@ -151,3 +169,9 @@ class Updates:
 
 ARRAYS = tuple(f.name for f in fields(Updates) if f.name != "fail_reasons")
 _COUNTED = tuple(name for name in ARRAYS if name.endswith("_roots"))
+
+
+def _how_many_fit(texts: list[str], most_chars: int) -> int:
+    """How many of these, from the first on, are not too long together; at least one."""
+    ends = np.cumsum([len(text) for text in texts])
+    return max(1, int(np.searchsorted(ends, most_chars, side="right")))

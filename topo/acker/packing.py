@@ -22,6 +22,10 @@ MAX_NAME_CHARS = 1000
 MAX_BATCH = 1 << 60
 MAX_CLOCK = 1e12
 
+# Of a part of what an execution says: 16 MB of arrays, and of reasons no more than that.
+_PART_ENTRIES = 1 << 20
+_PART_CHARS = 4 << 20
+
 _PAIRS = (
     ("init_roots", "init_values"),
     ("ack_roots", "ack_values"),
@@ -51,6 +55,14 @@ def pack_updates(updates: Updates) -> pb.Updates:
         released_roots=updates.released_roots.tobytes(),
         released_tasks=updates.released_tasks.tobytes(),
     )
+
+
+def in_parts(updates: Updates) -> list[Updates]:
+    """As many parts as messages have to be made of them; nearly always it is one."""
+    small = len(updates) <= _PART_ENTRIES
+    if small and sum(map(len, updates.fail_reasons)) <= _PART_CHARS:
+        return [updates]
+    return updates.parts(_PART_ENTRIES, _PART_CHARS)
 
 
 def unpack_updates(message: pb.Updates) -> Updates:

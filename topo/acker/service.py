@@ -238,6 +238,10 @@ class AckerService:
         clock = packing.check_clock(message.clock)
         updates = packing.unpack_updates(message.updates)
         size = _cost(updates) + len(message.payload)
+        part, parts = message.part, max(1, message.parts)
+        if part >= parts:
+            raise Refused(Refusal.MALFORMED, f"part {part} of {parts}")
+        said = StagedExecution(message.nonce, updates, message.payload, size, part, parts)
         with self._tracking(known) as tracking:
             packing.only_tasks(updates, tracking.spout_tasks)
             if tracking.nbytes + size > self.limits.topology_bytes:
@@ -253,7 +257,7 @@ class AckerService:
                     message.level,
                     message.slot,
                     clock,
-                    StagedExecution(message.nonce, updates, message.payload, size),
+                    said,
                     message.busy,
                     self._clock(),
                 )

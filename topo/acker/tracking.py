@@ -5,6 +5,9 @@ slot) says is *staged*; it is applied when its batch is known to be committed, w
 for the next batch says, or the registration of an epoch that starts later. XOR is its own inverse,
 so nothing may be applied twice, or for an attempt that did not come to be.
 
+What is too much for one call comes in parts, in their order; it is staged with the last of them.
+An attempt that ended before that has said nothing.
+
 An execution that stages a second time, as another attempt, has come to other outputs than those
 that were staged: its batch must not go on (*the fence*). An attempt that is refused never
 completes, so what is staged is always what a committed batch did.
@@ -24,7 +27,7 @@ from topo.acker.ledger import Ledger, LedgerCounts, Verdicts
 from topo.acker.plan import Mode, TrackingPlan, shard_of
 from topo.acker.refusals import Refusal, Refused
 
-MAX_PAYLOAD_BYTES = 16 << 20
+MAX_PAYLOAD_BYTES = 64 << 20
 _RATE_WINDOW_SECS = 10.0
 
 
@@ -73,12 +76,32 @@ class Begun:
 
 @dataclass(frozen=True)
 class StagedExecution:
-    """What one execution said."""
+    """What one execution said, or a part of it."""
 
     nonce: int
     updates: Updates
     payload: bytes
     nbytes: int
+    part: int = 0
+    parts: int = 1
+
+
+@dataclass
+class _Parts:
+    """What one attempt has said so far."""
+
+    nonce: int
+    said: list[StagedExecution] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.said)
+
+    def whole(self) -> StagedExecution:
+        if len(self.said) == 1:
+            return self.said[0]
+        updates = Updates.concat([part.updates for part in self.said])
+        return StagedExecution(self.nonce, updates, self.said[-1].payload, self.nbytes)
 
 
 @dataclass(frozen=True)
@@ -165,6 +188,7 @@ class Tracking:
         self._epoch = registration.epoch if registration.shard else self._epoch + 1
         self._next_batch = registration.first_batch
         self._staged: dict[tuple[int, int], StagedExecution] = {}
+        self._parts: dict[tuple[int, int], _Parts] = {}
         self._staged_bytes = 0
         self._poison = ""
         self._begun = False
@@ -220,10 +244,30 @@ class Tracking:
             self._poison = f"slot {slot} of level {level} was executed twice in batch {batch}"
             raise Refused(Refusal.FENCE, self._poison)
         if before is None:
-            self._staged[level, slot] = execution
-            self._staged_bytes += execution.nbytes
-            self._go = self._go or (busy and level == 0)
+            parts = self._with_part(level, slot, execution)
+            if len(parts.said) >= execution.parts:
+                self._staged[level, slot] = self._parts.pop((level, slot)).whole()
+                self._go = self._go or (busy and level == 0)
         return self._ledger.next_timeout()
+
+    def _with_part(self, level: int, slot: int, said: StagedExecution) -> _Parts:
+        """What an attempt has said so far, and this.
+
+        Another attempt may begin where one has not come to its end. That one never will, for the
+        parts it finds are not its own.
+        """
+        before = self._parts.get((level, slot))
+        parts = before if before and before.nonce == said.nonce else _Parts(said.nonce)
+        if said.part > len(parts.said):
+            self._poison = f"slot {slot} of level {level} was executed by two attempts at a time"
+            raise Refused(Refusal.FENCE, self._poison)
+        if before and before is not parts:
+            self._staged_bytes -= before.nbytes
+        self._parts[level, slot] = parts
+        if said.part == len(parts.said):
+            parts.said.append(said)
+            self._staged_bytes += said.nbytes
+        return parts
 
     def should_go(self, epoch: int, batch: int, busy: bool, wake_at: float, now: float) -> bool:
         """Whether those that wait in this batch are to go on with it."""
@@ -282,6 +326,7 @@ class Tracking:
     def _apply_staged(self, now: float) -> None:
         """The staged batch is committed: apply it, then see what is overdue."""
         executions = sorted(self._staged.items())
+        self._parts.clear()
         self._staged = {}  # first: should applying fail, it is known as incomplete, not done twice
         self._staged_bytes = 0
         self._ledger.apply([staged.updates for _, staged in executions], now)
@@ -300,7 +345,10 @@ class Tracking:
         kept = CommittedPayload(self._payload_number, self._next_batch, level, slot, payload)
         self._payloads.append(kept)
         self._payload_bytes += len(payload)
-        while self._payload_bytes > MAX_PAYLOAD_BYTES:
+        # What one batch brings is kept whole, however much: nobody could have fetched it yet.
+        while (
+            self._payload_bytes > MAX_PAYLOAD_BYTES and self._payloads[0].batch < self._next_batch
+        ):
             self._payload_bytes -= len(self._payloads.popleft().payload)
             self._payloads_lost += 1
 
@@ -338,7 +386,10 @@ class Tracking:
         )
 
     def payloads_after(self, number: int) -> list[CommittedPayload]:
-        return [payload for payload in self._payloads if payload.number > number]
+        """Those that the driver has not seen yet; the ones it has seen are let go."""
+        while self._payloads and self._payloads[0].number <= number:
+            self._payload_bytes -= len(self._payloads.popleft().payload)
+        return list(self._payloads)
 
     @property
     def epoch(self) -> int:

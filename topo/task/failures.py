@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType, TracebackType
 from typing import Any
 
 from topo.errors import FailTuple, TopoError, UncaughtError
@@ -69,6 +71,9 @@ def described(tup: Tuple) -> str:
 
 def users_traceback(error: BaseException) -> str:
     """The traceback without topo's own frames."""
+    if not _has_others(error):
+        lines = traceback.format_exception_only(error)
+        return "".join([_stack(error.__traceback__).text, *lines])
     summary = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = summary
     while part is not None:
@@ -80,10 +85,44 @@ def users_traceback(error: BaseException) -> str:
 
 def users_line(error: BaseException) -> str:
     """Where in the user's code it happened: "sink.py:31"."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not _is_topos(frame.filename):
-            return f"{frame.filename}:{frame.lineno}"
-    return ""
+    return _stack(error.__traceback__).line
+
+
+def _has_others(error: BaseException) -> bool:
+    """Whether other errors are shown with it."""
+    related = (error.__cause__, error.__context__)
+    return isinstance(error, BaseExceptionGroup) or any(other is not None for other in related)
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """The user's part of a traceback, as text, and its last line."""
+
+    text: str
+    line: str
+
+
+_stacks: dict[tuple[tuple[CodeType, int], ...], _Stack] = {}
+_MOST_STACKS = 256
+
+
+def _stack(trace: TracebackType | None) -> _Stack:
+    """Made once for each way to come to a place: every tuple of a batch may fail there."""
+    way = []
+    part = trace
+    while part is not None:
+        way.append((part.tb_frame.f_code, part.tb_lasti))
+        part = part.tb_next
+    found = _stacks.get(key := tuple(way))
+    if found is None:
+        own = [frame for frame in traceback.extract_tb(trace) if not _is_topos(frame.filename)]
+        lines = traceback.StackSummary.from_list(own).format()
+        text = "".join(["Traceback (most recent call last):\n" if trace else "", *lines])
+        found = _Stack(text, f"{own[-1].filename}:{own[-1].lineno}" if own else "")
+        if len(_stacks) >= _MOST_STACKS:
+            _stacks.clear()
+        _stacks[key] = found
+    return found
 
 
 def _is_topos(filename: str) -> bool:

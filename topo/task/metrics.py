@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+MOST_ERRORS = 100
+MORE_ERRORS = f"more errors: a task's first {MOST_ERRORS} different ones of a batch are kept"
+
+_MOST_CHARS = 200_000
+_MESSAGE_CHARS = 2_000
+_TRACEBACK_CHARS = 8_000
 
 
 @dataclass(frozen=True)
@@ -18,6 +26,68 @@ class ErrorReport:
     at: str = ""
     traceback: str = ""
     count: int = 1
+
+
+@dataclass
+class ErrorReports:
+    """The errors of a task since its last report: equal ones are one, with their count.
+
+    A batch may fail a message for each of its tuples, in words that differ, and all of it travels
+    with the batch's report. So of the different ones the first are kept, long texts are cut, and
+    of the rest there is only how many they were, by kind.
+    """
+
+    _reports: dict[tuple[str, ...], ErrorReport] = field(default_factory=dict)
+    _counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    _chars: int = 0
+
+    def append(self, report: ErrorReport) -> None:
+        key: tuple[str, ...] = (
+            report.component,
+            report.kind,
+            report.type,
+            report.message[:_MESSAGE_CHARS],
+        )
+        if key not in self._reports:
+            if len(self._reports) >= MOST_ERRORS or self._chars >= _MOST_CHARS:
+                key, report = _more(report)
+            else:
+                report = _cut(report)
+            self._chars += len(report.message) + len(report.traceback)
+            self._reports.setdefault(key, report)
+        self._counts[key] += report.count
+
+    def keep(self, most: int) -> None:
+        """Only so many different ones, and how many the rest were."""
+        for key in list(self._reports)[most:]:
+            rest, report = _more(self._reports.pop(key))
+            count = self._counts.pop(key)
+            self._reports.setdefault(rest, report)
+            self._counts[rest] += count
+
+    def __iter__(self) -> Iterator[ErrorReport]:
+        for key, report in self._reports.items():
+            yield replace(report, count=self._counts[key])
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+
+def _more(report: ErrorReport) -> tuple[tuple[str, ...], ErrorReport]:
+    """The report that such errors are counted under whose own is not kept."""
+    more = ErrorReport(report.component, report.task, report.kind, "", MORE_ERRORS)
+    return (more.component, more.kind, more.type, more.message), replace(more, count=report.count)
+
+
+def _cut(report: ErrorReport) -> ErrorReport:
+    """With texts that are not too long; of a traceback both ends tell something."""
+    message, traceback = report.message, report.traceback
+    if len(message) > _MESSAGE_CHARS:
+        message = message[: _MESSAGE_CHARS - 3] + "..."
+    if len(traceback) > _TRACEBACK_CHARS:
+        half = _TRACEBACK_CHARS // 2
+        traceback = f"{traceback[:half]}\n...\n{traceback[-half:]}"
+    return replace(report, message=message, traceback=traceback)
 
 
 @dataclass
@@ -41,4 +111,4 @@ class TaskMetrics:
     held: int = 0
     oldest_held_secs: float = 0.0
     saved_bytes: int = 0
-    errors: list[ErrorReport] = field(default_factory=list)
+    errors: ErrorReports = field(default_factory=ErrorReports)

@@ -256,8 +256,9 @@ class _Execution:
         payloads = list(self._work.payloads)
         header = _Header.find(payloads)
         tasks = self._plan.tasks_at(self._work.level, self._work.slot)
-        asleep = header.mode == Mode.INACTIVE and not payloads and not self._work.committed
-        if not tasks or (asleep and self._find_instances() is None):
+        # What never ran is not woken to be closed. Only what was active comes to a last tick.
+        runs = header.mode in (Mode.ACTIVE, Mode.LAST_TICK) or payloads or self._work.committed
+        if not tasks or (not runs and self._find_instances() is None):
             return self._finish(None, header, [], Report({}))
         host = self._open()
         if not self._closed:

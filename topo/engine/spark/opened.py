@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -18,6 +19,7 @@ from topo.engine.spark.ackers import Ackers
 from topo.engine.spark.checkpoint import Checkpoint, local_path
 from topo.engine.spark.execution import RunSpec, SlotRunner
 from topo.engine.spark.executors import Executors, look_at
+from topo.engine.spark.lost import Jvm, drop_dead_spark
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.query import build_query, start_query
 from topo.engine.spark.scratch import make_run_directory
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
     from topo.engine.spark.run import SparkRun
 
-# What a batch's executions log travels with what they report; the ackers hold 16 MB of that.
+# What a batch's executions log travels with what they report; the ackers hold 64 MB of that.
 _LOGGED_BYTES = 4 << 20
 _LOGGED_BYTES_EACH = 256 << 10
 
@@ -58,6 +60,7 @@ class Opened(ExitStack):
         self._run = run
         self._spec: RunSpec
         self._lease: Lease
+        self._run_id = uuid.uuid4().hex  # of this opening, as the workers know it
         self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
 
     def __enter__(self) -> Opened:
@@ -76,7 +79,9 @@ class Opened(ExitStack):
         if is_local(run.master):  # Spark starts last: what takes its time starts beside it
             self._open_ackers("")
             self._start_slots(directory)
+        drop_dead_spark()
         session = start_session(run.master, run.conf, run.log_file)
+        run.jvm = Jvm(session.sparkContext)
         run.ui = session.sparkContext.uiWebUrl or ""
         path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
         if not is_local(run.master):
@@ -146,7 +151,7 @@ class Opened(ExitStack):
         plan = tracking_plan(self._run.topology, self.plan, self._run.conf)
         lease = self._lease = self.control.register(plan, first_batch, self._id, mode)
         factory = b"" if self._paths else dump(_AnyFactory(self._spec))
-        rows = build_query(self.session, self.plan, self._id, lease, self._paths, factory)
+        rows = build_query(self.session, self.plan, self._run_id, lease, self._paths, factory)
         return start_query(rows, self._run.name, self.checkpoint.path)
 
 

@@ -114,11 +114,12 @@ class Progress:
         if status is None:
             return ""
         quiet = self._monotonic() - self._moved
-        at_limit = [task for report in self.reports.values() for task in report.at_limit]
+        reports = list(self.reports.values())  # another thread takes in more meanwhile
+        at_limit = [task for report in reports for task in report.at_limit]
         if at_limit and not self._timeouts and quiet > _QUIET_SECS:
             spout = self._layout.component_of(at_limit[0])
             return f"spout {spout!r} at its pending limit, nothing in flight"
-        with_spouts = sum(report.exhausted is not None for report in self.reports.values())
+        with_spouts = sum(report.exhausted is not None for report in reports)
         if quiet > _SLOW_SECS and status.waiting < with_spouts:
             done = ", ".join(f"level {level} slot {slot}" for level, slot in status.staged)
             return (

@@ -16,6 +16,7 @@ from topo.task.metrics import TaskMetrics
 from topo.task.values import dump
 
 _LARGE_BYTES = 1 << 20  # the acker takes no more than four times that
+_ERRORS_THEN = 3  # of a task, where a report is large and there is no other way for it
 _IN_FILE = b"file:"  # a pickle begins otherwise
 
 
@@ -42,10 +43,17 @@ class Report:
     """What was logged and printed, where the driver keeps that."""
 
     def pack(self, directory: str = "") -> bytes:
-        """As bytes; those of a large one are put into a file of `directory`, if one is given."""
+        """As bytes; those of a large one are put into a file of `directory`, if one is given.
+
+        Where there is none, a large one leaves out errors, but not how many there were.
+        """
         data = dump(self)
-        if not directory or len(data) <= _LARGE_BYTES:
+        if len(data) <= _LARGE_BYTES:
             return data
+        if not directory:
+            for counted in self.metrics.values():
+                counted.errors.keep(_ERRORS_THEN)
+            return dump(self)
         file = Path(directory, uuid.uuid4().hex)
         file.write_bytes(data)
         return _IN_FILE + bytes(file)

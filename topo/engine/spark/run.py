@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,10 @@ from topo.config import Config
 from topo.engine.spark.ending import Ending
 from topo.engine.spark.executors import Executors
 from topo.engine.spark.failures import error_of, in_words, is_passing, sentence
+from topo.engine.spark.lost import Jvm
 from topo.engine.spark.opened import Abandoned, Opened
 from topo.engine.spark.progress import Progress
-from topo.errors import RunError
+from topo.errors import RunError, TopoError
 from topo.graph.model import Topology
 from topo.running import (
     ACTIVE,
@@ -77,6 +79,8 @@ class SparkRun:
         self.log_file = log_file
         self.executors: Executors | None = None
         """Of the cluster it runs on."""
+        self.jvm: Jvm | None = None
+        """That of its Spark, once there is one."""
         self._progress = Progress(topology, self.conf, listener)
         self._ending = Ending(topology, active)
         self._started = time.time()
@@ -223,13 +227,20 @@ class SparkRun:
             pass
         except Exception as raised:
             log.debug("%s failed", self.name, exc_info=True)
-            error, status = in_words(raised), FAILED
+            error, status = self._in_words(raised), FAILED
         self._progress.logs.close()
         with self._lock:
             self.error = error
             self._reason = "" if error is None else sentence(error)
             self._status = status
         self._ended.set()
+
+    def _in_words(self, raised: Exception) -> TopoError:
+        if self.jvm is None:
+            return in_words(raised)
+        death = self.jvm.death_behind(raised)
+        self.jvm.drop_if_dead()
+        return death or in_words(raised)
 
     def _supervise(self, opened: Opened) -> None:
         failures, self._reason = 0, ""
@@ -240,9 +251,12 @@ class SparkRun:
             self._reason = again or "in its first batch"
             self._ending.registered(mode)
             self._progress.reports.clear()
+            ended = False
             try:
                 ended = self._watch(opened, query)
             finally:
+                if not ended:
+                    self._look_once_more(opened, query)
                 query.stop()
             if ended:
                 return
@@ -276,6 +290,19 @@ class SparkRun:
             self._asked.wait(pause)
             self._asked.clear()
         return False
+
+    def _look_once_more(self, opened: Opened, query: StreamingQuery) -> None:
+        """At what was committed before the query failed, and nobody has looked at yet.
+
+        What goes wrong in it is less than what the query failed of.
+        """
+        with suppress(Exception):
+            status = opened.control.status(self._progress.last_payload)
+            batch_ms = 0.0
+            with suppress(Exception):
+                batch_ms = _batch_ms(query)
+            with self._lock:
+                self._progress.take_in(status, batch_ms)
 
     def _take_in(self, status: AckerStatus, query: StreamingQuery) -> None:
         with self._lock:

@@ -40,6 +40,8 @@ class StageSetup:
 
     level: int
     run: str
+    """One opening of a topology: instances of another one, of the same checkpoint even, may have
+    other code, or be closed."""
     lease: Lease
     keys: tuple[int, ...]
     """The key of each slot: Spark's hash puts it in the partition of the slot's number."""
@@ -48,23 +50,32 @@ class StageSetup:
     factory: bytes = b""
     """For the latter: the pickle of what makes a runner, called with a slot."""
 
-    def runner(self, slot: int) -> Runner:
+    def runner(self, slot: int, batch: int) -> Runner:
         if self.paths:
             return RemoteRunner(self.paths[slot])
-        return _local_runner(self.run, slot, self.factory)
+        return _local_runner(self.run, slot, batch, self.factory)
 
 
 _runners: dict[tuple[str, int], Runner] = {}
+_last_batches: dict[tuple[str, int], int] = {}
+_KEPT_BATCHES = 20
 
 
-def _local_runner(run: str, slot: int, factory: bytes) -> Runner:
-    """The runner of a slot in this worker; those of other runs are let go."""
-    for known in [key for key in _runners if key[0] != run]:
-        del _runners[known]
-    if (run, slot) not in _runners:
+def _local_runner(run: str, slot: int, batch: int, factory: bytes) -> Runner:
+    """The runner of a slot in this worker.
+
+    Those of other runs are let go, and those of slots that have long been executed elsewhere: their
+    instances are of no state that will come again.
+    """
+    for known, last in list(_last_batches.items()):
+        if known[0] != run or last < batch - _KEPT_BATCHES:
+            del _runners[known], _last_batches[known]
+    key = run, slot
+    if key not in _runners:
         make: Callable[[int], Runner] = pickle.loads(factory)
-        _runners[run, slot] = make(slot)
-    return _runners[run, slot]
+        _runners[key] = make(slot)
+    _last_batches[key] = batch
+    return _runners[key]
 
 
 class MapStage:
@@ -169,7 +180,7 @@ def _record_key(text: str) -> RecordKey:
 
 def _run(setup: StageSetup, work: Work, restore: Callable[[], dict[RecordKey, Payload]]) -> Outcome:
     try:
-        return setup.runner(work.slot).execute(work, restore, lambda: False)
+        return setup.runner(work.slot, work.batch).execute(work, restore, lambda: False)
     except TopoError as error:
         raise StageError.of(with_lines(error)) from None
     except Exception as error:  # nobody's on purpose; another try may get over it

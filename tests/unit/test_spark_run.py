@@ -1,0 +1,152 @@
+"""A run whose query fails, or whose JVM dies; without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from tests.conformance.doubles import Numbers
+from tests.unit.test_spark_execution import CONF, Slot, Sums
+from tests.wiring import line
+from topo import EngineError, UncaughtError
+from topo.acker.plan import Mode
+from topo.acker.server import AckerServer
+from topo.acker.transport import AckerTarget
+from topo.engine.spark import lost
+from topo.engine.spark.lost import Jvm, drop_dead_spark
+from topo.engine.spark.run import SparkRun
+from topo.engine.spark.stages import StageError
+
+
+class Query:
+    """A query that failed before anybody looked at it."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+        self._jsq = self
+
+    @property
+    def isActive(self) -> bool:
+        if self.error is None:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return False
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def lastProgress(self) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    def stop(self) -> None:
+        if self.error is None:
+            raise ConnectionRefusedError(111, "Connection refused")
+
+
+class Opened:
+    """What a run has open, with a query that commits batches and fails."""
+
+    def __init__(self, slot: Slot, error: Exception | None) -> None:
+        self.slot, self.error = slot, error
+        self.control = slot.control
+        self.checkpoint = self
+
+    def next_batch(self) -> int:
+        return self.slot.next_batch
+
+    def start_query(self, first: int, mode: Mode) -> Query:
+        for _ in range(3):
+            self.slot.batch()
+        return Query(self.error)
+
+
+@pytest.fixture
+def slot() -> Iterator[Slot]:
+    with AckerServer() as server:
+        target = AckerTarget("t", "token", (server.address,), give_up_secs=1)
+        yield Slot(target, line(Numbers(12), Sums()))
+
+
+RAISED = UncaughtError("it broke", component="b1", task=1, user_traceback="Traceback: ...")
+
+
+@pytest.mark.parametrize("error", [RAISED, None])
+def test_what_was_committed_before_it_failed_counts(slot: Slot, error: Exception | None) -> None:
+    run = SparkRun("t", line(Numbers(12), Sums()), CONF, capture=["s"])
+    opened: Any = Opened(slot, error and RuntimeError(str(StageError.of(RAISED))))
+    with pytest.raises(UncaughtError if error else ConnectionRefusedError):
+        run._supervise(opened)
+    # The batch that none followed may not be committed, for all that anybody knows.
+    assert run.stats().components["s"].emitted == 4
+    assert run.tuples("s") == [[0], [1], [2], [3]]
+
+
+class Context:
+    """Of a JVM that is some process."""
+
+    def __init__(self, log: Path) -> None:
+        with log.open("wb") as sink:
+            self.proc = subprocess.Popen(["sleep", "1000"], stdout=sink)
+        self._gateway = self
+        self._jsc: Any = self
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        assert self._jsc is None  # it is not asked what it cannot answer
+        self.is_stopped = True
+
+    def close(self) -> None:
+        raise ConnectionRefusedError
+
+    def die(self) -> None:
+        self.proc.kill()
+        self.proc.wait()
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    made = Context(tmp_path / "spark.log")
+    for name in ("_gateway", "_jvm", "_active_spark_context"):
+        monkeypatch.setattr(SparkContext, name, made)
+    yield made
+    made.die()
+
+
+def test_a_jvm_that_has_died_is_called_that(
+    context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SparkRun("t", line(Numbers(12), Sums()), CONF)
+    refused = ConnectionRefusedError(111, "Connection refused")
+    run.jvm = Jvm(context)
+    monkeypatch.setattr(lost, "_DYING_SECS", 0.0)
+    assert "refused" in run._in_words(refused).message
+    assert SparkContext._active_spark_context is context
+    context.die()
+    said = run._in_words(refused)
+    assert isinstance(said, EngineError)
+    assert said.message == f"Spark's JVM has died (signal 9); its log: {tmp_path / 'spark.log'}"
+    assert said.code == "spark-died"
+    assert SparkContext._active_spark_context is None
+    assert SparkContext._gateway is None
+    assert context.is_stopped
+
+
+def test_an_error_of_the_users_stays_what_it_is_though_the_jvm_has_died(context: Any) -> None:
+    run = SparkRun("t", line(Numbers(12), Sums()), CONF)
+    run.jvm = Jvm(context)
+    context.die()
+    assert run._in_words(RAISED) is RAISED
+    assert SparkContext._active_spark_context is None
+
+
+def test_a_spark_that_died_between_two_runs_is_not_joined(context: Any) -> None:
+    drop_dead_spark()
+    assert SparkContext._active_spark_context is context
+    context.die()
+    drop_dead_spark()
+    assert SparkContext._active_spark_context is None
+    drop_dead_spark()
