@@ -137,6 +137,9 @@ class ScriptedRun:
             self._pending = max(0, self._pending - self._conf.get("script.drained", 100))
         self._killed.set()
 
+    def end_engine(self) -> None:
+        pass
+
 
 def start(submission: Submission, topology: Topology, active: bool) -> ScriptedRun:
     if submission.conf.get("script.fail_start"):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,6 +63,17 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         root.removeHandler(handler)
         handler.close()
     root.setLevel(level)
+
+
+@contextmanager
+def no_others() -> Iterator[None]:
+    """Without pytest's own handlers, which raise what they cannot format."""
+    root = logging.getLogger()
+    others, root.handlers = root.handlers, []
+    try:
+        yield
+    finally:
+        root.handlers += others
 
 
 def write(path: Path, *lines: tuple[str, str, str, int]) -> None:
@@ -183,3 +198,151 @@ def test_which_lines(tmp_path: Path, wanted: Wanted, times: list[str]) -> None:
         ("4", "ERROR", "a", 1),
     )
     assert [line["time"] for line in LogReader(tmp_path, wanted).read()] == times
+
+
+class Unruly:
+    def __repr__(self) -> str:
+        raise LookupError("no repr")
+
+
+class Unbound:
+    """As what stands in for another object that is not there yet."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        raise LookupError("no class")
+
+    def logs(self) -> None:
+        log.info("from within")
+
+
+def test_what_cannot_be_formatted_is_kept_with_its_place(directory: Path) -> None:
+    with no_others():
+        keep_logs("slot-0")
+        log.info("%d rows", "three")
+        log.warning("%s", Unruly())
+        log.info("one", "two")
+        Unbound().logs()
+    seen = list(LogReader(directory, Wanted()).read())
+    assert [line["level"] for line in seen] == ["INFO", "WARNING", "INFO", "INFO"]
+    first, second, third, last = (line["message"] for line in seen)
+    assert re.fullmatch(
+        r".*test_control_logs\.py:\d+ logged '%d rows' with \('three',\), which is no message: "
+        r"TypeError\('%d format: .*'\)",
+        first,
+    )
+    assert "logged '%s' with (<Unruly instance at 0x" in second
+    assert "LookupError('no repr')" in second
+    assert "'one' with ('two',)" in third
+    assert last == "from within"
+
+
+def test_bytes_that_are_no_text_are_printed(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    keep_logs("slot-0")
+    print(name)
+    logging.getLogger(name).info("%s", name)
+    seen = list(LogReader(directory, Wanted()).read())
+    assert [line["message"] for line in seen] == [r"caf\udce9"] * 2
+    assert capsys.readouterr().out == ""
+
+
+class Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def flush(self) -> None:
+        self.write("")
+
+
+@pytest.mark.usefixtures("directory")
+def test_streams_that_are_broken_do_not_stop_what_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = io.StringIO()
+    gone.close()
+    monkeypatch.setattr(sys, "stdout", gone)
+    monkeypatch.setattr(sys, "stderr", Full())
+    with no_others():
+        collect_logs(2000)
+        print("counted", flush=True)
+        print("badly", file=sys.stderr, flush=True)
+        log.warning("%d rows", "three")
+    assert [line["level"] for line in collected_lines()] == ["INFO", "WARNING", "WARNING"]
+
+
+@pytest.mark.usefixtures("directory")
+def test_what_a_stream_cannot_spell_is_spelt_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(sink, encoding="ascii"))
+    collect_logs(2000)
+    print("café", flush=True)
+    assert sink.getvalue() == b"caf\\xe9\n"
+    assert [line["message"] for line in collected_lines()] == ["café"]
+
+
+def test_a_line_that_cannot_be_kept_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], directory: Path
+) -> None:
+    def fails(line: object) -> None:
+        raise LookupError("a mistake of topo's")
+
+    keep_logs("slot-0")
+    monkeypatch.setattr(sys, "__stderr__", before := io.StringIO())
+    monkeypatch.setattr(logs.JsonLines, "keep", lambda handler, line: fails(line))
+    for number in range(3):
+        log.info("%d", number)
+    assert before.getvalue().count("LookupError: a mistake of topo's") == 1
+    assert capsys.readouterr().err == ""
+    assert not list(directory.iterdir())
+
+
+def test_a_handler_that_prints_what_is_logged_comes_to_an_end(directory: Path) -> None:
+    keep_logs("slot-0")
+    printing = logging.StreamHandler()
+    logging.getLogger().addHandler(printing)
+    log.info("counted")
+    print("a line")
+    seen = [line["message"] for line in LogReader(directory, Wanted()).read()]
+    assert set(seen) == {"counted", "a line"}
+    assert len(seen) <= 4
+
+
+def test_of_a_progress_bar_the_last_state_is_kept(directory: Path) -> None:
+    keep_logs("slot-0")
+    for number in range(20_000):
+        sys.stdout.write(f"\r{number} rows of many" + " and more" * 20)
+    sys.stdout.write("\rdone")
+    sys.stdout.write("\n")
+    for text in ("10 %\r", "100 %", "\r", "\n", "of Windows\r\n", "a\rb\rc\nd", "\n\n"):
+        sys.stdout.write(text)
+    seen = [line["message"] for line in LogReader(directory, Wanted()).read()]
+    assert seen == ["done", "100 %", "of Windows", "c", "d", ""]
+
+
+def test_of_a_line_without_an_end_its_beginning_is_kept(directory: Path) -> None:
+    keep_logs("slot-0")
+    for _ in range(1000):
+        sys.stdout.write("x" * 1000)
+    print()
+    print("short")
+    seen = [line["message"] for line in LogReader(directory, Wanted()).read()]
+    assert seen == ["x" * 8000 + "... (992,000 characters more)", "short"]
+
+
+def test_logging_goes_on_when_a_full_disk_has_room_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    keep_logs("slot-0")
+    monkeypatch.setattr(logs, "_MOST_BYTES", 400)
+    for number in range(12):
+        with monkeypatch.context() as disk:
+            if number in (0, 3, 4, 5, 6):
+                disk.setattr(logs, "open", full, raising=False)
+            log.info("%d", number)
+    seen = [line["message"] for line in LogReader(directory, Wanted()).read()]
+    assert {"10", "11"} <= set(seen)
+    assert {path.name for path in directory.iterdir()} == {"slot-0.jsonl", "slot-0.jsonl.1"}

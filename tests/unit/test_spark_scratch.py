@@ -1,4 +1,4 @@
-"""The directories of runs: those of drivers that were killed do not stay."""
+"""The directories of runs and JVMs: those of drivers that were killed do not stay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from topo.engine.spark.scratch import make_log_directory, make_run_directory
+from topo import EngineError
+from topo.engine.spark import scratch
+from topo.engine.spark.scratch import make_jvm_directory, make_log_directory, make_run_directory
+from topo.engine.spark.session import with_directory
 
 MAKE = "from topo.engine.spark.scratch import make_run_directory as make; print(make(), flush=True)"
 
@@ -64,3 +67,48 @@ def test_logs_of_the_dead_stay_for_a_day(temporary: Path) -> None:
         os.utime(old, (0, 0))
     second = make_log_directory()
     assert {*temporary.iterdir()} == {first, second}
+
+
+def test_what_the_jvm_of_a_dead_driver_left_is_removed_by_the_next_run(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "_SHORT", str(temporary))  # which is long, for a socket
+    left = temporary / Path(make_jvm_directory()).name.replace(f"-{os.getpid()}-", f"-{2**22 + 1}-")
+    (left / "blockmgr-1").mkdir(parents=True)
+    (left / "librocksdbjni1.so").write_bytes(b"library")
+    make_jvm_directory()
+    assert not left.exists()
+    assert len([*temporary.iterdir()]) == 2
+
+
+def test_sockets_go_where_their_paths_are_short_enough(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = temporary / ("a" * 90)
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert scratch.socket_parent(40) == "/tmp"
+    monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
+    assert scratch.socket_parent(40) == "/var/tmp"
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    monkeypatch.setattr(scratch, "_SHORT", str(temporary / "not there"))
+    with pytest.raises(EngineError, match="too long a path for unix sockets") as refused:
+        scratch.socket_parent(40)
+    assert refused.value.hint == "set TMPDIR to a short path on a local disk"
+
+
+def test_the_paths_of_sockets_are_no_longer_than_was_reckoned() -> None:
+    name = f"/topo-{{}}-01234567-{2**22}-01234567"
+    spark = f"{name.format('jvm')}/.123e4567-e89b-12d3-a456-426614174000.sock"
+    slot = f"{name.format('slots')}/slot-100.{2**22}"
+    assert len(spark) <= scratch._JVM_SOCKET_BYTES
+    assert len(slot) <= scratch.SLOT_SOCKET_BYTES
+
+
+def test_the_jvm_is_told_of_its_directory_before_what_the_user_says() -> None:
+    key = "spark.driver.defaultJavaOptions"
+    assert with_directory({"a": "b"}, "/tmp/x y") == {
+        "a": "b",
+        key: '"-Djava.io.tmpdir=/tmp/x y"',
+    }
+    theirs = "-Djava.io.tmpdir=/mine"
+    assert with_directory({key: theirs}, "/x")[key] == f'"-Djava.io.tmpdir=/x" {theirs}'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pickle
 import signal
@@ -13,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -153,6 +155,44 @@ def test_a_slot_process_that_is_killed_is_there_again() -> None:
                 process = processes.pids()[0]
                 seen.add(process)
                 os.kill(process, signal.SIGKILL)
+    finally:
+        processes.close()
+    assert not Path(processes.directory).exists()
+
+
+def test_a_slot_process_that_cannot_be_started_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries, real = 0, subprocess.Popen
+
+    def short_of_memory(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(subprocess, "Popen", short_of_memory)
+    processes = SlotProcesses({0: pickle.dumps(Scripted)})
+    try:
+        runner = RemoteRunner(processes.path(0))
+        assert runner.execute(work(b"echo"), dict, lambda: False).removes
+    finally:
+        processes.close()
+    assert tries == 3
+    assert caplog.messages[0].startswith("the process of slot 0 could not be started: [Errno 12]")
+
+
+def test_a_long_temporary_directory_does_not_keep_slots_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("a" * 90)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    processes = SlotProcesses({0: pickle.dumps(Scripted)})
+    try:
+        runner = RemoteRunner(processes.path(0))
+        assert runner.execute(work(b"echo"), dict, lambda: False).removes
     finally:
         processes.close()
     assert not Path(processes.directory).exists()

@@ -24,7 +24,6 @@ from topo.config import Layer, check_layers, merged
 from topo.errors import TopoError
 
 CONNECT_SECS = 3.0
-_SOCKET_PATH_LIMIT = 100  # bytes of a unix socket's path, a little under what systems allow
 
 
 Checks = Iterator[Check]
@@ -151,15 +150,18 @@ def _pandas() -> Checks:
 
 
 def _unix_sockets() -> Checks:
-    directory = tempfile.gettempdir()
+    from topo.engine.spark.scratch import SLOT_SOCKET_BYTES, socket_parent
+
     fix = "set TMPDIR to a short path on a local disk"
-    if len(os.fsencode(directory)) > _SOCKET_PATH_LIMIT - 40:
-        detail = f"unix sockets: {directory} is too long a path"
-        yield Check("unix sockets", "FAIL", detail, fix)
+    try:
+        directory = socket_parent(SLOT_SOCKET_BYTES)
+    except TopoError as error:
+        yield Check("unix sockets", "FAIL", f"unix sockets: {error.message}", error.hint)
         return
-    with tempfile.TemporaryDirectory() as private, socket.socket(socket.AF_UNIX) as server:
+    private = tempfile.TemporaryDirectory(dir=directory)
+    with private as path, socket.socket(socket.AF_UNIX) as server:
         try:
-            server.bind(f"{private}/socket")
+            server.bind(f"{path}/socket")
         except OSError as error:
             detail = f"unix sockets in {directory}: {_words(error)}"
             yield Check("unix sockets", "FAIL", detail, fix)

@@ -58,6 +58,10 @@ class SubmittedRun(Run, Protocol):
         """Where Spark shows it, or ""."""
         ...
 
+    def end_engine(self) -> None:
+        """Once it is over: end what it ran on."""
+        ...
+
 
 Start = Callable[[Submission, Topology, bool], SubmittedRun]
 
@@ -93,6 +97,8 @@ class Driver:
             self._fail(error)
         finally:
             server.stop()
+            if self._run:
+                self._run.end_engine()
         return 0 if self._state.status in ("KILLED", "COMPLETED") else 1
 
     def end(self) -> None:

@@ -1,7 +1,9 @@
-"""How the driver of a submitted topology starts it."""
+"""How the driver of a submitted topology starts it, and ends what it ran on."""
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,35 @@ from typing import Any
 from topo.control.registry import Submission
 from topo.control.sources import SOURCES
 from topo.engine.spark.run import SparkRun
+from topo.engine.spark.session import stop_session
 from topo.graph.model import Topology
 
+log = logging.getLogger("topo.control")
+_STOP_SECS = 15.0
 
-def spark(submission: Submission, topology: Topology, active: bool) -> SparkRun:
+
+class SubmittedSparkRun(SparkRun):
+    """Alone in its process, whose Spark ends with it."""
+
+    def end_engine(self) -> None:
+        """Let Spark remove what it made, as it does if it is not killed; in bounded time."""
+        stopping = threading.Thread(target=_stop_session, name="stop-spark", daemon=True)
+        stopping.start()
+        stopping.join(_STOP_SECS)
+        if stopping.is_alive():
+            log.warning("Spark did not end in %g s", _STOP_SECS)
+
+
+def _stop_session() -> None:
+    try:
+        stop_session()
+    except Exception as error:  # its JVM may have died before
+        log.warning("Spark did not end in order: %s", error)
+
+
+def spark(submission: Submission, topology: Topology, active: bool) -> SubmittedSparkRun:
     """A run on Spark, in this process or on a cluster."""
-    run = SparkRun(
+    run = SubmittedSparkRun(
         submission.name,
         topology,
         {**submission.conf, **_shipping(submission)},
@@ -22,7 +47,8 @@ def spark(submission: Submission, topology: Topology, active: bool) -> SparkRun:
         active=active,
         log_file=Path(submission.directory) / "log" / "spark.log",
     )
-    return run.start()
+    run.start()
+    return run
 
 
 def _shipping(submission: Submission) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import io
 import json
 import logging
 import os
+import reprlib
 import socket
 import sys
 import threading
@@ -22,14 +23,14 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO, TypeAlias
+from typing import IO, Any, TextIO, TypeAlias
 
 LOG_DIR = "TOPO_LOG_DIR"
 Line: TypeAlias = dict[str, Any]
 _MOST_BYTES = 16 << 20
 """Of one file; then it becomes the `.1` of its name, in the place of the one before."""
 _LONGEST_CHARS = 8000
-"""Of a message that travels."""
+"""Of a message that travels, and of a printed line."""
 _AROUND_BYTES = 150
 """What a line takes beside its message, about."""
 
@@ -48,9 +49,7 @@ def collect_logs(most_bytes: int) -> None:
         _collecting = Collecting(most_bytes)
         out, err = sys.stdout, sys.stderr
         _listen(_collecting, out, err)  # what is printed is in Spark's own logs as well, and so are
-        warnings = logging.StreamHandler(err)  # warnings, as without this
-        warnings.setLevel(logging.WARNING)
-        logging.getLogger().addHandler(warnings)
+        logging.getLogger().addHandler(_Warnings(err))  # warnings, as without this
     _collecting.most_bytes = most_bytes
 
 
@@ -59,7 +58,35 @@ def collected_lines() -> list[Line]:
     return _collecting.take() if _collecting else []
 
 
-class Collecting(logging.Handler):
+class Lines(logging.Handler):
+    """Keeps what is logged; whatever goes wrong with that is not for the code that logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_failed = False
+
+    def keep(self, line: Line) -> None:
+        raise NotImplementedError
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.keep(line_of(record))
+        except RecursionError:  # the code's own; what is done about it would only come to more
+            raise
+        except Exception:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say so once, past `sys.stderr`: what is printed there would come here again."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        with suppress(Exception):
+            print("a line could not be kept; more such are not told of", file=sys.__stderr__)
+            traceback.print_exc(file=sys.__stderr__)
+
+
+class Collecting(Lines):
     """Keeps lines until they are taken, up to so many bytes; counts those beyond."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -68,13 +95,9 @@ class Collecting(logging.Handler):
         self._lines: list[Line] = []
         self._size = self._dropped = 0
 
-    def emit(self, record: logging.LogRecord) -> None:
-        line = line_of(record)
-        message = line["message"]
-        if len(message) > _LONGEST_CHARS:
-            more = len(message) - _LONGEST_CHARS
-            line["message"] = f"{message[:_LONGEST_CHARS]}... ({more:,} characters more)"
-        size = len(line["message"]) + _AROUND_BYTES
+    def keep(self, line: Line) -> None:
+        message = line["message"] = _cut(line["message"])
+        size = len(message) + _AROUND_BYTES
         if self._size + size > self.most_bytes:
             self._dropped += 1
             return
@@ -102,45 +125,69 @@ def _warning(text: str) -> logging.LogRecord:
 _collecting: Collecting | None = None
 
 
-class JsonLines(logging.Handler):
+class JsonLines(Lines):
     """Writes records to a file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._file = LineFile(path)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self._file.write(line_of(record))
+    def keep(self, line: Line) -> None:
+        self._file.write(line)
 
     def close(self) -> None:
         self._file.close()
         super().close()
 
 
+class _Warnings(logging.StreamHandler[TextIO]):
+    """Warnings, on a stream that may have gone away."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.setLevel(logging.WARNING)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _text_of(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """It has been collected."""
+
+
 class LineFile:
-    """A file of JSON lines, which is kept from growing without end."""
+    """A file of JSON lines, which is kept from growing without end.
+
+    A full disk must not stop a topology that does not need it: lines are missing until there is
+    room again.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._open()
+        self._file: IO[bytes] | None = None
+        self._size = 0
 
     def write(self, line: Line) -> None:
-        with suppress(OSError):  # a full disk must not stop a topology that does not need it
-            self._write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        text = json.dumps(line, ensure_ascii=False)
+        with suppress(OSError):
+            self._write(text.encode(errors="backslashreplace") + b"\n")
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-    def _open(self) -> None:
+    def _open(self) -> IO[bytes]:
         self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
         self._size = self._file.tell()
+        return self._file
 
     def _write(self, line: bytes) -> None:
+        file = self._file or self._open()
         if self._size + len(line) > _MOST_BYTES:
-            self._file.close()
+            self.close()
             os.replace(self._path, f"{self._path}.1")
-            self._open()
-        self._file.write(line)
+            file = self._open()
+        file.write(line)
         self._size += len(line)
 
 
@@ -159,10 +206,7 @@ class ReceivedLines:
         if not self or not lines:
             return
         if source not in self._files:
-            try:
-                self._files[source] = LineFile(Path(self._directory) / f"{source}.jsonl")
-            except OSError:  # as for a full disk
-                return
+            self._files[source] = LineFile(Path(self._directory) / f"{source}.jsonl")
         for line in sorted(lines, key=lambda line: str(line["time"])):
             self._files[source].write(line)
 
@@ -174,9 +218,6 @@ class ReceivedLines:
 def line_of(record: logging.LogRecord) -> Line:
     """A log record as `topo logs` shows it."""
     component, task = _working()
-    message = record.getMessage()
-    if record.exc_info:
-        message += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
     moment = datetime.fromtimestamp(record.created, UTC)
     return {
         "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -185,8 +226,36 @@ def line_of(record: logging.LogRecord) -> Line:
         "task": task,
         "host": socket.gethostname(),
         "logger": record.name,
-        "message": message,
+        "message": _text_of(record),
     }
+
+
+def _text_of(record: logging.LogRecord) -> str:
+    """What a record says; what was logged and where, if that cannot be put together."""
+    try:
+        text = record.getMessage()
+        if record.exc_info:
+            text += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    except RecursionError:
+        raise
+    except Exception as error:
+        place = f"{record.pathname}:{record.lineno}"
+        logged = f"{_shown(record.msg)} with {_shown(record.args)}"
+        text = f"{place} logged {logged}, which is no message: {_shown(error)}"
+    return text.encode(errors="backslashreplace").decode()  # of file names, which may be any bytes
+
+
+def _shown(value: object) -> str:
+    """Its repr, or what comes near if that raises, too."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 500
+    return short.repr(value)
+
+
+def _cut(text: str, more: int = 0) -> str:
+    """No more of it than is kept; `more` characters of it were left out before."""
+    more += max(0, len(text) - _LONGEST_CHARS)
+    return f"{text[:_LONGEST_CHARS]}... ({more:,} characters more)" if more else text
 
 
 def _listen(handler: logging.Handler, out: TextIO | None = None, err: TextIO | None = None) -> None:
@@ -198,6 +267,31 @@ def _listen(handler: logging.Handler, out: TextIO | None = None, err: TextIO | N
     sys.stderr = _Prints(logging.getLogger("stderr"), logging.WARNING, err)
 
 
+class _Begun(threading.local):
+    """What a thread has printed of a line so far."""
+
+    text = ""
+    more = 0  # characters, beyond those that are kept
+    is_over = False  # a carriage return came last: what comes next takes the line's place
+    is_logged = False  # just now, by handlers that may print
+
+    def add(self, text: str) -> None:
+        """Go on with the line; of a progress bar, only its latest state is kept."""
+        state = text.rstrip("\r")
+        if "\r" in state or (state and self.is_over):
+            self.text, self.more = "", 0
+        self.is_over = len(state) < len(text) or (self.is_over and not state)
+        state = state.rpartition("\r")[2]
+        room = _LONGEST_CHARS - len(self.text)
+        self.text += state[:room]
+        self.more += max(0, len(state) - room)
+
+    def take(self) -> str:
+        line = _cut(self.text, self.more)
+        self.text, self.more, self.is_over = "", 0, False
+        return line
+
+
 class _Prints(io.TextIOBase):
     """A standard stream whose lines are log records."""
 
@@ -205,23 +299,42 @@ class _Prints(io.TextIOBase):
         self._logger = logger
         self._level = level
         self._also = also
-        self._begun = threading.local()
+        self._begun = _Begun()
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
-        begun: str = getattr(self._begun, "text", "")
-        *lines, self._begun.text = (begun + text).split("\n")
-        for line in lines:
-            self._logger.log(self._level, "%s", line)
+        begun = self._begun
+        *lines, rest = text.split("\n")
+        if not begun.is_logged:  # else a handler that prints what is logged would never end
+            for line in lines:
+                begun.add(line)
+                self._log(begun.take())
+            begun.add(rest)
         if self._also is not None:
-            self._also.write(text)
+            self._pass_on(text, self._also)
         return len(text)
+
+    def _log(self, line: str) -> None:
+        self._begun.is_logged = True
+        try:
+            self._logger.log(self._level, "%s", line)
+        finally:
+            self._begun.is_logged = False
+
+    @staticmethod
+    def _pass_on(text: str, to: TextIO) -> None:
+        with suppress(OSError, ValueError):  # full, or closed: the lines are kept all the same
+            try:
+                to.write(text)
+            except UnicodeEncodeError as error:
+                to.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
 
     def flush(self) -> None:
         if self._also is not None:
-            self._also.flush()
+            with suppress(OSError, ValueError):
+                self._also.flush()
 
     def fileno(self) -> int:
         if self._also is None:
@@ -235,8 +348,8 @@ def _working() -> tuple[str, int]:
 
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, Task):
+        owner: Any = frame.f_locals.get("self")
+        if issubclass(type(owner), Task):  # isinstance asks it, which may raise
             return owner.component_id, owner.id
         frame = frame.f_back
     return "", 0

@@ -36,6 +36,11 @@ class Checkpoint:
         self._root = jvm.org.apache.hadoop.fs.Path(path)
         self._files = self._root.getFileSystem(session._jsc.hadoopConfiguration())
 
+    @property
+    def location(self) -> str:
+        """Its path with its file system, which Hadoop's settings say where the path does not."""
+        return str(self._files.makeQualified(self._root).toString())
+
     def adopt(self, plan: Plan) -> str:
         """Begin here, or go on under the plan that is here; the id of the checkpoint."""
         written = self._read(PLAN_FILE)

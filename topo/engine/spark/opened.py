@@ -87,7 +87,8 @@ class Opened(ExitStack):
         if not is_local(run.master):
             self._open_ackers(session.conf.get("spark.driver.host", "") or "")
             self._plan_for_cluster(session, path)
-        settings = query_settings(self.plan.slots, path, run.conf)
+        located = Checkpoint(session, path).location
+        settings = query_settings(self.plan.slots, located, run.conf)
         self.session: SparkSession = query_session(session, settings)
         self.checkpoint = Checkpoint(self.session, path)
         self._id = self.checkpoint.adopt(self.plan)
@@ -106,8 +107,8 @@ class Opened(ExitStack):
         self._paths = tuple(map(processes.path, slots))
 
     def _plan_for_cluster(self, session: SparkSession, path: str) -> None:
-        run = self._run
-        asked, planned = run.conf["topology.workers"], Checkpoint(session, path).slots()
+        run, checkpoint = self._run, Checkpoint(session, path)
+        asked, planned = run.conf["topology.workers"], checkpoint.slots()
         executors = run.executors = Executors(look_at(session), wanted=asked or planned)
         if planned and (asked is None or asked >= planned):
             # What a checkpoint was made with stays, whatever the cluster gives by now.
@@ -122,7 +123,7 @@ class Opened(ExitStack):
         logged = min(_LOGGED_BYTES // executions, _LOGGED_BYTES_EACH)
         self._spec = replace(
             self._spec,
-            reports=_reports_in(path),
+            reports=_reports_in(checkpoint.location),
             log_bytes=logged if os.environ.get(LOG_DIR) else 0,
         )
 

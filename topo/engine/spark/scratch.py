@@ -1,9 +1,9 @@
-"""Directories in this machine: of a run, with its frames, and of Spark's log.
+"""Directories in this machine: of a run and its slots, of Spark's JVM, and of Spark's log.
 
-A run removes its directory at its end. A driver that was killed cannot; so each run, before it
-makes its own, removes those of dead ones. Logs of dead ones stay for a day, for somebody to read.
-The name says whose a directory is: the process, and where process ids mean the same, for containers
-may share a temporary directory and have ids of their own.
+A run removes its directory at its end, and the JVM its own, save where they are killed; so each
+run, before it makes one, removes those of dead drivers. Logs of dead ones stay for a day, for
+somebody to read. The name says whose a directory is: the process, and where process ids mean the
+same, for containers may share a temporary directory and have ids of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ import time
 from hashlib import blake2b
 from pathlib import Path
 
+from topo.errors import EngineError
+
 _DAY_SECS = 24 * 3600.0
+_SOCKET_PATH_BYTES = 103
+"""Of a unix socket, the least that systems allow."""
+_SHORT = "/tmp"
+_NAME_BYTES = 37
+"""What the name of one of these directories adds to a path."""
+_JVM_SOCKET_BYTES = _NAME_BYTES + 43
+"""And in it that of a socket between Spark and Python."""
+SLOT_SOCKET_BYTES = _NAME_BYTES + 18
+"""Or that of a slot's, with the process id that it first bears."""
 
 
 def make_run_directory() -> str:
@@ -30,13 +41,38 @@ def make_log_directory() -> Path:
     return Path(_make("topo-log-", kept_secs=_DAY_SECS))
 
 
-def _make(prefix: str, kept_secs: float) -> str:
+def make_slots_directory() -> str:
+    """A new one, for the sockets of a run's slots."""
+    return _make("topo-slots-", kept_secs=0.0, parent=socket_parent(SLOT_SOCKET_BYTES))
+
+
+def make_jvm_directory() -> str:
+    """A new one, for what the JVM that this process starts makes for a while."""
+    return _make("topo-jvm-", kept_secs=0.0, parent=socket_parent(_JVM_SOCKET_BYTES))
+
+
+def socket_parent(more_bytes: int) -> str:
+    """The temporary directory, or another where sockets' paths, so much longer, are possible."""
+    usual = tempfile.gettempdir()
+    if len(os.fsencode(usual)) + more_bytes <= _SOCKET_PATH_BYTES:
+        return usual
+    if os.path.isdir(_SHORT) and os.access(_SHORT, os.W_OK | os.X_OK):
+        return _SHORT
+    raise EngineError(
+        f"{usual} is too long a path for unix sockets, and {_SHORT} cannot be written to",
+        at=usual,
+        hint="set TMPDIR to a short path on a local disk",
+    )
+
+
+def _make(prefix: str, kept_secs: float, parent: str | None = None) -> str:
+    parent = parent or tempfile.gettempdir()
     ours = f"{prefix}{_where_ids_are_known()}-"
-    for path in Path(tempfile.gettempdir()).glob(f"{ours}*"):
+    for path in Path(parent).glob(f"{ours}*"):
         process = path.name.removeprefix(ours).partition("-")[0]
         if process.isdigit() and not _is_alive(int(process)) and _age_secs(path) >= kept_secs:
             shutil.rmtree(path, ignore_errors=True)
-    return tempfile.mkdtemp(prefix=f"{ours}{os.getpid()}-")
+    return tempfile.mkdtemp(prefix=f"{ours}{os.getpid()}-", dir=parent)
 
 
 def _age_secs(directory: Path) -> float:

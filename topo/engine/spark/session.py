@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,7 @@ from topo.engine.spark.checkpoint import local_path
 from topo.engine.spark.java import prepare_java
 from topo.engine.spark.jvm import hasten
 from topo.engine.spark.masters import check_master
-from topo.engine.spark.scratch import make_log_directory
+from topo.engine.spark.scratch import make_jvm_directory, make_log_directory
 from topo.engine.spark.shipping import DAEMON, Shipment, workers_python
 from topo.errors import ConfigError, EngineError
 
@@ -105,6 +107,7 @@ _SQL_FILE_CHECKPOINT = {
 _starting = threading.Lock()
 _STOP_SECS = 30
 _PLACES_A_CORE = 8
+_JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
 
 
 def is_local(master: str) -> bool:
@@ -171,6 +174,18 @@ def _share(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
     return {"spark.executor.instances": str(-(-int(slots) // max(1, int(cores))))}
 
 
+def with_directory(settings: Mapping[str, str], directory: str) -> dict[str, str]:
+    """The settings, and that the JVM and Spark's driver make what they need for a while there.
+
+    What the user says of it goes before: the JVM takes the last word on a property, and
+    `spark.local.dir` is where the JVM's directory is only if nothing is said.
+    """
+    quoted = directory.replace("\\", "\\\\").replace('"', '\\"')
+    there = f'"-Djava.io.tmpdir={quoted}"'
+    theirs = settings.get(_JVM_DEFAULTS, "")
+    return {**settings, _JVM_DEFAULTS: f"{there} {theirs}".rstrip()}
+
+
 def query_settings(slots: int, checkpoint: str, conf: Mapping[str, Any]) -> dict[str, str]:
     """What one query runs with."""
     files = _SQL_FILE_CHECKPOINT if local_path(checkpoint) else {}
@@ -208,15 +223,13 @@ def _launched(
     settings: Mapping[str, str], path: Path, java: str, shipment: Shipment | None
 ) -> SparkSession:
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    directory = make_jvm_directory()
     conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(settings.items()))
+    conf.setAll(list(with_directory(settings, directory).items()))
     try:
-        with path.open("ab") as sink:
-            options = shipment.jvm_options if shipment else {}
-            gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink, **options})
+        gateway = _gateway(conf, path, directory, shipment)
         context = SparkContext(conf=conf, gateway=gateway)
         if shipment:
             shipment.send(context)
@@ -233,6 +246,23 @@ def _launched(
         hasten(context)
     log.info("Spark %s on %s, %s; its log: %s", context.version, context.master, java, path)
     return session
+
+
+def _gateway(conf: Any, path: Path, directory: str, shipment: Shipment | None) -> Any:
+    """A JVM that removes its directory when it ends, also where this process was killed."""
+    from pyspark.java_gateway import launch_gateway
+
+    try:
+        with path.open("ab") as sink:
+            options = shipment.jvm_options if shipment else {}
+            gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink, **options})
+    except Exception:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    with suppress(Exception):  # Spark's own affair: without it the next run removes it
+        hooks = gateway.jvm.org.apache.spark.util.ShutdownHookManager
+        hooks.registerShutdownDeleteDir(gateway.jvm.java.io.File(directory))
+    return gateway
 
 
 def _with_topo(python_path: str) -> str:

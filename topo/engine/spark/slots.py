@@ -13,11 +13,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
 
+from topo.engine.spark.scratch import make_slots_directory
 from topo.engine.spark.slot import write_setup
 
 log = logging.getLogger("topo.spark")
@@ -29,7 +29,7 @@ class SlotProcesses:
     """The slot processes of one run; `factory(slot)` is the pickle that makes a slot's runner."""
 
     def __init__(self, factories: Mapping[int, bytes]) -> None:
-        self.directory = tempfile.mkdtemp(prefix="topo-")
+        self.directory = make_slots_directory()
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -63,14 +63,19 @@ class SlotProcesses:
         pause = 0.0
         while not self._closed.wait(pause):
             started = time.monotonic()
-            process = self._start(slot, factory)
+            try:
+                process = self._start(slot, factory)
+            except OSError as error:  # of memory or processes there may be enough again
+                log.warning("the process of slot %d could not be started: %s", slot, error)
+                pause = _longer(pause)
+                continue
             code = process.wait()
             _close_input(process)
             if self._closed.is_set():
                 return
             log.warning("the process of slot %d ended (%d); starting another", slot, code)
             quick = time.monotonic() - started < _QUICK_SECS
-            pause = min(max(pause * 2, 0.1), _LONGEST_PAUSE_SECS) if quick else 0.0
+            pause = _longer(pause) if quick else 0.0
 
     def _start(self, slot: int, factory: bytes) -> subprocess.Popen[bytes]:
         with self._lock:
@@ -92,6 +97,10 @@ class SlotProcesses:
         with contextlib.suppress(OSError):  # gone already: the watcher will see
             write_setup(process.stdin, self.path(slot), list(sys.path), factory)
         return process
+
+
+def _longer(pause: float) -> float:
+    return min(max(pause * 2, 0.1), _LONGEST_PAUSE_SECS)
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
