@@ -198,7 +198,7 @@ class Settings:
         "topology.batch.target.ms",
         2000,
         whole(1),
-        "How long a batch takes while more waits than can be done; one costs 200 ms in any case.",
+        "How long a batch takes while more waits than can be done; one costs 150 ms in any case.",
     )
     batch_max_tuples = Setting[int](
         "topology.batch.max.tuples",
