@@ -164,7 +164,8 @@ def _wait_until_filled(run: SparkRun, groups: int) -> None:
 def _restored(run: SparkRun) -> float:
     """How long nothing was committed, in ms, once the slot processes were killed.
 
-    By the clock, and not what a batch says that it took: the query may have started again.
+    By the clock, and not what a batch says that it took: the driver, which looks less often where
+    nothing commits, may hear of it together with the next.
     """
     killed = time.monotonic()
     for pid in slot_pids():
