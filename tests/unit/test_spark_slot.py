@@ -173,12 +173,9 @@ def test_a_slot_process_that_cannot_be_started_is_tried_again(
         return real(*args, **kwargs)
 
     monkeypatch.setattr(subprocess, "Popen", short_of_memory)
-    processes = SlotProcesses({0: pickle.dumps(Scripted)})
-    try:
+    with contextlib.closing(SlotProcesses({0: pickle.dumps(Scripted)})) as processes:
         runner = RemoteRunner(processes.path(0))
         assert runner.execute(work(b"echo"), dict, lambda: False).removes
-    finally:
-        processes.close()
     assert tries == 3
     assert caplog.messages[0].startswith("the process of slot 0 could not be started: [Errno 12]")
 
@@ -189,12 +186,9 @@ def test_a_long_temporary_directory_does_not_keep_slots_from_starting(
     deep = tmp_path / ("a" * 90)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    processes = SlotProcesses({0: pickle.dumps(Scripted)})
-    try:
+    with contextlib.closing(SlotProcesses({0: pickle.dumps(Scripted)})) as processes:
         runner = RemoteRunner(processes.path(0))
         assert runner.execute(work(b"echo"), dict, lambda: False).removes
-    finally:
-        processes.close()
     assert not Path(processes.directory).exists()
 
 

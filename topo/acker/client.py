@@ -25,7 +25,7 @@ import numpy as np
 
 from topo._pb import acker_pb2 as pb
 from topo.acker import packing
-from topo.acker.edges import ARRAYS, Updates, fresh_nonce
+from topo.acker.edges import GROUPS, Updates, fresh_nonce
 from topo.acker.figures import AckerStatus, status_of
 from topo.acker.plan import Mode, TrackingPlan, shard_of
 from topo.acker.refusals import Refusal, Refused
@@ -335,11 +335,9 @@ class AckerClient:
         if self._shards == 1:
             return [updates]
         parts = [Updates() for _ in range(self._shards)]
-        for roots_name in (name for name in ARRAYS if name.endswith("_roots")):
+        for roots_name, names in GROUPS.items():
             roots = getattr(updates, roots_name)
             which = self._routes[roots >> np.uint64(48)]
-            beside = roots_name.removesuffix("_roots")
-            names = [name for name in ARRAYS if name.startswith(f"{beside}_")]
             for shard, part in enumerate(parts):
                 chosen = np.flatnonzero(which == shard)
                 for name in names:

@@ -144,9 +144,7 @@ class Updates:
     def parts(self, most: int, most_chars: int) -> list[Updates]:
         """These in several, of at most so many entries each, and so long reasons; at least one."""
         parts = []
-        for roots_name in _COUNTED:
-            beside = f"{roots_name.removesuffix('_roots')}_"
-            names = [name for name in ARRAYS if name.startswith(beside)]
+        for roots_name, names in GROUPS.items():
             start, count = 0, len(getattr(self, roots_name))
             while start < count:
                 end = min(count, start + most)
@@ -160,7 +158,7 @@ class Updates:
         return parts or [Updates()]
 
     def __len__(self) -> int:
-        return sum(len(getattr(self, name)) for name in _COUNTED)
+        return sum(len(getattr(self, name)) for name in GROUPS)
 
     @property
     def is_empty(self) -> bool:
@@ -168,7 +166,12 @@ class Updates:
 
 
 ARRAYS = tuple(f.name for f in fields(Updates) if f.name != "fail_reasons")
-_COUNTED = tuple(name for name in ARRAYS if name.endswith("_roots"))
+GROUPS = {
+    roots: tuple(name for name in ARRAYS if name.startswith(roots.removesuffix("roots")))
+    for roots in ARRAYS
+    if roots.endswith("_roots")
+}
+"""The arrays that are as long as each other, by the one with the roots, itself among them."""
 
 
 def _how_many_fit(texts: list[str], most_chars: int) -> int:

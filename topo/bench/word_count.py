@@ -26,7 +26,7 @@ from topo.bench.words import (
     split,
 )
 from topo.builder import TopologyBuilder
-from topo.engine.spark.session import local_cores
+from topo.engine.spark.masters import local_cores
 from topo.graph.model import Topology
 
 LEAST_SECONDS = 5

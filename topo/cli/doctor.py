@@ -21,6 +21,7 @@ from topo.cli.options import files_named, parse_pair
 from topo.cli.output import Output, common_options
 from topo.cli.project import Environment, Project, load_project
 from topo.config import Layer, check_layers, merged
+from topo.engine.spark.masters import is_local
 from topo.errors import TopoError
 
 CONNECT_SECS = 3.0
@@ -172,7 +173,7 @@ def _unix_sockets() -> Checks:
 def _master(environment: Environment, master: str) -> Checks:
     label = f"env {environment.name}: " if environment.name else ""
     kind = master.partition(":")[0]
-    if master.startswith("local"):
+    if is_local(master):
         yield Check("master", "ok", f"{label}master {master}")
     elif master == "yarn":
         if os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR"):

@@ -18,8 +18,8 @@ from topo.cli.options import (
 from topo.cli.output import Output, common_options
 from topo.components import StatefulBasicBolt, StatefulBolt
 from topo.config import Effective
+from topo.engine.spark.masters import is_local, local_cores
 from topo.engine.spark.plan import Placed, Plan, make_plan
-from topo.engine.spark.session import is_local, local_cores
 from topo.errors import InvalidTopologyError
 from topo.graph import drawing
 from topo.graph.model import ComponentDef, InputDef

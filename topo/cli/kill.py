@@ -24,9 +24,9 @@ from topo.errors import TopoError
 
 POLL_SECS = 0.1
 STOP_SECS = 30.0
+"""How long a driver may take to stop once nothing is in flight any more."""
 CLOSING_SECS = 30.0
 """What a driver gives its tasks to close, beyond that."""
-"""How long a driver may take to stop once nothing is in flight any more."""
 
 
 @click.command()

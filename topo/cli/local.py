@@ -21,6 +21,7 @@ from topo.cli.options import (
 )
 from topo.cli.output import Output, common_options
 from topo.config import Config
+from topo.engine.spark.masters import is_local
 from topo.graph.layout import TaskLayout
 
 
@@ -132,7 +133,7 @@ def local(
         raise usage_error("--limit counts shown tuples", at="--limit", hint="--show COMPONENT")
     if engine == "inline" and checkpoint:
         raise usage_error("the inline engine keeps no state", at="--checkpoint")
-    if not master.startswith("local"):
+    if not is_local(master):
         raise usage_error(
             f"topo local runs on this machine; got {master}", at="--master", hint="topo submit"
         )

@@ -14,6 +14,7 @@ from topo.control import supervisor
 from topo.control.registry import FINAL, NameTaken, Registry, Run, Submission
 from topo.control.sources import pack_sources
 from topo.engine.spark.checkpoint import PLAN_FILE, local_path
+from topo.engine.spark.masters import is_local
 from topo.errors import CheckpointError, RunError
 from topo.graph.layout import TaskLayout
 from topo.graph.model import Topology
@@ -72,7 +73,7 @@ def submit(
         run = registry.create(submission, request.topology.to_bytes())
     except NameTaken as taken:
         raise name_in_use(taken.run) from None
-    if not request.master.startswith("local"):
+    if not is_local(request.master):
         pack_sources(run.directory)
     (spawn or supervisor.spawn)(run.directory)
     return run

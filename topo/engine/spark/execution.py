@@ -54,11 +54,10 @@ class RunSpec:
     plan: Plan
     capture: tuple[str, ...] = ()
     conclusions: bool = False
-    directory: str = ""
-    """For frames and large reports, where slots and driver are on one machine."""
-
+    frames: str = ""
+    """A directory for frames, where all slots are on one machine."""
     reports: str = ""
-    """A directory for large reports, where `directory` is none."""
+    """A directory for large reports, where slots and driver reach the same one."""
     log_bytes: int = 0
     """How much an execution may tell the driver of what it logs; 0: it does not."""
 
@@ -109,8 +108,8 @@ class SlotRunner:
         self._plan = spec.plan
         self._slot = slot
         self._capture = Capture(spec.capture, spec.conclusions)
-        self.reports = spec.reports or spec.directory
-        self.spool = Spool(spec.directory, slot, spec.conf["topology.batch.file.bytes"])
+        self.reports = spec.reports
+        self.spool = Spool(spec.frames, slot, spec.conf["topology.batch.file.bytes"])
         if spec.log_bytes:
             collect_logs(spec.log_bytes)
         topology = Topology.from_bytes(spec.topology)

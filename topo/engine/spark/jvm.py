@@ -1,7 +1,7 @@
 """What is changed inside the JVM of a Spark on one machine, where no setting of Spark's reaches.
 
-Both are for speed alone: a batch of a word count takes a quarter less with them. Where a version of
-Spark does not let them be done, it runs as it would have without.
+All of it is for speed alone: a batch of a word count takes a quarter less. What a version of Spark
+does not let be done is left, and it runs as it would have without.
 """
 
 from __future__ import annotations

@@ -20,16 +20,11 @@ from topo.engine.spark.checkpoint import Checkpoint, local_path
 from topo.engine.spark.execution import RunSpec, SlotRunner
 from topo.engine.spark.executors import Executors, look_at
 from topo.engine.spark.lost import Jvm, drop_dead_spark
+from topo.engine.spark.masters import is_local, local_cores
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.query import build_query, start_query
 from topo.engine.spark.scratch import make_run_directory
-from topo.engine.spark.session import (
-    is_local,
-    local_cores,
-    query_session,
-    query_settings,
-    start_session,
-)
+from topo.engine.spark.session import query_session, query_settings, start_session
 from topo.engine.spark.slots import SlotProcesses
 from topo.engine.spark.workers import check_workers
 from topo.errors import AckerError
@@ -84,13 +79,12 @@ class Opened(ExitStack):
         run.jvm = Jvm(session.sparkContext)
         run.ui = session.sparkContext.uiWebUrl or ""
         path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
+        self.checkpoint = Checkpoint(session, path)
         if not is_local(run.master):
             self._open_ackers(session.conf.get("spark.driver.host", "") or "")
-            self._plan_for_cluster(session, path)
-        located = Checkpoint(session, path).location
-        settings = query_settings(self.plan.slots, located, run.conf)
+            self._plan_for_cluster(session)
+        settings = query_settings(self.plan.slots, self.checkpoint.location, run.conf)
         self.session: SparkSession = query_session(session, settings)
-        self.checkpoint = Checkpoint(self.session, path)
         self._id = self.checkpoint.adopt(self.plan)
 
     def _open_ackers(self, host: str) -> None:
@@ -106,9 +100,9 @@ class Opened(ExitStack):
         processes = self.enter_context(closing(SlotProcesses(factories)))
         self._paths = tuple(map(processes.path, slots))
 
-    def _plan_for_cluster(self, session: SparkSession, path: str) -> None:
-        run, checkpoint = self._run, Checkpoint(session, path)
-        asked, planned = run.conf["topology.workers"], checkpoint.slots()
+    def _plan_for_cluster(self, session: SparkSession) -> None:
+        run = self._run
+        asked, planned = run.conf["topology.workers"], self.checkpoint.slots()
         executors = run.executors = Executors(look_at(session), wanted=asked or planned)
         if planned and (asked is None or asked >= planned):
             # What a checkpoint was made with stays, whatever the cluster gives by now.
@@ -123,7 +117,7 @@ class Opened(ExitStack):
         logged = min(_LOGGED_BYTES // executions, _LOGGED_BYTES_EACH)
         self._spec = replace(
             self._spec,
-            reports=_reports_in(checkpoint.location),
+            reports=_reports_in(self.checkpoint.location),
             log_bytes=logged if os.environ.get(LOG_DIR) else 0,
         )
 
@@ -138,7 +132,8 @@ class Opened(ExitStack):
             self.plan,
             run.capture,
             run.conclusions,
-            directory,
+            frames=directory,
+            reports=directory,
         )
 
     def go_on(self, batch: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import sys
 import threading
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from topo.engine.spark.checkpoint import local_path
 from topo.engine.spark.java import prepare_java
 from topo.engine.spark.jvm import hasten
-from topo.engine.spark.masters import check_master
+from topo.engine.spark.masters import check_master, is_local, with_room
 from topo.engine.spark.scratch import make_jvm_directory, make_log_directory
 from topo.engine.spark.shipping import DAEMON, Shipment, workers_python
 from topo.errors import ConfigError, EngineError
@@ -106,32 +105,7 @@ _SQL_FILE_CHECKPOINT = {
 
 _starting = threading.Lock()
 _STOP_SECS = 30
-_PLACES_A_CORE = 8
 _JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
-
-
-def is_local(master: str) -> bool:
-    return master.startswith("local")
-
-
-def local_cores(master: str) -> int:
-    """The cores that a local master stands for."""
-    match = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
-    if match is None:
-        raise ConfigError(
-            f"no Spark master {master!r}", hint="local[*], local[4], spark://HOST:7077"
-        )
-    cores = match.group(1) or "1"
-    return len(os.sched_getaffinity(0)) if cores == "*" else max(1, int(cores))
-
-
-def with_room(master: str) -> str:
-    """A local master that gives a failed task three more tries, as a cluster does.
-
-    It has more places than cores: a spout that waits for data keeps its place, and the topologies
-    beside it need theirs.
-    """
-    return f"local[{local_cores(master) * _PLACES_A_CORE},4]" if is_local(master) else master
 
 
 def spark_settings(conf: Mapping[str, Any]) -> dict[str, str]:
