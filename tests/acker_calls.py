@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from topo.acker.client import AckerClient, AckerControl, BatchStart
-from topo.acker.edges import U64, Updates, root_ids
-from topo.acker.plan import TrackingPlan
-from topo.acker.refusals import Refused
-from topo.acker.security import TOKEN_KEY, TOPOLOGY_KEY
-from topo.acker.service import AckerService, Limits
-from topo.acker.transport import AckerTarget, PendingCall
 from topo.errors import AckerError
+from topo.tracking.client import AckerClient, AckerControl, BatchStart
+from topo.tracking.ids import U64, Updates, root_ids
+from topo.tracking.plan import TrackingPlan
+from topo.tracking.refusals import Refused
+from topo.tracking.security import TOKEN_KEY, TOPOLOGY_KEY
+from topo.tracking.service import AckerService, Limits
+from topo.tracking.transport import AckerTarget, PendingCall
 
 PLAN = TrackingPlan(
     levels=2,

@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.conformance.doubles import Numbers
 from tests.wiring import line
-from topo.graph.layout import TaskLayout
-from topo.task.frames import Frame, Section
-from topo.task.host import Batch, Host, Setting, full_conf
+from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
+from topo.topology.layout import TaskLayout
+from topo.wire.frame import Frame, Section
 
 Saved = dict[int, dict[str, bytes]]
 
@@ -20,9 +20,9 @@ class Life:
         topology = line(Numbers(1), bolt)
         settings = full_conf(conf)
         layout = TaskLayout(topology, settings)
-        setting = Setting(topology, layout, settings, "t", lambda: 0.0, frozenset())
+        setting = TaskEnvironment(topology, layout, settings, "t", lambda: 0.0, frozenset())
         self.saved: Saved = saved or {}
-        self.host = Host(setting, [1])
+        self.host = SlotTasks(setting, [1])
         self.host.open(self.saved)
         self.bolt: Any = self.host.tasks[1].component
         self.batch = 0

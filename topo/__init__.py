@@ -43,16 +43,16 @@ from topo.tuples import Fields, Tuple
 
 if TYPE_CHECKING:
     from topo.builder import TopologyBuilder
+    from topo.cluster import LocalCluster
     from topo.context import TopologyContext
-    from topo.engine.spark.local import LocalCluster
-    from topo.graph.model import Topology
+    from topo.topology.model import Topology
 
 __version__ = "0.1.0"
 
 # Looked up when first asked for, to keep `import topo` light.
 _LATER = {
-    "LocalCluster": "topo.engine.spark.local",
-    "Topology": "topo.graph.model",
+    "LocalCluster": "topo.cluster",
+    "Topology": "topo.topology.model",
     "TopologyBuilder": "topo.builder",
     "TopologyContext": "topo.context",
 }

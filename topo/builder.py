@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from topo.components import BasicBolt, Bolt, Component, FieldNames, Spout
 from topo.config import Config
 from topo.errors import ComponentError, InvalidTopologyError, Problem
-from topo.graph.model import GroupingDef, InputDef, Topology
 from topo.groupings import CustomStreamGrouping
+from topo.topology.model import GroupingDef, InputDef, Topology
 from topo.tuples import DEFAULT_STREAM, Fields
 
 D = TypeVar("D", bound="_Declarer")
@@ -141,7 +141,7 @@ class BoltDeclarer(_Declarer):
         self, component: str, grouping: CustomStreamGrouping, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
         """The tasks that `grouping.choose_tasks` returns."""
-        from topo.graph.pickling import pickle_locally, pickle_to_travel
+        from topo.shipping.pickling import pickle_locally, pickle_to_travel
 
         if not isinstance(grouping, CustomStreamGrouping):
             raise ComponentError(
@@ -206,7 +206,7 @@ class TopologyBuilder:
 
     def create_topology(self) -> Topology:
         """The topology; raises InvalidTopologyError with every problem there is."""
-        from topo.graph.validation import build_topology
+        from topo.topology.validation import build_topology
 
         return build_topology(self._drafts, self._problems)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from topo.errors import TopoError, did_you_mean
-from topo.graph.layout import TaskLayout
-from topo.graph.model import GroupingDef, Topology
+from topo.topology.layout import TaskLayout
+from topo.topology.model import GroupingDef, Topology
 from topo.tuples import Fields
 
 

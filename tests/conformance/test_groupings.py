@@ -17,7 +17,7 @@ from tests.conformance.doubles import (
     Words,
 )
 from topo import InvalidTopologyError, Topology, TopologyBuilder, UncaughtError
-from topo.task.routing import PartialKey, Rows, least_used
+from topo.routing.groupers import PartialKey, Rows, least_used
 from topo.testing import complete_topology
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from topo.acker.edges import Updates, root_id
-from topo.acker.ledger import Ledger
+from topo.tracking.ids import Updates, root_id
+from topo.tracking.ledger import Ledger
 
 ROOT = root_id(3, 1)
 TIMEOUT = 30.0

@@ -17,7 +17,7 @@ from examples import (
     word_count,
 )
 from topo import CustomStreamGrouping, TopologyBuilder
-from topo.graph.target import load_target
+from topo.cli.target import load_target
 from topo.testing import (
     FeederSpout,
     TestCluster,

@@ -14,7 +14,7 @@ import pytest
 
 import topo
 from tests.docs.readme import README, ROOT, TABLES, Block, blocks, generated
-from topo.graph.target import load_target
+from topo.cli.target import load_target
 
 PYTHON = list(blocks("python"))
 FILES = [block for block in PYTHON if block.file]

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from topo.acker.transport import AckerTarget, GrpcTransport, PendingCall
+from topo.tracking.transport import AckerTarget, GrpcTransport, PendingCall
 
 ROOT = Path(__file__).parents[2]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from topo import Bolt, Spout, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
-from topo.engine.spark.run import SparkRun
+from topo.engine.spark.driver.run import SparkRun
 
 END = "END"
 _MOST_AT_ONCE = 40

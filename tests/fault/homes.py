@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from topo.cli.root import run as topo
-from topo.control.registry import Registry, Run
+from topo.manage.registry import Registry, RunRecord
 
 Captured = pytest.CaptureFixture[str]
 
@@ -79,12 +79,12 @@ class Home:
         return self.topo("submit", "numbers_topology.py", *options, code=code)
 
     @property
-    def run(self) -> Run:
+    def run(self) -> RunRecord:
         found = self.registry.latest("words")
         assert found is not None
         return found
 
-    def is_back(self, first: Run) -> bool:
+    def is_back(self, first: RunRecord) -> bool:
         """Another driver than that of `first` runs the topology."""
         run = self.run
         return run.driver_pid not in (None, first.driver_pid) and run.status != "STARTING"

@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from topo.control.registry import Submission
 from topo.errors import EngineError, UncaughtError
-from topo.graph.model import Topology
+from topo.manage.registry import Submission
 from topo.running import (
     ACTIVE,
     COMPLETED,
@@ -26,6 +25,7 @@ from topo.running import (
     ErrorEntry,
     RunStats,
 )
+from topo.topology.model import Topology
 
 
 class ScriptedRun:

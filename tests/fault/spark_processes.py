@@ -117,7 +117,11 @@ class Job:
         return []
 
     def slot_processes(self) -> list[psutil.Process]:
-        return [each for each in self.tree() if "topo.engine.spark.slot" in command_of(each)]
+        return [
+            each
+            for each in self.tree()
+            if "topo.engine.spark.worker.slot_process" in command_of(each)
+        ]
 
     def python_workers(self) -> list[psutil.Process]:
         """What Spark's Python daemon has forked."""
@@ -149,7 +153,7 @@ class StandaloneCluster:
     def __init__(self, directory: Path, workers: int = 2) -> None:
         import pyspark
 
-        from topo.engine.spark.java import prepare_java
+        from topo.engine.spark.jvm.java import prepare_java
 
         home = Path(pyspark.__file__).parent
         self._class = home / "bin" / "spark-class"

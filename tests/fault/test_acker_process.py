@@ -17,11 +17,11 @@ from tests.acker_calls import PLAN, acked, emitted, run_batch
 from tests.fault.acker_process import ROOT, AckerProcess, Processes
 from tests.property.scale import FACTOR
 from tests.property.small_world import LEVELS, SLOTS, World
-from topo.acker.client import AckerClient, AckerControl, can_restart
-from topo.acker.plan import Mode
-from topo.acker.tracking import Cursor
-from topo.acker.transport import AckerTarget, GrpcTransport, PendingCall
 from topo.errors import AckerError
+from topo.tracking.client import AckerClient, AckerControl, can_restart
+from topo.tracking.epochs import Cursor
+from topo.tracking.plan import Mode
+from topo.tracking.transport import AckerTarget, GrpcTransport, PendingCall
 
 pytestmark = pytest.mark.fault
 

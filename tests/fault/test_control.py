@@ -16,8 +16,8 @@ import pytest
 
 from tests.fault.homes import Home, end, until
 from topo._pb import control_pb2 as pb
-from topo.control.client import ControlClient, DriverUnreachable
-from topo.control.service import SERVICE
+from topo.manage.client import ControlClient, DriverUnreachable
+from topo.manage.service import SERVICE
 
 pytestmark = pytest.mark.fault
 

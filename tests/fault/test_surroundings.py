@@ -19,8 +19,8 @@ import pytest
 
 from tests.fault.homes import Home, end, until
 from topo.cli.root import run as topo
-from topo.control.registry import Registry
-from topo.control.submit import SPARK
+from topo.manage.registry import Registry
+from topo.manage.submit import SPARK
 
 pytestmark = pytest.mark.fault
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.terminal import SECS, Terminal, none_left
-from topo.control.registry import Registry, Run
+from topo.manage.registry import Registry, RunRecord
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -131,7 +131,7 @@ def test_a_driver_killed_by_sigkill_goes_on_with_its_state(terminal: Terminal) -
     terminal.topo("submit", "summing.py", "-w", "120", "--", "2000", str(result))
     registry = Registry(terminal.directory / "home")
 
-    def run() -> Run:
+    def run() -> RunRecord:
         found = registry.latest("summing")
         assert found is not None
         return found

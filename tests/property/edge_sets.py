@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from topo.acker.edges import sequence_of, spout_task_of
+from topo.tracking.ids import sequence_of, spout_task_of
 
 Verdict = tuple[int, str | None]
 

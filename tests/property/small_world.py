@@ -29,15 +29,15 @@ from tests.property.small_truth import (
     Truth,
     Violation,
 )
-from topo.acker.client import AckerClient, AckerControl, can_restart
-from topo.acker.edges import EdgeIds, Updates, root_id
-from topo.acker.plan import TrackingPlan
-from topo.acker.refusals import Refused
-from topo.acker.security import TOKEN_KEY, TOPOLOGY_KEY
-from topo.acker.service import AckerService
-from topo.acker.tracking import Cursor
-from topo.acker.transport import AckerTarget, PendingCall, Unreachable
 from topo.errors import AckerError
+from topo.tracking.client import AckerClient, AckerControl, can_restart
+from topo.tracking.epochs import Cursor
+from topo.tracking.ids import EdgeIds, Updates, root_id
+from topo.tracking.plan import TrackingPlan
+from topo.tracking.refusals import Refused
+from topo.tracking.security import TOKEN_KEY, TOPOLOGY_KEY
+from topo.tracking.service import AckerService
+from topo.tracking.transport import AckerTarget, PendingCall, Unreachable
 
 LEVELS, SLOTS = 3, 2
 SPOUT_TASKS = {0: (1, 2), 1: (3,)}  # by slot

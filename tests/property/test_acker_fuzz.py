@@ -18,11 +18,11 @@ from google.protobuf.message import Message
 from tests.acker_calls import Ackers, acked, emitted, run_batch
 from tests.property.scale import FACTOR
 from topo._pb import acker_pb2 as pb
-from topo.acker import packing
-from topo.acker.plan import TrackingPlan
-from topo.acker.refusals import Refusal, Refused
-from topo.acker.service import AckerService, Limits
-from topo.acker.tracking import Cursor, Registration
+from topo.tracking import packing
+from topo.tracking.epochs import Cursor, Registration
+from topo.tracking.plan import TrackingPlan
+from topo.tracking.refusals import Refusal, Refused
+from topo.tracking.service import AckerService, Limits
 
 SECS = float(os.environ.get("TOPO_TEST_FUZZ_SECS", "0"))
 MESSAGES = int(4000 * FACTOR)

@@ -21,10 +21,10 @@ from hypothesis.stateful import (
 from tests.property.scale import examples
 from tests.property.small_truth import Violation
 from tests.property.small_world import LEVELS, SLOTS, InMemory, World
-from topo.acker import packing
-from topo.acker.client import AckerClient
-from topo.acker.edges import Updates
-from topo.acker.tracking import Tracking
+from topo.tracking import packing
+from topo.tracking.client import AckerClient
+from topo.tracking.epochs import Tracking
+from topo.tracking.ids import Updates
 
 places = st.tuples(st.integers(0, LEVELS - 1), st.integers(0, SLOTS - 1))
 shards = st.integers(0, 2)

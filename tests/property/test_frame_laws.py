@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.property.scale import examples
 from tests.property.values import any_text, described, values
 from topo.errors import TopoError
-from topo.task import frames as module
-from topo.task.frames import Frame, PackedFrame, Section, Trees, join_trees
-from topo.task.values import decode_column, encode_column
+from topo.wire import frame as module
+from topo.wire.column import decode_column, encode_column
+from topo.wire.frame import Frame, PackedFrame, Section, Trees, join_trees
 
 u64 = st.integers(0, 2**64 - 1)
 

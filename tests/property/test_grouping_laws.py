@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from tests.property.scale import examples
 from tests.property.values import Colour, Plain, equal_values, serve, values
-from topo.task.frames import Column
-from topo.task.hashing import stable_hash
-from topo.task.routing import ByFields, Grouper, PartialKey, Rows, Shuffle
+from topo.routing.groupers import ByFields, Grouper, PartialKey, Rows, Shuffle
+from topo.routing.hashing import stable_hash
+from topo.wire.frame import Column
 
 Process = subprocess.Popen[bytes]
 

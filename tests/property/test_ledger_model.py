@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.property.edge_sets import Batch, EdgeSets
 from tests.property.scale import examples
-from topo.acker.edges import EdgeIds, Updates, root_id
-from topo.acker.ledger import Ledger
+from topo.tracking.ids import EdgeIds, Updates, root_id
+from topo.tracking.ledger import Ledger
 
 TIMEOUT = 10.0
 TASKS = (2, 7)

@@ -13,9 +13,9 @@ from tests.property.scale import examples
 from tests.wiring import Fed
 from topo import Bolt, StatefulBolt, Tuple
 from topo.state import KeyValueState
-from topo.task import saving
-from topo.task.saving import Changes, SavedMapping
-from topo.task.values import dump
+from topo.storage import saving
+from topo.storage.saving import Changes, SavedMapping
+from topo.wire.column import dump
 
 # -- the log of a mapping --------------------------------------------------------------------------
 

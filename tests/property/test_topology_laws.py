@@ -22,7 +22,7 @@ from tests.property.scale import examples
 from topo import BasicBolt, Bolt, FailTuple, Spout, Topology, TopologyBuilder, Tuple, bolt
 from topo.components import Component, Outputs
 from topo.engine.inline import InlineRun
-from topo.task import bolts as bolts_module
+from topo.runtime import bolt_task as bolts_module
 
 GROUPINGS = ("shuffle", "fields", "all", "global", "none", "local_or_shuffle", "partial_key")
 KINDS = ("rich", "basic", "function", "holding", "joining")

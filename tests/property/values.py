@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
-from topo.task.hashing import stable_hash
+from topo.routing.hashing import stable_hash
 
 
 class Colour(enum.Enum):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from topo.cli.root import run
-from topo.engine.spark.session import start_session
+from topo.engine.spark.jvm.session import start_session
 
 pytestmark = pytest.mark.spark
 

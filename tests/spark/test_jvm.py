@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from topo.engine.spark import jvm
-from topo.engine.spark.session import start_session
+from topo.engine.spark.jvm import speedups as jvm
+from topo.engine.spark.jvm.session import start_session
 
 pytestmark = pytest.mark.spark
 

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from tests.acker_calls import PLAN, Ackers, acked, emitted, refused, run_batch, u64
-from topo.acker import packing, tracking
-from topo.acker.client import AckerClient
-from topo.acker.edges import Updates
-from topo.acker.plan import Mode
-from topo.acker.service import Limits
-from topo.acker.tracking import Cursor
-from topo.acker.transport import PendingCall
 from topo.errors import AckerError
+from topo.tracking import epochs as tracking
+from topo.tracking import packing
+from topo.tracking.client import AckerClient
+from topo.tracking.epochs import Cursor
+from topo.tracking.ids import Updates
+from topo.tracking.plan import Mode
+from topo.tracking.service import Limits
+from topo.tracking.transport import PendingCall
 
 
 def heard(client: AckerClient, batch: int, task: int, number: int = 0) -> list[str | None]:

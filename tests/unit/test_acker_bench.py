@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from topo.bench.acker import PENDING, run
-from topo.bench.model import BenchOptions
+from benchmarks.acker import PENDING, run
+from benchmarks.model import BenchOptions
 
 
 def test_the_acker_suite_measures_the_ledger_and_one_and_two_services() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from topo.acker.server import AckerServer
 from topo.cli.root import run
+from topo.tracking.server import AckerServer
 
 
 def refused(

@@ -9,12 +9,12 @@ import pytest
 
 from tests.acker_calls import PLAN, Ackers, acked, emitted, refused, run_batch, u64
 from topo._pb import acker_pb2 as pb
-from topo.acker.client import can_restart
-from topo.acker.edges import Updates
-from topo.acker.refusals import Refused
-from topo.acker.service import Limits
-from topo.acker.tracking import Cursor
 from topo.errors import AckerError
+from topo.tracking.client import can_restart
+from topo.tracking.epochs import Cursor
+from topo.tracking.ids import Updates
+from topo.tracking.refusals import Refused
+from topo.tracking.service import Limits
 
 # -- bounds
 

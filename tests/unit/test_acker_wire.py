@@ -21,15 +21,15 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.acker_calls import PLAN, acked, emitted, run_batch
-from topo.acker.client import AckerClient, AckerControl
-from topo.acker.edges import Updates
-from topo.acker.exposition import Exposition
-from topo.acker.security import Tls, is_loopback, split_address
-from topo.acker.server import SERVICE_NAME, AckerServer
-from topo.acker.service import Limits
-from topo.acker.tracking import Cursor
-from topo.acker.transport import AckerTarget, transport_of
 from topo.errors import AckerError, ConfigError
+from topo.tracking.client import AckerClient, AckerControl
+from topo.tracking.epochs import Cursor
+from topo.tracking.exposition import Exposition
+from topo.tracking.ids import Updates
+from topo.tracking.security import Tls, is_loopback, split_address
+from topo.tracking.server import SERVICE_NAME, AckerServer
+from topo.tracking.service import Limits
+from topo.tracking.transport import AckerTarget, transport_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -342,7 +342,7 @@ def without_version(source: str) -> list[str]:
 
 def test_the_ledger_needs_neither_grpc_nor_protobuf() -> None:
     code = (
-        "import sys, topo.acker.ledger, topo.acker.edges\n"
+        "import sys, topo.tracking.ledger, topo.tracking.ids\n"
         "print([name for name in ('grpc', 'google.protobuf') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)

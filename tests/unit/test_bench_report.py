@@ -10,24 +10,27 @@ from typing import Any
 
 import pytest
 
-from topo.bench import report
-from topo.bench.model import BatchTimes, BenchOptions, Run
-from topo.bench.report import SUITES, BenchError, Machine, check_suites, compare
+from benchmarks import report
+from benchmarks.model import BatchTimes, BenchOptions, Measurement
+from benchmarks.report import SUITES, BenchError, Machine, check_suites, compare
+from topo.cli.output import short_number
 from topo.cli.root import run as topo
 
 MACHINE = Machine(2, "a cpu", 16.0, "Linux", "3.11.7", "0.1.0", "4.3.0", "2.0")
-RUN = Run("inline", {"tracked": True, "workers": 2}, "words", 1_210_000.0, 0.04, True, 0.2, 38.0)
+RUN = Measurement(
+    "inline", {"tracked": True, "workers": 2}, "words", 1_210_000.0, 0.04, True, 0.2, 38.0
+)
 
 Captured = pytest.CaptureFixture[str]
 
 
-def baseline(*runs: Run, machine: Machine = MACHINE) -> dict[str, Any]:
+def baseline(*runs: Measurement, machine: Machine = MACHINE) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(json.dumps(report.to_document(runs, machine)))
     return document
 
 
 def test_a_record_of_repeats() -> None:
-    made = Run.of(
+    made = Measurement.of(
         "inline",
         {"tracked": False},
         "words",
@@ -46,12 +49,12 @@ def test_a_record_of_repeats() -> None:
 )
 def test_a_record_of_nothing(rates: list[float], loop_rates: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Run.of("inline", {}, "words", rates, verified=True, loop_rates=loop_rates)
+        Measurement.of("inline", {}, "words", rates, verified=True, loop_rates=loop_rates)
 
 
 def test_every_suite_is_there() -> None:
     for name in SUITES:
-        assert callable(importlib.import_module(f"topo.bench.{name.replace('-', '_')}").run)
+        assert callable(importlib.import_module(f"benchmarks.{name.replace('-', '_')}").run)
     check_suites(SUITES, BenchOptions(seconds=60))
 
 
@@ -75,7 +78,9 @@ def test_the_document_has_the_documented_keys() -> None:
         (replace(RUN, vs_loop=None, per_sec=1.0), RUN, "per_sec", False),
     ],
 )
-def test_a_run_beside_the_baselines(now: Run, before: Run, figure: str, allowed: bool) -> None:
+def test_a_run_beside_the_baselines(
+    now: Measurement, before: Measurement, figure: str, allowed: bool
+) -> None:
     (found,) = compare([now], baseline(before), MACHINE, 0.1)
     assert (found.figure, found.allowed) == (figure, allowed)
     assert "inline tracked=true workers=2: " in str(found)
@@ -109,11 +114,11 @@ def test_this_machine() -> None:
     [(1_210_000, "1.21 M"), (71_200_000, "71.2 M"), (118_000, "118 k"), (9.5, "9.5"), (12, "12")],
 )
 def test_short_numbers(value: float, shown: str) -> None:
-    assert report.short_number(value) == shown
+    assert short_number(value) == shown
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Run]:
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Measurement]:
     """What the suites answer; a test may change it."""
     monkeypatch.chdir(tmp_path)
     runs = [RUN]
@@ -121,7 +126,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Run]:
     return runs
 
 
-def test_the_table(measured: list[Run], capsys: Captured) -> None:
+def test_the_table(measured: list[Measurement], capsys: Captured) -> None:
     assert topo(["bench", "inline"]) == 0
     header, row = capsys.readouterr().out.splitlines()
     assert header.split() == [
@@ -148,7 +153,7 @@ def test_the_table(measured: list[Run], capsys: Captured) -> None:
     ]
 
 
-def test_out_then_baseline(measured: list[Run], capsys: Captured) -> None:
+def test_out_then_baseline(measured: list[Measurement], capsys: Captured) -> None:
     assert topo(["bench", "inline", "--json", "--out", "a.json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(Path("a.json").read_text())
     assert topo(["bench", "inline", "--baseline", "a.json"]) == 0
@@ -158,7 +163,7 @@ def test_out_then_baseline(measured: list[Run], capsys: Captured) -> None:
     assert topo(["bench", "inline", "--baseline", "a.json", "--tolerance", "60%"]) == 0
 
 
-def test_a_wrong_result_fails(measured: list[Run], capsys: Captured) -> None:
+def test_a_wrong_result_fails(measured: list[Measurement], capsys: Captured) -> None:
     measured[0] = replace(RUN, verified=False)
     assert topo(["bench", "inline"]) == 1
     assert "WRONG" in capsys.readouterr().out
@@ -171,7 +176,9 @@ def test_a_wrong_result_fails(measured: list[Run], capsys: Captured) -> None:
         (["--tolerance", "much"], "--tolerance takes a percentage such as 10%; got 'much'"),
     ],
 )
-def test_mistakes(argv: list[str], message: str, measured: list[Run], capsys: Captured) -> None:
+def test_mistakes(
+    argv: list[str], message: str, measured: list[Measurement], capsys: Captured
+) -> None:
     assert topo(["bench", "inline", *argv]) == 2
     assert message in capsys.readouterr().err
 

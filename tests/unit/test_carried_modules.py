@@ -15,7 +15,7 @@ MODULES = {
 # A class that has come by value, as components and what they emit do.
 CARRY = """
 import pickle, sys
-from topo.graph.pickling import UserClass, install_user_classes, pickle_to_travel
+from topo.shipping.pickling import UserClass, install_user_classes, pickle_to_travel
 made = type("Plum", (), {"__module__": "shop.fruit"})
 import cloudpickle
 install_user_classes((UserClass("shop.fruit", "Plum", cloudpickle.dumps(made)),))

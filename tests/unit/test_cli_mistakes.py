@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.report import Machine
 from tests.unit.cli_mistakes import MISTAKES, Mistake
 from tests.unit.test_control_registry import held, make, say
 from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple
-from topo.bench.report import Machine
 from topo.cli.root import run
-from topo.control.files import write_json
-from topo.control.registry import Registry
+from topo.manage.files import write_json
+from topo.manage.registry import Registry
 from topo.running import ComponentStats
 
 COUNTS = """
@@ -126,7 +126,7 @@ class Place:
         situations[given]()
 
     def _no_java(self) -> None:
-        self._patch.setattr("topo.engine.spark.java._candidates", lambda environ: iter(()))
+        self._patch.setattr("topo.engine.spark.jvm.java._candidates", lambda environ: iter(()))
         # Other tests may have started a Spark, which needs none any more.
         self._patch.setattr("pyspark.SparkContext._active_spark_context", None)
 
@@ -184,9 +184,9 @@ class Place:
         (self.path / "other.json").write_text(json.dumps({"machine": machine, "runs": []}))
 
     def _slow_suite(self) -> None:
-        self._patch.setattr("topo.bench.inline.LEAST_SECONDS", 10, raising=False)
+        self._patch.setattr("benchmarks.inline.LEAST_SECONDS", 10, raising=False)
         reason = "a batch takes 2.5 s here"
-        self._patch.setattr("topo.bench.inline.LEAST_REASON", reason, raising=False)
+        self._patch.setattr("benchmarks.inline.LEAST_REASON", reason, raising=False)
 
 
 @pytest.fixture

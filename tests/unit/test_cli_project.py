@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from topo.cli.project import load_conf_file, load_project
+from topo.config.project import load_conf_file, load_project
 from topo.errors import TopoError
 
 TOML = """

@@ -117,7 +117,7 @@ def test_a_failure_of_topos_own_shows_its_traceback_only_when_asked(
     def broken(*args: object) -> None:
         raise KeyError("inner")
 
-    monkeypatch.setattr("topo.bench.report.check_suites", broken)
+    monkeypatch.setattr("benchmarks.report.check_suites", broken)
     assert run(["bench"]) == 1
     quiet = capsys.readouterr().err
     assert quiet == "error: topo failed by itself: KeyError: 'inner'\n  hint: -v shows where\n"
@@ -129,7 +129,7 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("topo.bench.report.check_suites", interrupted)
+    monkeypatch.setattr("benchmarks.report.check_suites", interrupted)
     assert run(["bench"]) == 130
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.unit.test_control_registry import make
 from topo import Spout, Topology, TopologyBuilder
-from topo.control import engines
-from topo.control.engines import SubmittedSparkRun
-from topo.control.registry import Registry
+from topo.manage import engines
+from topo.manage.engines import SubmittedSparkRun
+from topo.manage.registry import Registry
 
 
 def test_the_users_own_settings_are_kept(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple, UncaughtError
-from topo.control.logs import LogReader, Wanted
 from topo.engine.inline import InlineRun
-from topo.engine.spark.stages import StageError, with_lines
-from topo.task import logs
-from topo.task.logs import LOG_DIR, ReceivedLines, collect_logs, collected_lines, keep_logs
+from topo.engine.spark.worker.stages import StageError, with_lines
+from topo.logs import capture as logs
+from topo.logs.capture import LOG_DIR, ReceivedLines, collect_logs, collected_lines, keep_logs
+from topo.logs.reader import LogReader, Wanted
 
 log = logging.getLogger("wordcount")
 

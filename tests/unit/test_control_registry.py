@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from topo.control.client import ControlClient, DriverUnreachable
-from topo.control.files import lock_holder, read_json, write_atomically, write_json
-from topo.control.registry import (
+from topo.manage.client import ControlClient, DriverUnreachable
+from topo.manage.files import lock_holder, read_json, write_atomically, write_json
+from topo.manage.registry import (
     KEPT_SECS,
     START_SECS,
     NameTaken,
     Registry,
     RegistryError,
-    Run,
+    RunRecord,
     State,
     Submission,
     Supervision,
@@ -32,8 +32,8 @@ from topo.control.registry import (
 HOLD = """
 import sys
 from pathlib import Path
-from topo.control.client import ControlClient, DriverUnreachable
-from topo.control.files import ProcessLock
+from topo.manage.client import ControlClient, DriverUnreachable
+from topo.manage.files import ProcessLock
 locks = [ProcessLock(Path(name)) for name in sys.argv[1:]]
 print("held", flush=True)
 sys.stdin.read()
@@ -58,7 +58,7 @@ def held(*paths: Path) -> Iterator[subprocess.Popen[str]]:
 
 def make(
     registry: Registry, name: str = "words", topology: bytes = b"topology", **changes: Any
-) -> Run:
+) -> RunRecord:
     submission = Submission(
         id=(run_id := registry.new_id(name)),
         directory=str(registry.directory_of(run_id)),
@@ -77,11 +77,11 @@ def make(
     return registry.create(replace(submission, **changes), topology)
 
 
-def say(run: Run, **state: Any) -> None:
+def say(run: RunRecord, **state: Any) -> None:
     write_json(run.directory / "state.json", asdict(State(**state)))
 
 
-def supervise(run: Run, **said: Any) -> None:
+def supervise(run: RunRecord, **said: Any) -> None:
     write_json(run.directory / "supervisor.json", asdict(Supervision(**said)))
 
 

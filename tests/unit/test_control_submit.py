@@ -11,11 +11,11 @@ import pytest
 from tests.unit.test_control_logs import talking
 from tests.unit.test_control_registry import say
 from topo.config import Config
-from topo.control.registry import Registry, Run
-from topo.control.submit import Request, purge, submit
 from topo.errors import CheckpointError, RunError
+from topo.manage.registry import Registry, RunRecord
+from topo.manage.submit import Request, purge, submit
 
-Submit = Callable[..., Run]
+Submit = Callable[..., RunRecord]
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def registry(tmp_path: Path) -> Registry:
 def submitted(registry: Registry, tmp_path: Path) -> Submit:
     """Submits a topology whose supervisor is never started."""
 
-    def submitted(conf: dict[str, Any] | None = None, **more: Any) -> Run:
+    def submitted(conf: dict[str, Any] | None = None, **more: Any) -> RunRecord:
         request = Request(
             name="words",
             topology=talking(),
@@ -41,7 +41,7 @@ def submitted(registry: Registry, tmp_path: Path) -> Submit:
     return submitted
 
 
-def ended(run: Run, status: str = "KILLED", **said: Any) -> Run:
+def ended(run: RunRecord, status: str = "KILLED", **said: Any) -> RunRecord:
     """The run is over, and has left a checkpoint."""
     checkpoint = Path(run.submission.checkpoint)
     checkpoint.mkdir(parents=True, exist_ok=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from topo.control.files import read_json, write_json
-from topo.control.registry import State
-from topo.control.supervisor import LONGEST_PAUSE_SECS, Supervisor
+from topo.manage.files import read_json, write_json
+from topo.manage.registry import State
+from topo.manage.supervisor import LONGEST_PAUSE_SECS, Supervisor
 
 
 class Life:

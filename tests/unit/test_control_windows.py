@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from topo.control.windows import Windows
+from topo.metrics.history import Windows
 
 
 def figures(executed: int, execute_ms: float = 2.0, **more: Any) -> dict[str, Any]:

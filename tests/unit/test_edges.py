@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from topo.acker.edges import (
+from topo.tracking.ids import (
     MAX_SEQUENCE,
     MAX_SPOUT_TASK,
     EdgeIds,

@@ -6,10 +6,10 @@ import pickle
 
 from tests.wiring import Fed
 from topo import Bolt, Tuple
-from topo.acker.plan import Mode
-from topo.engine.spark.report import Report
-from topo.task import failures
-from topo.task.metrics import MORE_ERRORS, MOST_ERRORS, ErrorReport, ErrorReports, TaskMetrics
+from topo.engine.spark.worker.report import Report
+from topo.metrics.counters import MORE_ERRORS, MOST_ERRORS, ErrorReport, ErrorReports, TaskMetrics
+from topo.runtime import user_errors as failures
+from topo.tracking.plan import Mode
 
 
 def failed(message: str) -> ErrorReport:

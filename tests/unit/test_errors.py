@@ -332,7 +332,7 @@ def test_a_cause_in_the_users_code_is_kept() -> None:
     with pytest.raises(RuntimeError) as stopped:
         Fed(Does(chain)).feed(1)
     assert "direct cause of the following exception" in str(stopped.value)
-    assert "topo/task" not in str(stopped.value)
+    assert "topo/runtime" not in str(stopped.value)
 
 
 class Awkward(Exception):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from topo.acker.edges import EdgeIds, Updates, root_id, root_ids
-from topo.acker.ledger import MAX_EARLY, Ledger
+from topo.tracking.ids import EdgeIds, Updates, root_id, root_ids
+from topo.tracking.ledger import MAX_EARLY, Ledger
 
 
 def emits(task: int, first: int, count: int, ids: EdgeIds) -> Updates:

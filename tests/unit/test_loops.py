@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from topo.task.loops import (
+from topo.runtime.loops import (
     COLLECT,
     EXECUTE,
     EXECUTE_AND_KEEP,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from topo.engine.spark.plan import FORMAT, Plan, make_plan
 from topo.engine.spark.slotkeys import slot_keys, spark_hash
 from topo.errors import CheckpointError
-from topo.graph.model import ComponentDef, GroupingDef, InputDef, StreamDef, Topology
+from topo.topology.model import ComponentDef, GroupingDef, InputDef, StreamDef, Topology
 
 OUT = (StreamDef("default", ("a",)),)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topo.engine.spark.polling import Budget
+from topo.engine.spark.worker.polling import Budget
 
 MOST = 100_000
 

@@ -9,10 +9,10 @@ import pytest
 from tests.conformance.doubles import Numbers, Total
 from tests.spark.doubles import Endless
 from tests.wiring import line
-from topo.acker.figures import AckerStatus
-from topo.acker.plan import Mode
-from topo.engine.spark.ending import Ending
-from topo.engine.spark.report import Report
+from topo.engine.spark.driver.lifecycle import Lifecycle
+from topo.engine.spark.worker.report import Report
+from topo.tracking.figures import AckerStatus
+from topo.tracking.plan import Mode
 
 FINITE = line(Numbers(3), Total())
 ENDLESS = line(Endless(), Total())
@@ -51,7 +51,7 @@ CLOSED = {slot: replace(report, mode=Mode.CLOSE) for slot, report in DONE.items(
 class Driver:
     """Tells the ackers what the ending wants told, and lets batches commit."""
 
-    def __init__(self, ending: Ending) -> None:
+    def __init__(self, ending: Lifecycle) -> None:
         self.ending = ending
         self.version = 0
         ending.registered(ending.mode)
@@ -74,7 +74,7 @@ class Driver:
 
 
 def test_a_finite_topology_completes_with_a_last_tick_and_a_close() -> None:
-    driver = Driver(Ending(FINITE, active=True))
+    driver = Driver(Lifecycle(FINITE, active=True))
     assert driver.ask(IDLE, OPEN) is None
     assert driver.ask(BUSY, DONE) is None  # messages are in flight
     assert driver.ask(replace(IDLE, unheard=1), DONE) is None  # or their acks
@@ -92,13 +92,13 @@ def test_a_finite_topology_completes_with_a_last_tick_and_a_close() -> None:
 
 @pytest.mark.parametrize("topology", [ENDLESS, FINITE], ids=["endless", "inactive"])
 def test_what_does_not_complete(topology: object) -> None:
-    ending = Ending(topology, active=topology is ENDLESS)  # type: ignore[arg-type]
+    ending = Lifecycle(topology, active=topology is ENDLESS)  # type: ignore[arg-type]
     assert Driver(ending).ask(IDLE, DONE) is None
     assert not ending.is_over
 
 
 def test_an_epoch_that_fails_in_its_last_tick_has_it_again() -> None:
-    driver = Driver(Ending(FINITE, active=True))
+    driver = Driver(Lifecycle(FINITE, active=True))
     assert driver.ask(IDLE, DONE) == Mode.LAST_TICK
     assert driver.ask(IDLE, DONE) is None
     driver.ending.registered(driver.ending.mode)  # the query starts again, in this mode
@@ -107,7 +107,7 @@ def test_an_epoch_that_fails_in_its_last_tick_has_it_again() -> None:
 
 
 def test_activation_goes_to_the_ackers() -> None:
-    driver = Driver(Ending(ENDLESS, active=False))
+    driver = Driver(Lifecycle(ENDLESS, active=False))
     assert driver.ending.mode == Mode.INACTIVE
     driver.ending.set_active(True)
     assert driver.ask(IDLE, OPEN) == Mode.ACTIVE
@@ -117,7 +117,7 @@ def test_activation_goes_to_the_ackers() -> None:
 
 
 def test_what_is_asked_while_a_query_starts_is_told_when_it_has() -> None:
-    ending = Ending(ENDLESS, active=False)
+    ending = Lifecycle(ENDLESS, active=False)
     mode = ending.mode
     ending.set_active(True)
     ending.registered(mode)
@@ -125,7 +125,7 @@ def test_what_is_asked_while_a_query_starts_is_told_when_it_has() -> None:
 
 
 def test_a_kill_drains_closes_and_is_over() -> None:
-    driver = Driver(Ending(ENDLESS, active=True))
+    driver = Driver(Lifecycle(ENDLESS, active=True))
     driver.ending.kill(0, wait_secs=10)
     assert driver.ask(BUSY, OPEN, 1) == Mode.DRAIN
     driver.ending.set_active(True)  # has no effect any more
@@ -140,7 +140,7 @@ def test_a_kill_drains_closes_and_is_over() -> None:
 
 
 def test_a_kill_with_nothing_in_flight_waits_for_no_batch_that_has_nothing_to_do() -> None:
-    driver = Driver(Ending(ENDLESS, active=False))
+    driver = Driver(Lifecycle(ENDLESS, active=False))
     waiting = replace(IDLE, waiting=1)
     assert driver.ask(waiting, OPEN) is None
     driver.ending.kill(0, wait_secs=10)
@@ -153,21 +153,21 @@ def test_a_kill_with_nothing_in_flight_waits_for_no_batch_that_has_nothing_to_do
 
 
 def test_a_kill_before_anything_has_started() -> None:
-    ending = Ending(ENDLESS, active=True)
+    ending = Lifecycle(ENDLESS, active=True)
     assert not ending.is_pointless(0)
     ending.kill(0, wait_secs=10)
     assert ending.is_pointless(0)
 
 
 def test_a_kill_when_the_query_is_to_start_again() -> None:
-    ending = Ending(ENDLESS, active=True)
+    ending = Lifecycle(ENDLESS, active=True)
     ending.registered(Mode.ACTIVE)
     ending.kill(0, wait_secs=10)
     assert [ending.is_pointless(now) for now in (9, 10)] == [False, True]
 
 
 def test_a_kill_waits_no_longer_than_it_was_told() -> None:
-    driver = Driver(Ending(ENDLESS, active=True))
+    driver = Driver(Lifecycle(ENDLESS, active=True))
     driver.ending.kill(0, wait_secs=10)
     assert driver.ask(BUSY, OPEN, 1) == Mode.DRAIN
     assert driver.ask(BUSY, OPEN, 11) == Mode.CLOSE
@@ -178,7 +178,7 @@ def test_a_kill_waits_no_longer_than_it_was_told() -> None:
 
 
 def test_a_stop_waits_for_nothing() -> None:
-    driver = Driver(Ending(ENDLESS, active=True))
+    driver = Driver(Lifecycle(ENDLESS, active=True))
     driver.ending.kill(0, wait_secs=10)
     assert driver.ask(BUSY, OPEN, 1) == Mode.DRAIN
     driver.ending.stop(2)
@@ -188,7 +188,7 @@ def test_a_stop_waits_for_nothing() -> None:
 
 
 def test_a_second_kill_makes_it_shorter() -> None:
-    driver = Driver(Ending(ENDLESS, active=True))
+    driver = Driver(Lifecycle(ENDLESS, active=True))
     driver.ending.kill(0, wait_secs=1000)
     assert driver.ask(BUSY, OPEN, 1) == Mode.DRAIN
     driver.ending.kill(2, wait_secs=0)

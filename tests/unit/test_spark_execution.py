@@ -15,20 +15,27 @@ import pytest
 from tests.conformance.doubles import Numbers, Total
 from tests.wiring import line
 from topo import BasicBolt, Bolt, Topology, Tuple, UncaughtError, bolt
-from topo.acker.client import AckerControl, Lease
-from topo.acker.plan import Mode
-from topo.acker.server import AckerServer
-from topo.acker.transport import AckerTarget
-from topo.engine.spark import polling
-from topo.engine.spark.execution import RunSpec
-from topo.engine.spark.opened import tracking_plan
+from topo.engine.spark.driver.resources import tracking_plan
 from topo.engine.spark.plan import make_plan
-from topo.engine.spark.polling import Polling
-from topo.engine.spark.relay import RelayLost
-from topo.engine.spark.report import Report
-from topo.engine.spark.work import COMMITTED, LAST_TICKED, Outcome, Payload, RecordKey, Work
+from topo.engine.spark.worker import polling
+from topo.engine.spark.worker.execution import RunSpec
+from topo.engine.spark.worker.messages import (
+    COMMITTED,
+    LAST_TICKED,
+    Outcome,
+    Payload,
+    RecordKey,
+    Work,
+)
+from topo.engine.spark.worker.polling import Polling
+from topo.engine.spark.worker.relay import RelayLost
+from topo.engine.spark.worker.report import Report
 from topo.errors import AckerError
-from topo.task.host import full_conf
+from topo.runtime.slot import full_conf
+from topo.tracking.client import AckerControl, Lease
+from topo.tracking.plan import Mode
+from topo.tracking.server import AckerServer
+from topo.tracking.transport import AckerTarget
 
 CONF = full_conf(
     {

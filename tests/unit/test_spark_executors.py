@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from topo.engine.spark.executors import Executor, Executors
+from topo.engine.spark.driver.executors import Executor, Executors
 
 NEVER: Callable[[], bool] = lambda: False  # noqa: E731
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from topo import AckerError, EngineError, UncaughtError
-from topo.engine.spark.failures import error_of, in_words, is_passing, sentence
-from topo.engine.spark.relay import RelayLost
-from topo.engine.spark.stages import StageError
+from topo.engine.spark.driver.query_errors import error_of, in_words, is_passing, sentence
+from topo.engine.spark.worker.relay import RelayLost
+from topo.engine.spark.worker.stages import StageError
 
 TRACE = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure:

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from topo import EngineError
-from topo.engine.spark.java import VECTOR_MODULE, find_java, major_version, prepare_java
+from topo.engine.spark.jvm.java import VECTOR_MODULE, find_java, major_version, prepare_java
 
 
 def runtime(home: Path, version: str, *, modules: str | None = None, release: bool = True) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from topo import EngineError
-from topo.engine.spark.masters import check_master, is_in_this_machine
+from topo.engine.spark.driver.masters import check_master, is_in_this_machine
 
 
 @pytest.fixture

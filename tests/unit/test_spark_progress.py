@@ -13,12 +13,12 @@ from tests.spark.doubles import Endless
 from tests.unit.test_spark_ending import IDLE
 from tests.wiring import line
 from topo import EngineError
-from topo.acker.figures import AckerStatus
-from topo.acker.tracking import CommittedPayload
-from topo.engine.spark.progress import Progress
-from topo.engine.spark.report import Report
+from topo.engine.spark.driver.progress import Progress
+from topo.engine.spark.worker.report import Report
 from topo.running import BatchStats
-from topo.task.host import full_conf
+from topo.runtime.slot import full_conf
+from topo.tracking.epochs import CommittedPayload
+from topo.tracking.figures import AckerStatus
 
 TOPOLOGY = line(Endless(), Total())
 

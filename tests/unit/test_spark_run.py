@@ -14,13 +14,13 @@ from tests.conformance.doubles import Numbers
 from tests.unit.test_spark_execution import CONF, Slot, Sums
 from tests.wiring import line
 from topo import EngineError, UncaughtError
-from topo.acker.plan import Mode
-from topo.acker.server import AckerServer
-from topo.acker.transport import AckerTarget
-from topo.engine.spark import lost
-from topo.engine.spark.lost import Jvm, drop_dead_spark
-from topo.engine.spark.run import SparkRun
-from topo.engine.spark.stages import StageError
+from topo.engine.spark.driver import jvm_death as lost
+from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
+from topo.engine.spark.driver.run import SparkRun
+from topo.engine.spark.worker.stages import StageError
+from topo.tracking.plan import Mode
+from topo.tracking.server import AckerServer
+from topo.tracking.transport import AckerTarget
 
 
 class Query:
@@ -47,7 +47,7 @@ class Query:
             raise ConnectionRefusedError(111, "Connection refused")
 
 
-class Opened:
+class RunResources:
     """What a run has open, with a query that commits batches and fails."""
 
     def __init__(self, slot: Slot, error: Exception | None) -> None:
@@ -77,7 +77,7 @@ RAISED = UncaughtError("it broke", component="b1", task=1, user_traceback="Trace
 @pytest.mark.parametrize("error", [RAISED, None])
 def test_what_was_committed_before_it_failed_counts(slot: Slot, error: Exception | None) -> None:
     run = SparkRun("t", line(Numbers(12), Sums()), CONF, capture=["s"])
-    opened: Any = Opened(slot, error and RuntimeError(str(StageError.of(RAISED))))
+    opened: Any = RunResources(slot, error and RuntimeError(str(StageError.of(RAISED))))
     with pytest.raises(UncaughtError if error else ConnectionRefusedError):
         run._supervise(opened)
     # The batch that none followed may not be committed, for all that anybody knows.

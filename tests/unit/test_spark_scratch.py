@@ -11,11 +11,18 @@ from pathlib import Path
 import pytest
 
 from topo import EngineError
-from topo.engine.spark import scratch
-from topo.engine.spark.scratch import make_jvm_directory, make_log_directory, make_run_directory
-from topo.engine.spark.session import with_directory
+from topo.engine.spark.driver import scratch
+from topo.engine.spark.driver.scratch import (
+    make_jvm_directory,
+    make_log_directory,
+    make_run_directory,
+)
+from topo.engine.spark.jvm.session import with_directory
 
-MAKE = "from topo.engine.spark.scratch import make_run_directory as make; print(make(), flush=True)"
+MAKE = (
+    "from topo.engine.spark.driver.scratch import make_run_directory as make; "
+    "print(make(), flush=True)"
+)
 
 
 @pytest.fixture(autouse=True)

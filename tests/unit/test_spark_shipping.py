@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from topo.engine.spark.session import core_settings
-from topo.engine.spark.shipping import Shipment, pack_topo, workers_python
+from topo.engine.spark.jvm.session import core_settings
+from topo.shipping.archive import Shipment, pack_topo, workers_python
 
 
 class Context:
@@ -45,7 +45,7 @@ def run(*command: str, **options: Any) -> str:
 def test_the_archive_is_imported_from(tmp_path: Path) -> None:
     archive = pack_topo(tmp_path)
     assert "topo/_pb/acker_pb2.py" in zipfile.ZipFile(archive).namelist()
-    code = "import topo.task.host, topo.engine.spark.execution; print(topo.__file__)"
+    code = "import topo.runtime.slot, topo.engine.spark.worker.execution; print(topo.__file__)"
     where = run(
         sys.executable, "-c", code, cwd=tmp_path, env={**os.environ, "PYTHONPATH": archive.name}
     )

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from topo import EngineError, UncaughtError
-from topo.acker.client import Lease
-from topo.acker.plan import TrackingPlan
-from topo.acker.transport import AckerTarget
-from topo.engine.spark.relay import Relay, RelayLost
-from topo.engine.spark.remote import RemoteRunner
-from topo.engine.spark.slot import make_runner, serve, write_setup
-from topo.engine.spark.slots import SlotProcesses
-from topo.engine.spark.work import Abandoned, Outcome, Restore, Runner, Work
+from topo.engine.spark.driver.slots import SlotProcesses
+from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Runner, Work
+from topo.engine.spark.worker.relay import Relay, RelayLost
+from topo.engine.spark.worker.remote import RemoteRunner
+from topo.engine.spark.worker.slot_process import make_runner, serve, write_setup
+from topo.tracking.client import Lease
+from topo.tracking.plan import TrackingPlan
+from topo.tracking.transport import AckerTarget
 
 LEASE = Lease(AckerTarget("t", "token", ()), TrackingPlan(1, 1, (1,)), 1, (), 0.0)
 
@@ -194,7 +194,7 @@ def test_a_long_temporary_directory_does_not_keep_slots_from_starting(
 
 def test_a_slot_process_ends_with_its_driver(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "topo.engine.spark.slot"], stdin=subprocess.PIPE
+        [sys.executable, "-m", "topo.engine.spark.worker.slot_process"], stdin=subprocess.PIPE
     )
     assert process.stdin is not None
     (tmp_path / "sockets").mkdir()

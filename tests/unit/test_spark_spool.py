@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from topo.engine.spark.failures import is_passing
-from topo.engine.spark.spool import FramesLost, Spool, each_frame
-from topo.engine.spark.work import Payload
+from topo.engine.spark.driver.query_errors import is_passing
+from topo.engine.spark.worker.messages import Payload
+from topo.engine.spark.worker.spool import FramesLost, Spool, each_frame
 
 FRAMES = [b"\1" + bytes([number]) * 40 for number in range(5)]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from topo.engine.spark import stages
+from topo.engine.spark.worker import stages
 
 
 @dataclass

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
-from topo.engine.spark.workers import Found, in_words_of_workers
+from topo.engine.spark.driver.worker_check import Found, in_words_of_workers
 
 OURS = version("grpcio")
 MISMATCH = """

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from topo.cli.target import load_target
 from topo.errors import InvalidTopologyError, TargetError
-from topo.graph.target import load_target
 
 HEAD = """
 import sys
@@ -219,7 +219,7 @@ def test_code_that_raises_shows_the_users_own_traceback(
     with pytest.raises(TargetError, match=message.replace("(", r"\(")) as raised:
         load_target(write(body))
     assert line in raised.value.user_traceback
-    assert "topo/graph/target.py" not in raised.value.user_traceback
+    assert "topo/cli/target.py" not in raised.value.user_traceback
     assert "importlib" not in raised.value.user_traceback
 
 

@@ -43,7 +43,7 @@ from topo import (
     bolt,
 )
 from topo.components import Outputs
-from topo.engine.spark.run import SparkRun
+from topo.engine.spark.driver.run import SparkRun
 from topo.testing import (
     FeederSpout,
     TestCluster,
@@ -435,7 +435,7 @@ def test_the_pytest_plugin_offers_a_cluster(tmp_path: Path) -> None:
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # it need not be installed for this
     }
     ran = subprocess.run(
-        [*command, "-p", "topo.testing.plugin"],
+        [*command, "-p", "topo._pytest"],
         cwd=tmp_path,
         env=env,
         capture_output=True,

@@ -17,9 +17,9 @@ import pytest
 import topo
 from tests.conformance.doubles import Counter, FirstTasks, Identity, Sink, Words
 from topo import InvalidTopologyError, TopoError, Topology, TopologyBuilder
-from topo.graph.layout import TaskLayout
-from topo.graph.pickling import pickle_to_travel
+from topo.shipping.pickling import pickle_to_travel
 from topo.testing import complete_topology
+from topo.topology.layout import TaskLayout
 
 
 def build(parallelism: int = 2) -> Topology:

@@ -62,10 +62,10 @@ def acker(
     By default a topology's ackers live in its driver. SIGTERM or Ctrl-C stops this one, once the
     calls in work are answered; what it knows of pending messages goes with it.
     """
-    from topo.acker.exposition import Exposition
-    from topo.acker.security import Tls
-    from topo.acker.server import AckerServer
-    from topo.acker.service import Limits
+    from topo.tracking.exposition import Exposition
+    from topo.tracking.security import Tls
+    from topo.tracking.server import AckerServer
+    from topo.tracking.service import Limits
 
     if tls_ca and not tls_cert:
         raise usage_error(

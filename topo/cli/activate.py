@@ -7,7 +7,7 @@ import click
 from topo.cli.failures import STATUS, CommandError
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs
-from topo.control.registry import Run
+from topo.manage.registry import RunRecord
 
 _DONE = {"activate": "activated", "deactivate": "deactivated"}
 
@@ -57,7 +57,7 @@ def _line(name: str, status: str, was: str, pending: int) -> str:
     return line
 
 
-def _check(run: Run, verb: str) -> None:
+def _check(run: RunRecord, verb: str) -> None:
     if run.over:
         raise CommandError(
             STATUS,

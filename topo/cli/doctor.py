@@ -19,9 +19,9 @@ from topo.cli.checks import Check
 from topo.cli.failures import ENVIRONMENT
 from topo.cli.options import files_named, parse_pair
 from topo.cli.output import Output, common_options
-from topo.cli.project import Environment, Project, load_project
 from topo.config import Layer, check_layers, merged
-from topo.engine.spark.masters import is_local
+from topo.config.project import Environment, Project, load_project
+from topo.engine.spark.driver.masters import is_local
 from topo.errors import TopoError
 
 CONNECT_SECS = 3.0
@@ -55,7 +55,7 @@ def doctor(
         found += check()
     if on_spark:
         from topo.cli.spark_check import check_spark
-        from topo.control.engines import shipping
+        from topo.manage.engines import shipping
 
         out.say(f"starting Spark on {chosen} ...")
         conf = {**merged(*layers), **shipping((), files_named(archives, "--archives"))}
@@ -130,7 +130,7 @@ def _pythons() -> Checks:
 
 
 def _java() -> Checks:
-    from topo.engine.spark.java import find_java
+    from topo.engine.spark.jvm.java import find_java
 
     try:
         yield Check("java", "ok", str(find_java()))
@@ -151,7 +151,7 @@ def _pandas() -> Checks:
 
 
 def _unix_sockets() -> Checks:
-    from topo.engine.spark.scratch import SLOT_SOCKET_BYTES, socket_parent
+    from topo.engine.spark.driver.scratch import SLOT_SOCKET_BYTES, socket_parent
 
     fix = "set TMPDIR to a short path on a local disk"
     try:

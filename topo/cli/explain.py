@@ -18,14 +18,14 @@ from topo.cli.options import (
 from topo.cli.output import Output, common_options
 from topo.components import StatefulBasicBolt, StatefulBolt
 from topo.config import Effective
-from topo.engine.spark.masters import is_local, local_cores
+from topo.engine.spark.driver.masters import is_local, local_cores
 from topo.engine.spark.plan import Placed, Plan, make_plan
 from topo.errors import InvalidTopologyError
-from topo.graph import drawing
-from topo.graph.model import ComponentDef, InputDef
-from topo.graph.pickling import load_component
-from topo.graph.statelessness import seems_stateless
-from topo.task.host import full_conf
+from topo.runtime.slot import full_conf
+from topo.shipping.pickling import load_component
+from topo.topology import drawing
+from topo.topology.model import ComponentDef, InputDef
+from topo.topology.statelessness import seems_stateless
 
 
 @click.command(cls=TargetCommand)
@@ -124,7 +124,7 @@ class Explained:
 
     def spark(self) -> str:
         """Spark's plan; starts Spark."""
-        from topo.engine.spark.explained import spark_plan
+        from topo.engine.spark.driver.explain import spark_plan
 
         return spark_plan(self._topology, self._plan, full_conf(self._prepared.conf), self.master)
 

@@ -21,10 +21,10 @@ from topo.cli.failures import usage_error
 from topo.cli.output import Output
 from topo.cli.runs import count
 from topo.cli.stats import COLUMNS, cells_of, head_of
-from topo.control.documents import plain
 from topo.errors import did_you_mean
-from topo.graph.model import Topology
+from topo.manage.documents import plain
 from topo.running import ENDED, Run, RunStats
+from topo.topology.model import Topology
 
 REFRESH_SECS = 0.5
 POLL_SECS = 0.05

@@ -16,11 +16,11 @@ from topo.cli.failures import STATUS, CommandError, environment_error
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, figures
 from topo.config import Config
-from topo.control.client import DriverUnreachable, unreachable
-from topo.control.files import write_json
-from topo.control.registry import Run
-from topo.control.submit import purge
 from topo.errors import TopoError
+from topo.manage.client import DriverUnreachable, unreachable
+from topo.manage.files import write_json
+from topo.manage.registry import RunRecord
+from topo.manage.submit import purge
 
 POLL_SECS = 0.1
 STOP_SECS = 30.0
@@ -74,7 +74,7 @@ def kill(
 
 
 def _kill(
-    out: Output, runs: Runs, run: Run, wait_secs: float | None, *, purging: bool, force: bool
+    out: Output, runs: Runs, run: RunRecord, wait_secs: float | None, *, purging: bool, force: bool
 ) -> dict[str, Any]:
     pending, waited = 0, 0.0
     if force:
@@ -105,7 +105,7 @@ def _kill(
     }
 
 
-def _drain(out: Output, runs: Runs, run: Run, limit: float) -> tuple[int, float]:
+def _drain(out: Output, runs: Runs, run: RunRecord, limit: float) -> tuple[int, float]:
     """Ask the driver to end, and follow until it has; how much was left, and how long it took."""
     began = time.monotonic()
     run = _settled(runs, run)
@@ -134,7 +134,7 @@ def _drain(out: Output, runs: Runs, run: Run, limit: float) -> tuple[int, float]
     return sum(c["pending"] for c in components.values()), time.monotonic() - began
 
 
-def _settled(runs: Runs, run: Run) -> Run:
+def _settled(runs: Runs, run: RunRecord) -> RunRecord:
     """The run once its driver listens; at once if it is between two starts, or over."""
     deadline = time.monotonic() + STOP_SECS
     while time.monotonic() < deadline:
@@ -146,7 +146,7 @@ def _settled(runs: Runs, run: Run) -> Run:
     return run
 
 
-def _stop_between_starts(runs: Runs, run: Run) -> None:
+def _stop_between_starts(runs: Runs, run: RunRecord) -> None:
     """The supervisor waits to start the driver again: it is not to."""
     write_json(run.directory / "wanted.json", {"status": "KILLED"})
     if run.supervisor_pid:
@@ -159,7 +159,7 @@ def _stop_between_starts(runs: Runs, run: Run) -> None:
     _record_killed(runs.registry.reload(run))
 
 
-def _force(runs: Runs, run: Run) -> None:
+def _force(runs: Runs, run: RunRecord) -> None:
     if (run.driver_alive or run.supervisor_alive) and run.submission.host != gethostname():
         raise environment_error(
             f"{run.name} runs on {run.submission.host}: its processes cannot be ended from here",
@@ -186,7 +186,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _record_killed(run: Run) -> None:
+def _record_killed(run: RunRecord) -> None:
     if run.state.status in ("KILLED", "COMPLETED"):
         return
     killed = replace(run.state, status="KILLED", reason="", since=time.time(), address="")

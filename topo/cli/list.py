@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from topo.cli.output import Output, common_options
-from topo.cli.project import load_project
 from topo.cli.runs import Runs, count, duration, figures
-from topo.control.registry import Registry, Run
+from topo.config.project import load_project
+from topo.manage.registry import Registry, RunRecord
 
 WINDOW_SECS = 600.0
 COLUMNS = [
@@ -66,7 +66,7 @@ def _say_none(out: Output, runs: Runs) -> None:
             out.note("", hint=f"{running} {verb} running in {name!r}: --env {name}")
 
 
-def _row(run: Run) -> dict[str, Any]:
+def _row(run: RunRecord) -> dict[str, Any]:
     until = run.ended_at or time.time()
     recent = figures(run, None if run.over else WINDOW_SECS) or {}
     spouts = [c for c in recent.get("components", {}).values() if c["kind"] == "spout"]

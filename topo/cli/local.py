@@ -21,8 +21,8 @@ from topo.cli.options import (
 )
 from topo.cli.output import Output, common_options
 from topo.config import Config
-from topo.engine.spark.masters import is_local
-from topo.graph.layout import TaskLayout
+from topo.engine.spark.driver.masters import is_local
+from topo.topology.layout import TaskLayout
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ def _inline(start: Start) -> Iterator[tuple[ForegroundRun, str]]:
 
 @contextmanager
 def _spark(start: Start) -> Iterator[tuple[ForegroundRun, str]]:
-    from topo.engine.spark.run import SparkRun
-    from topo.engine.spark.scratch import make_log_directory
-    from topo.engine.spark.session import stop_session
+    from topo.engine.spark.driver.run import SparkRun
+    from topo.engine.spark.driver.scratch import make_log_directory
+    from topo.engine.spark.jvm.session import stop_session
 
     logs = make_log_directory()
     run = SparkRun(

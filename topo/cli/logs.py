@@ -13,8 +13,8 @@ import click
 from topo.cli.failures import usage_error
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, check_component, parse_duration
-from topo.control.logs import LEVELS, LogReader, Wanted
-from topo.control.registry import Registry, Run
+from topo.logs.reader import LEVELS, LogReader, Wanted
+from topo.manage.registry import Registry, RunRecord
 
 POLL_SECS = 0.2
 
@@ -88,7 +88,7 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
         raise usage_error(f"--grep: {error.msg}{where}: {pattern!r}", at="--grep") from None
 
 
-def _follow(out: Output, registry: Registry, run: Run, reader: LogReader) -> None:
+def _follow(out: Output, registry: Registry, run: RunRecord, reader: LogReader) -> None:
     over = False
     while not over:
         over = registry.reload(run).over  # asked first: what it said last is still to be read
@@ -119,7 +119,7 @@ def _say_none(out: Output, wanted: Wanted, since: str | None) -> None:
         out.note(f"no lines{period}")
 
 
-def _show_driver(out: Output, run: Run, count: int) -> None:
+def _show_driver(out: Output, run: RunRecord, count: int) -> None:
     for file in ("spark.log", "driver.log"):
         path: Path = run.directory / "log" / file
         if path.exists():

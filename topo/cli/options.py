@@ -16,11 +16,11 @@ import click
 
 from topo.cli.failures import usage_error
 from topo.cli.output import Output
-from topo.cli.project import Project, load_conf_file, load_project
+from topo.cli.target import Target, load_target
 from topo.config import JSON, Config, Effective, Layer, check_layers, effective, merged
-from topo.graph.model import Topology
-from topo.graph.submission import NAME_HINT, is_name, no_name
-from topo.graph.target import Target, load_target
+from topo.config.project import Project, load_conf_file, load_project
+from topo.topology.model import Topology
+from topo.topology.submission import NAME_HINT, is_name, no_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from topo.control.documents import plain
+from topo.manage.documents import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -160,3 +160,12 @@ def common_options(*, hide: bool = True) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+def short_number(value: float) -> str:
+    """1210000 as "1.21 M": three digits and a unit."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            scaled = value / size
+            return f"{scaled:.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f} {unit}"
+    return f"{value:.0f}" if value == int(value) or value >= 100 else f"{value:.3g}"

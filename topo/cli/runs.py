@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from topo.cli.failures import STATUS, CommandError, environment_error, usage_error
-from topo.cli.output import Output
-from topo.cli.project import Project, load_project
-from topo.control.client import ControlClient, unreachable
-from topo.control.registry import Registry, Run
+from topo.cli.output import Output, short_number
+from topo.config.project import Project, load_project
 from topo.errors import TopoError, did_you_mean
-from topo.graph.model import Topology
+from topo.manage.client import ControlClient, unreachable
+from topo.manage.registry import Registry, RunRecord
+from topo.topology.model import Topology
 
 LIST_SECS = 2.0
 """How long `topo list` waits for one driver."""
@@ -34,7 +34,7 @@ class Runs:
             )
         self.registry = Registry(home)
 
-    def find(self, name: str, command: str) -> Run:
+    def find(self, name: str, command: str) -> RunRecord:
         """The run that a person named."""
         run = self.registry.latest(name)
         if run:
@@ -55,14 +55,14 @@ class Runs:
             hint=f"{near} topo list" if near else "topo list --all",
         )
 
-    def connect(self, run: Run) -> ControlClient:
+    def connect(self, run: RunRecord) -> ControlClient:
         """A client of the run's driver, which must be there."""
         if not run.driver_alive or not run.state.address:
             raise unreachable(run)
         return ControlClient(run)
 
 
-def check_component(run: Run, component: str | None) -> None:
+def check_component(run: RunRecord, component: str | None) -> None:
     """Raise an error if the topology has no such component."""
     if component is None:
         return
@@ -76,7 +76,7 @@ def check_component(run: Run, component: str | None) -> None:
         )
 
 
-def figures(run: Run, window_secs: float | None = None) -> dict[str, Any] | None:
+def figures(run: RunRecord, window_secs: float | None = None) -> dict[str, Any] | None:
     """The driver's figures: from itself if it answers, else those it wrote last."""
     if run.driver_alive and run.state.address and not run.over:
         try:
@@ -89,7 +89,7 @@ def figures(run: Run, window_secs: float | None = None) -> dict[str, Any] | None
     return found
 
 
-def errors(run: Run) -> list[dict[str, Any]]:
+def errors(run: RunRecord) -> list[dict[str, Any]]:
     """The errors the driver knows of, likewise."""
     if run.driver_alive and run.state.address and not run.over:
         try:
@@ -125,8 +125,6 @@ def duration(secs: float) -> str:
 
 def count(value: float | None) -> str:
     """12,040 up to a hundred thousand, 71.2 M beyond; "-" for what does not apply."""
-    from topo.bench.report import short_number
-
     if value is None:
         return "-"
     return f"{value:,.0f}" if value < 100_000 else short_number(value)

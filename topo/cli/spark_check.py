@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple
 from topo.cli.checks import Check
-from topo.engine.spark.executors import Executors, look_at
-from topo.engine.spark.masters import is_local
-from topo.engine.spark.run import SparkRun
-from topo.engine.spark.session import start_session, stop_session
-from topo.engine.spark.workers import SHIP, look_at_workers
+from topo.engine.spark.driver.executors import Executors, look_at
+from topo.engine.spark.driver.masters import is_local
+from topo.engine.spark.driver.run import SparkRun
+from topo.engine.spark.driver.worker_check import SHIP, look_at_workers
+from topo.engine.spark.jvm.session import start_session, stop_session
 from topo.errors import EngineError, TopoError
 
 if TYPE_CHECKING:

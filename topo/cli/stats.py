@@ -10,8 +10,8 @@ import click
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, check_component, count, duration, figures, size
 from topo.config import Config
-from topo.control.client import last_seen
-from topo.control.registry import Run
+from topo.manage.client import last_seen
+from topo.manage.registry import RunRecord
 
 WINDOWS = {"10m": 600.0, "3h": 10_800.0, "1d": 86_400.0, "all": None}
 COLUMNS = [
@@ -75,7 +75,7 @@ def stats(out: Output, name: str, component: str | None, window: str, watch: flo
         document = _document(run, window)
 
 
-def _document(run: Run, window: str) -> dict[str, Any]:
+def _document(run: RunRecord, window: str) -> dict[str, Any]:
     found = figures(run, WINDOWS[window]) or {}
     until = run.ended_at or time.time()
     return {
@@ -90,7 +90,7 @@ def _document(run: Run, window: str) -> dict[str, Any]:
     }
 
 
-def _note_once(out: Output, run: Run) -> None:
+def _note_once(out: Output, run: RunRecord) -> None:
     if run.over:
         out.note(f"{run.name} is {run.status}; figures as of {last_seen(run)}")
     if Config(run.submission.conf).acker_executors == 0:

@@ -16,11 +16,11 @@ from topo.cli.options import (
     target_argument,
 )
 from topo.cli.output import Output, common_options
-from topo.control.registry import Registry, Run
-from topo.control.submit import SPARK, Request, await_start
-from topo.control.submit import submit as submit_run
-from topo.engine.spark.masters import is_in_this_machine
+from topo.engine.spark.driver.masters import is_in_this_machine
 from topo.errors import TopoError
+from topo.manage.registry import Registry, RunRecord
+from topo.manage.submit import SPARK, Request, await_start
+from topo.manage.submit import submit as submit_run
 
 ENGINE = SPARK
 
@@ -100,7 +100,7 @@ def submit(
     out.say(f"  topo stats {run.name} · topo logs -f {run.name} · topo kill {run.name}")
 
 
-def _say_where_state_is(out: Output, run: Run) -> None:
+def _say_where_state_is(out: Output, run: RunRecord) -> None:
     """Workers write it: on another machine than this they may not reach what is here."""
     master, checkpoint = run.submission.master, run.submission.checkpoint
     if not is_in_this_machine(master) and checkpoint.startswith(str(run.directory.parents[1])):
@@ -110,7 +110,7 @@ def _say_where_state_is(out: Output, run: Run) -> None:
         )
 
 
-def _await_start(registry: Registry, run: Run, secs: float) -> Run:
+def _await_start(registry: Registry, run: RunRecord, secs: float) -> RunRecord:
     try:
         run = await_start(registry, run, secs)
     except TimeoutError as error:
@@ -134,7 +134,7 @@ class StartFailed(TopoError):
 
     code = "start-failed"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunRecord) -> None:
         super().__init__(
             f"{run.name} FAILED: {run.reason}",
             at=str(run.log),
@@ -144,7 +144,7 @@ class StartFailed(TopoError):
         self.user_traceback = run.state.traceback
 
 
-def _document(run: Run) -> dict[str, object]:
+def _document(run: RunRecord) -> dict[str, object]:
     submission = run.submission
     return {
         "name": run.name,

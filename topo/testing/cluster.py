@@ -10,9 +10,9 @@ from typing import Any
 
 from topo.engine.inline import InlineRun
 from topo.errors import RunError
-from topo.graph.model import Topology
-from topo.graph.submission import check_submission
 from topo.running import ENDED
+from topo.topology.model import Topology
+from topo.topology.submission import check_submission
 
 
 class TestCluster:

@@ -9,12 +9,12 @@ from typing import Any
 from topo.components import Spout
 from topo.engine.inline import InlineRun
 from topo.errors import RunError, TopoError, did_you_mean
-from topo.graph.model import ComponentDef, Topology
-from topo.graph.pickling import pickle_locally, pickle_to_travel
-from topo.graph.submission import check_topology
 from topo.running import ENDED
-from topo.task.outlet import check_values
+from topo.runtime.emitter import check_values
+from topo.shipping.pickling import pickle_locally, pickle_to_travel
 from topo.testing.cluster import TestCluster
+from topo.topology.model import ComponentDef, Topology
+from topo.topology.submission import check_topology
 
 # Every spout says that it will end, so this only guards against one that never does.
 _MOST_STEPS = 50_000_000

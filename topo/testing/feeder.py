@@ -9,7 +9,7 @@ from typing import Any
 
 from topo.components import FieldNames, Spout
 from topo.errors import RunError
-from topo.task.outlet import check_values
+from topo.runtime.emitter import check_values
 from topo.tuples import Fields
 
 _numbers = itertools.count()

@@ -11,14 +11,14 @@ from topo.components import BasicBolt, Bolt, Component, Spout, StatefulBasicBolt
 from topo.config import Config, ConfigView
 from topo.context import TopologyContext
 from topo.errors import AnchorError, FailTuple, TupleSettledError
-from topo.graph.checks import check_component
-from topo.graph.layout import TaskLayout
-from topo.graph.model import ComponentDef, GroupingDef, InputDef, StreamDef, Topology
-from topo.graph.validation import declared_streams
+from topo.runtime.emitter import Emitter, OutStream
+from topo.runtime.ports import each_anchor, no_anchor
+from topo.runtime.task import full_conf
 from topo.state import KeyValueState
-from topo.task.outlet import Outlet, OutStream
-from topo.task.ports import each_anchor, no_anchor
-from topo.task.task import full_conf
+from topo.topology.layout import TaskLayout
+from topo.topology.lint import check_component
+from topo.topology.model import ComponentDef, GroupingDef, InputDef, StreamDef, Topology
+from topo.topology.validation import declared_streams
 from topo.tuples import Fields, Source, Tuple, new_tuple, tick_source
 
 
@@ -77,7 +77,7 @@ class _Recorder:
             OutStream(s.name, s.fields, s.direct, [], index)
             for index, s in enumerate(declared_streams(draft).values())
         ]
-        self._outlet = Outlet(type(component).__name__, 1, streams, strict=False, debug=False)
+        self._outlet = Emitter(type(component).__name__, 1, streams, strict=False, debug=False)
         self.emitted: list[Emitted] = []
         self.errors: list[BaseException | str] = []
 
@@ -239,7 +239,7 @@ class SpoutRun(_Recorder):
         return self
 
     def fail(self, msg_id: Any, reason: str = "") -> SpoutRun:
-        from topo.task.spouts import takes_reason
+        from topo.runtime.spout_task import takes_reason
 
         self._pending -= 1
         if takes_reason(self.spout):

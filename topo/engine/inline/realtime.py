@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from topo.config import Config
 from topo.engine.inline.run import InlineRun
-from topo.graph.model import Topology
 from topo.running import ENDED, ErrorEntry, RunStats
-from topo.task.task import Listener
+from topo.runtime.task import Listener
+from topo.topology.model import Topology
 
 T = TypeVar("T")
 

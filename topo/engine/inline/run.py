@@ -12,13 +12,9 @@ from random import Random
 from time import perf_counter
 from typing import Any
 
-from topo.acker.ledger import Ledger
 from topo.config import Config
-from topo.engine.book import Book
 from topo.errors import RunError, UncaughtError
-from topo.graph.layout import TaskLayout
-from topo.graph.model import Topology
-from topo.graph.pickling import install_user_classes
+from topo.metrics.totals import RunTotals
 from topo.running import (
     ACTIVE,
     COMPLETED,
@@ -31,9 +27,13 @@ from topo.running import (
     ErrorEntry,
     RunStats,
 )
-from topo.task.bolts import BoltTask
-from topo.task.host import Batch, Host, Setting, full_conf
-from topo.task.task import Listener
+from topo.runtime.bolt_task import BoltTask
+from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
+from topo.runtime.task import Listener
+from topo.shipping.pickling import install_user_classes
+from topo.topology.layout import TaskLayout
+from topo.topology.model import Topology
+from topo.tracking.ledger import Ledger
 
 _MOST_PER_BATCH = 10_000
 _FEWEST_ROUNDS, _MOST_ROUNDS = 16, 4096
@@ -83,7 +83,7 @@ class InlineRun:
         self._shuffled = shuffled
         self._random = shuffled or Random(0)
         self.layout = TaskLayout(topology, self.conf)
-        self._setting = Setting(
+        self._setting = TaskEnvironment(
             topology,
             self.layout,
             self.conf,
@@ -98,11 +98,11 @@ class InlineRun:
             self.conf["topology.message.timeout.secs"] if timeouts else None,
             self.layout.component_of,
         )
-        self._host: Host | None = None
+        self._host: SlotTasks | None = None
         self._saved: dict[int, dict[str, bytes]] = {}
         self._batch_id = 0
         self._polled = 0
-        self._book = Book(topology, self.layout)
+        self._book = RunTotals(topology, self.layout)
         self._wanted_active = active
         self._status = ACTIVE if active else INACTIVE
         self._reason = ""
@@ -230,7 +230,7 @@ class InlineRun:
             self._finish(self._host)
         return moved
 
-    def _guarded_batch(self, host: Host, rounds: int, last_tick: bool = False) -> int:
+    def _guarded_batch(self, host: SlotTasks, rounds: int, last_tick: bool = False) -> int:
         started = perf_counter()
         try:
             moved = self._run_batch(host, rounds, last_tick)
@@ -241,7 +241,7 @@ class InlineRun:
         self._book.batch_done(self._batch_id, self._now(), ms=took_ms, rows=self._polled)
         return moved
 
-    def _run_batch(self, host: Host, rounds: int, last_tick: bool) -> int:
+    def _run_batch(self, host: SlotTasks, rounds: int, last_tick: bool) -> int:
         now = self._now()
         self._ledger.expire(now)
         host.begin(Batch(self._batch_id, now, self._last_clock))
@@ -265,7 +265,7 @@ class InlineRun:
         self._book.add(metrics, now)
         return moved + sum(m.executed + m.emitted.total() for m in metrics.values())
 
-    def _deliver(self, host: Host) -> int:
+    def _deliver(self, host: SlotTasks) -> int:
         heard = 0
         for spout in host.spouts:
             verdicts = self._ledger.verdicts(spout.id, spout.cursor)
@@ -275,8 +275,8 @@ class InlineRun:
             self._ledger.forget(spout.id, verdicts.first - 1)
         return heard
 
-    def _opened(self) -> Host:
-        host = Host(
+    def _opened(self) -> SlotTasks:
+        host = SlotTasks(
             self._setting,
             range(1, self.layout.count + 1),
             shuffled=self._shuffled,
@@ -296,10 +296,10 @@ class InlineRun:
         bolts = [task for task in self._host.tasks.values() if isinstance(task, BoltTask)]
         return [task.next_tick(self._last_clock) for task in bolts]
 
-    def _is_finished(self, host: Host) -> bool:
+    def _is_finished(self, host: SlotTasks) -> bool:
         return host.exhausted and not host.pending and bool(host.spouts)
 
-    def _finish(self, host: Host) -> None:
+    def _finish(self, host: SlotTasks) -> None:
         self._guarded_batch(host, 0, last_tick=True)
         while self._guarded_batch(host, 0):
             pass

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from topo.engine.spark.run import SparkRun
-from topo.graph.model import Topology
+from topo.engine.spark.driver.run import SparkRun
+from topo.topology.model import Topology
 
 if TYPE_CHECKING:
     from topo.testing.complete import CompletedTopology

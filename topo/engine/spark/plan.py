@@ -21,8 +21,8 @@ from typing import Any
 
 from topo.engine.spark.slotkeys import slot_keys
 from topo.errors import CheckpointError
-from topo.graph.layout import TaskLayout
-from topo.graph.model import ComponentDef, Topology
+from topo.topology.layout import TaskLayout
+from topo.topology.model import ComponentDef, Topology
 
 FORMAT = 2
 """Of the records in the state store; another one cannot be read."""

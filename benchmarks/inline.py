@@ -1,0 +1,87 @@
+"""`topo bench inline`: the word count through `topo.runtime` alone, on one core.
+
+Every hop is encoded and decoded, state is saved and the ledger told in every batch, as on Spark;
+what is not in it is Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter, process_time
+
+from benchmarks.model import BenchOptions, Measurement
+from benchmarks.words import WORDS_A_SENTENCE, Count, count_in_a_loop, sentences, word_count
+from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
+from topo.topology.layout import TaskLayout
+from topo.tracking.ledger import Ledger
+
+_BATCH = 20_000
+_SENTENCES_A_SECOND = 60_000  # a guess that turns --seconds into an amount of work
+
+
+def run(options: BenchOptions) -> list[Measurement]:
+    return [_measure(options, tracked) for tracked in (False, True)]
+
+
+def _measure(options: BenchOptions, tracked: bool) -> Measurement:
+    total = max(_BATCH, int(options.seconds * _SENTENCES_A_SECOND))
+    words = total * WORDS_A_SENTENCE
+    rates, loop_rates, cpu = [], [], 0.0
+    verified = True
+    for repeat in range(options.repeat):
+        options.progress(f"inline tracked={tracked}: {repeat + 1} of {options.repeat}")
+        expected, seconds = count_in_a_loop(sentences(), total)
+        loop_rates.append(words / seconds)
+        cpu_before = process_time()
+        counts, seconds = count_with_topo(total, tracked)
+        cpu += process_time() - cpu_before
+        rates.append(words / seconds)
+        verified = verified and counts == expected
+    return Measurement.of(
+        "inline",
+        {"tracked": tracked},
+        "words",
+        rates,
+        verified=verified,
+        loop_rates=loop_rates,
+        cpu_secs=cpu / options.repeat,
+    )
+
+
+def count_with_topo(
+    total: int, tracked: bool, clock: Callable[[], float] = perf_counter
+) -> tuple[dict[str, int], float]:
+    """Count `total` sentences' words: the counts, and the seconds it took."""
+    topology = word_count(total, tracked)
+    conf = full_conf({})
+    layout = TaskLayout(topology, conf)
+    tasks = range(1, layout.count + 1)
+    setting = TaskEnvironment(topology, layout, conf, "bench", clock, local_tasks=frozenset(tasks))
+    host = SlotTasks(setting, tasks, travelling=True)
+    ledger = Ledger(conf["topology.message.timeout.secs"], layout.component_of)
+    host.open()
+    started = perf_counter()
+    number = 0
+    while not (host.exhausted and not host.pending):
+        _batch(host, ledger, Batch(number, float(number), number - 1.0))
+        number += 1
+    seconds = perf_counter() - started
+    counts: dict[str, int] = {}
+    for task in layout.tasks_of("count"):
+        component = host.tasks[task].component
+        assert isinstance(component, Count)
+        counts.update(component.counts)
+    return counts, seconds
+
+
+def _batch(host: SlotTasks, ledger: Ledger, batch: Batch) -> None:
+    host.begin(batch)
+    for spout in host.spouts:
+        ledger.forget(spout.id, spout.cursor)
+        host.deliver(spout.id, "bench", ledger.verdicts(spout.id, spout.cursor))
+    host.poll(_BATCH)
+    for frame in host.work():
+        raise AssertionError(f"a frame for task {frame.target_task}, which is not here")
+    host.save()
+    ledger.apply(host.take_updates(), batch.now)
+    host.take_metrics()

@@ -1,0 +1,90 @@
+"""What the processes of a run cost: CPU seconds and resident memory, where /proc tells.
+
+A run on Spark is a tree of processes: the driver, its JVM, the JVM's Python workers, and the slot
+processes. Figures are by kind of process; both functions answer None where there is no /proc.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+_PROC = Path("/proc")
+DRIVER, JVM, SLOT, WORKER, OTHER = "driver", "jvm", "slot", "worker", "other"
+
+
+def cpu_seconds() -> dict[str, float] | None:
+    """CPU seconds by kind of process, of this process and all below it that are alive.
+
+    Those of processes that have ended count with whoever waited for them.
+    """
+    if not _PROC.exists():
+        return None
+    tick = os.sysconf("SC_CLK_TCK")
+    found: dict[str, float] = {}
+    for pid, kind in tree():
+        fields = _stat(pid)
+        if fields:
+            # utime, stime, and those of children that were waited for
+            found[kind] = found.get(kind, 0.0) + sum(map(int, fields[11:15])) / tick
+    return found
+
+
+def resident_bytes() -> dict[str, int] | None:
+    """Resident memory by kind of process; pages that several share are dealt among them."""
+    if not _PROC.exists():
+        return None
+    found: Counter[str] = Counter()
+    for pid, kind in tree():
+        found[kind] += _proportional_bytes(pid)
+    return dict(found)
+
+
+def slot_pids() -> list[int]:
+    """The slot processes of this process's runs."""
+    return [pid for pid, kind in tree() if kind == SLOT]
+
+
+def tree() -> Iterator[tuple[int, str]]:
+    """This process and all below it: process id and kind."""
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    yield os.getpid(), DRIVER
+    waiting = list(children.get(os.getpid(), []))
+    while waiting:
+        pid = waiting.pop()
+        yield pid, _kind(pid)
+        waiting += children.get(pid, [])
+
+
+def _kind(pid: int) -> str:
+    try:
+        command = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return OTHER
+    if os.path.basename(command[0]) == b"java":
+        return JVM
+    if b"topo.engine.spark.worker.slot_process" in command:
+        return SLOT
+    return WORKER if any(part.startswith(b"pyspark.") for part in command) else OTHER
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of a process's stat file behind its name: state, parent, ...; [] if it is gone."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def _proportional_bytes(pid: int) -> int:
+    try:
+        lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024

@@ -1,0 +1,63 @@
+"""Spark in this process: `LocalCluster`, for examples, tests and small machines."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from topo.engine.spark.driver.run import SparkRun
+from topo.errors import RunError
+from topo.running import ENDED
+from topo.topology.model import Topology
+from topo.topology.submission import check_submission
+
+
+class LocalCluster:
+    """Runs topologies on Spark in this process, with the ackers inside.
+
+    Leaving the `with` kills what runs and raises the first error that no call has raised yet.
+    """
+
+    def __init__(self, master: str = "local[*]") -> None:
+        self._master = master
+        self._runs: list[SparkRun] = []
+
+    def submit_topology(
+        self,
+        name: str,
+        topology: Topology,
+        conf: Mapping[str, Any] | None = None,
+        *,
+        active: bool = True,
+        capture: Sequence[str] = (),
+    ) -> SparkRun:
+        """Start a topology; `capture` names components whose tuples are to be kept."""
+        check_submission(name, topology)
+        if any(run.name == name and run.status not in ENDED for run in self._runs):
+            raise RunError(f"{name!r} is running", hint="kill it, or choose another name")
+        run = SparkRun(name, topology, conf, master=self._master, active=active, capture=capture)
+        for text in run.warnings:
+            warnings.warn(text, stacklevel=2)
+        self._runs.append(run)
+        return run.start()
+
+    def shutdown(self) -> None:
+        """Kill what runs."""
+        for run in self._runs:
+            run.kill()
+
+    def __enter__(self) -> LocalCluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+        if error is None:
+            for run in self._runs:
+                run.raise_error(once=True)

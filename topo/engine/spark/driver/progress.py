@@ -1,0 +1,129 @@
+"""What committed batches have reported: figures, captured tuples, and what stands still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from topo.engine.spark.worker.report import Report
+from topo.errors import EngineError
+from topo.logs.capture import ReceivedLines
+from topo.metrics.totals import RunTotals
+from topo.running import AckerStats, BatchStats
+from topo.runtime.task import Listener
+from topo.topology.layout import TaskLayout
+from topo.topology.model import Topology
+from topo.tracking.figures import AckerStatus
+
+_SLOW_SECS = 60.0
+_QUIET_SECS = 1.0
+
+
+class Progress:
+    """Reports come by way of the acker, which hands over those of committed batches only."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        conf: Mapping[str, Any],
+        listener: Listener | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.rows: dict[tuple[str, str], list[list[Any]]] = {}
+        self.acked: dict[str, list[Any]] = {}
+        self.failed: dict[str, list[Any]] = {}
+        self.last_payload = 0
+        self.reports: dict[int, Report] = {}
+        """Of each slot with spouts, the last one in this epoch."""
+        self._layout = TaskLayout(topology, conf)
+        self.book = RunTotals(topology, self._layout)
+        self.logs = ReceivedLines()
+        self._executors: int = conf["topology.acker.executors"]
+        self._timeouts = bool(conf["topology.enable.message.timeouts"])
+        self._listener = listener
+        self._status: AckerStatus | None = None
+        self._monotonic = monotonic
+        self._moved = monotonic()
+
+    def take_in(self, status: AckerStatus, batch_ms: float) -> bool:
+        """What the ackers say now; whether batches were committed since they were last asked."""
+        self._status = status
+        if not status.payloads:
+            return False
+        lost = status.payloads[0].number - self.last_payload - 1
+        if lost:  # the acker keeps them for a while only
+            raise EngineError(
+                f"{lost} reports of committed batches were lost, the driver being too slow to "
+                "fetch them",
+                hint="capture less, or lower topology.batch.max.tuples",
+            )
+        self._moved = self._monotonic()
+        emitted = 0
+        waited = []
+        for payload in status.payloads:
+            report = Report.unpack(payload.payload)
+            self.last_payload = payload.number
+            self.book.add(report.metrics, time.time())
+            if payload.level == 0:
+                self.reports[payload.slot] = report
+                emitted += report.tuples
+                if report.exhausted is not None:
+                    waited.append(report.waited_secs)
+            self._note(report)
+            self.logs.write(f"slot-{payload.slot}", report.lines)
+        # The batch waited for as long as nobody had anything.
+        waited_ms = 1000 * min(waited, default=0.0)
+        self.book.batch_done(
+            status.next_batch - 1, self._moved, ms=batch_ms, rows=emitted, waited_ms=waited_ms
+        )
+        return True
+
+    def batch(self) -> BatchStats:
+        return self.book.batch(self._monotonic())
+
+    def acker(self) -> AckerStats | None:
+        """The ackers, as they said when they were last asked."""
+        status = self._status
+        if status is None or not self._executors:
+            return None
+        return AckerStats(
+            executors=len(status.incarnations),
+            pending=status.pending,
+            lag_secs=status.oldest_secs,
+            quiet_secs=self._monotonic() - self._moved,
+            unheard=status.unheard,
+            updates=status.updates,
+            updates_per_sec=status.updates_per_sec,
+            held_bytes=status.held_bytes,
+        )
+
+    def _note(self, report: Report) -> None:
+        for component, stream, task, rows in report.rows:
+            if self._listener is not None:
+                self._listener.emitted(component, stream, task, rows)
+            else:
+                self.rows.setdefault((component, stream), []).extend(rows)
+        for spout, msg_id, reason in report.concluded:
+            kept = self.acked if reason is None else self.failed
+            kept.setdefault(spout, []).append(msg_id)
+
+    def stall(self) -> str:
+        """Why nothing moves, though it should; "" while something does."""
+        status = self._status
+        if status is None:
+            return ""
+        quiet = self._monotonic() - self._moved
+        reports = list(self.reports.values())  # another thread takes in more meanwhile
+        at_limit = [task for report in reports for task in report.at_limit]
+        if at_limit and not self._timeouts and quiet > _QUIET_SECS:
+            spout = self._layout.component_of(at_limit[0])
+            return f"spout {spout!r} at its pending limit, nothing in flight"
+        with_spouts = sum(report.exhausted is not None for report in reports)
+        if quiet > _SLOW_SECS and status.waiting < with_spouts:
+            done = ", ".join(f"level {level} slot {slot}" for level, slot in status.staged)
+            return (
+                f"batch {status.next_batch} has made no progress for {quiet:.0f} s; "
+                f"done: {done or 'nothing'}"
+            )
+        return ""

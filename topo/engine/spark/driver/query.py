@@ -1,0 +1,71 @@
+"""The streaming query of a plan: a source that calls each slot once a batch, then the levels.
+
+The source gives one row per slot and batch. Each level is behind an exchange by slot key, so that
+its partition p is slot p; a row for a deeper level goes through the stages between untouched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from topo.engine.spark.plan import Plan
+from topo.engine.spark.worker.stages import ROW_SCHEMA, MapStage, StageSetup, StateStage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from topo.tracking.client import Lease
+
+
+def build_query(
+    session: SparkSession,
+    plan: Plan,
+    run: str,
+    lease: Lease,
+    paths: tuple[str, ...] = (),
+    factory: bytes = b"",
+) -> DataFrame:
+    """The levels of `plan`, one after the other."""
+    rows = _slot_rows(session, plan)
+    for level in range(len(plan.levels)):
+        setup = StageSetup(level, run, lease, plan.keys, paths, factory)
+        if plan.keeps_state(level):
+            rows = rows.groupBy("key").transformWithStateInPandas(
+                _processor(setup), ROW_SCHEMA, "append", "none"
+            )
+        else:
+            by_slot = rows.repartition(plan.slots, "key")
+            rows = by_slot.mapInArrow(MapStage(setup).__call__, ROW_SCHEMA)
+    return rows
+
+
+def start_query(rows: DataFrame, name: str, checkpoint: str) -> StreamingQuery:
+    """Run the levels; what comes out of the last one is nothing."""
+    writer = rows.writeStream.format("noop").outputMode("append").queryName(name)
+    return writer.option("checkpointLocation", checkpoint).start()
+
+
+def _slot_rows(session: SparkSession, plan: Plan) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    numbers = (
+        session.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", plan.slots)
+        .option("numPartitions", 1)
+        .load()
+    )
+    keys = f.array(*[f.lit(key) for key in plan.keys])
+    slot = (f.col("value") % plan.slots + 1).cast("int")
+    return numbers.select(
+        f.element_at(keys, slot).alias("key"),
+        f.lit(0).alias("level"),
+        f.lit(b"").alias("payload"),
+    )
+
+
+def _processor(setup: StageSetup) -> Any:
+    from pyspark.sql.streaming import StatefulProcessor
+
+    # Made here, since the module of the stages must load without Spark's SQL classes.
+    return type("StateProcessor", (StateStage, StatefulProcessor), {})(setup)

@@ -1,0 +1,62 @@
+"""Why a query ended, in the words of whoever caused it, and whether to start it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topo.engine.spark.driver.worker_check import in_words_of_workers
+from topo.engine.spark.worker.relay import RelayLost
+from topo.engine.spark.worker.spool import FramesLost
+from topo.engine.spark.worker.stages import StageError
+from topo.errors import AckerError, EngineError, TopoError
+from topo.tracking.client import can_restart
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+_CANNOT_START = "STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE"
+
+
+def error_of(query: StreamingQuery) -> Exception:
+    """Why a query ended: what a stage raised, or Spark's own words without its stack."""
+    raised = query.exception()
+    if raised is None:
+        return EngineError("Spark ended the query", hint="its log says why")
+    text = str(raised)
+    found = StageError.found_in(text)
+    if found is not None:
+        return found
+    if (workers := in_words_of_workers(text)) is not None:
+        return workers
+    code = "spark-start" if _CANNOT_START in text else "spark"
+    return EngineError(f"Spark failed: {_first_paragraph(text)}", code=code)
+
+
+def in_words(error: Exception) -> TopoError:
+    """What is raised to the user; what came out of the JVM, without its stack."""
+    if isinstance(error, TopoError):
+        return error
+    said = _first_paragraph(str(error)) or "no reason was given"
+    return EngineError(f"{type(error).__name__}: {said}", code="spark-start")
+
+
+def _first_paragraph(text: str) -> str:
+    lines = []
+    for line in text.splitlines():
+        if line.strip().startswith(("at ", "===", "Driver stacktrace")) or not line.strip():
+            break
+        lines.append(line.strip())
+    return " ".join(lines)[:600]
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether starting again from the last commit may get over it."""
+    if isinstance(error, AckerError):
+        return can_restart(error)
+    return isinstance(error, RelayLost | FramesLost) or getattr(error, "code", "") == "spark"
+
+
+def sentence(error: Exception) -> str:
+    if isinstance(error, TopoError):
+        return error.message
+    return f"{type(error).__name__}: {error}"

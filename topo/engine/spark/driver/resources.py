@@ -1,0 +1,203 @@
+"""What a run has open: Spark's session, the ackers, the slot processes, the checkpoint."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from topo.config import for_component
+from topo.engine.spark.driver.ackers import Ackers
+from topo.engine.spark.driver.checkpoint import Checkpoint, local_path
+from topo.engine.spark.driver.executors import Executors, look_at
+from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
+from topo.engine.spark.driver.masters import is_local, local_cores
+from topo.engine.spark.driver.query import build_query, start_query
+from topo.engine.spark.driver.scratch import make_run_directory
+from topo.engine.spark.driver.slots import SlotProcesses
+from topo.engine.spark.driver.worker_check import check_workers
+from topo.engine.spark.jvm.session import query_session, query_settings, start_session
+from topo.engine.spark.plan import Plan, make_plan
+from topo.engine.spark.worker.execution import RunSpec, SlotRunner
+from topo.errors import AckerError
+from topo.logs.capture import LOG_DIR
+from topo.topology.model import Topology
+from topo.tracking.client import AckerClient, AckerControl, BatchStart, Lease
+from topo.tracking.plan import Mode, TrackingPlan
+from topo.tracking.transport import GrpcTransport
+from topo.wire.column import dump
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from topo.engine.spark.driver.run import SparkRun
+
+# What a batch's executions log travels with what they report; the ackers hold 64 MB of that.
+_LOGGED_BYTES = 4 << 20
+_LOGGED_BYTES_EACH = 256 << 10
+
+
+class Abandoned(Exception):
+    """It was killed before it could begin."""
+
+
+class RunResources(ExitStack):
+    """What a run has open: Spark, the ackers, the slot processes, the checkpoint."""
+
+    def __init__(self, run: SparkRun) -> None:
+        super().__init__()
+        self._run = run
+        self._spec: RunSpec
+        self._lease: Lease
+        self._run_id = uuid.uuid4().hex  # of this opening, as the workers know it
+        self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
+
+    def __enter__(self) -> RunResources:
+        super().__enter__()
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _open(self) -> None:
+        run = self._run
+        directory = make_run_directory()
+        self.callback(shutil.rmtree, directory, ignore_errors=True)
+        if is_local(run.master):  # Spark starts last: what takes its time starts beside it
+            self._open_ackers("")
+            self._start_slots(directory)
+        drop_dead_spark()
+        session = start_session(run.master, run.conf, run.log_file)
+        run.jvm = Jvm(session.sparkContext)
+        run.ui = session.sparkContext.uiWebUrl or ""
+        path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
+        self.checkpoint = Checkpoint(session, path)
+        if not is_local(run.master):
+            self._open_ackers(session.conf.get("spark.driver.host", "") or "")
+            self._plan_for_cluster(session)
+        settings = query_settings(self.plan.slots, self.checkpoint.location, run.conf)
+        self.session: SparkSession = query_session(session, settings)
+        self._id = self.checkpoint.adopt(self.plan)
+
+    def _open_ackers(self, host: str) -> None:
+        ackers = self.enter_context(closing(Ackers(self._run.name, self._run.conf, host)))
+        # What speaks to them is closed before they are, of whose end it would complain.
+        transport = self.enter_context(closing(GrpcTransport(ackers.target)))
+        self.control = AckerControl(ackers.target, transport)
+
+    def _start_slots(self, directory: str) -> None:
+        self._plan_for(local_cores(self._run.master), directory)
+        slots = range(self.plan.slots)
+        factories = {slot: dump(_Factory(self._spec, slot)) for slot in slots}
+        processes = self.enter_context(closing(SlotProcesses(factories)))
+        self._paths = tuple(map(processes.path, slots))
+
+    def _plan_for_cluster(self, session: SparkSession) -> None:
+        run = self._run
+        asked, planned = run.conf["topology.workers"], self.checkpoint.slots()
+        executors = run.executors = Executors(look_at(session), wanted=asked or planned)
+        if planned and (asked is None or asked >= planned):
+            # What a checkpoint was made with stays, whatever the cluster gives by now.
+            executors.slots, executors.are_of_checkpoint = planned, True
+        cores = executors.settle(lambda: run.is_pointless, time.sleep)
+        if run.is_pointless or not cores:
+            raise Abandoned
+        check_workers(session, cores)
+        self._plan_for(executors.slots or cores, "")
+        executors.slots = self.plan.slots
+        executions = self.plan.slots * len(self.plan.levels)
+        logged = min(_LOGGED_BYTES // executions, _LOGGED_BYTES_EACH)
+        self._spec = replace(
+            self._spec,
+            reports=_reports_in(self.checkpoint.location),
+            log_bytes=logged if os.environ.get(LOG_DIR) else 0,
+        )
+
+    def _plan_for(self, cores: int, directory: str) -> None:
+        run = self._run
+        slots = min(run.conf["topology.workers"] or cores, cores)
+        self.plan: Plan = make_plan(run.topology, slots, run.conf)
+        self._spec = RunSpec(
+            run.name,
+            run.topology.to_bytes(),
+            run.conf,
+            self.plan,
+            run.capture,
+            run.conclusions,
+            frames=directory,
+            reports=directory,
+        )
+
+    def go_on(self, batch: int) -> None:
+        """Let the slots that wait in this batch go on, as if one of them had found something."""
+        start = BatchStart(batch, 0.0, 0.0, Mode.ACTIVE, 0, {}, {}, None)
+        with suppress(AckerError):  # it has gone on, or is over: the next look will tell
+            AckerClient(self._lease).wait(start, 0, 0.0, busy=True)
+
+    def start_query(self, first_batch: int, mode: Mode) -> StreamingQuery:
+        """Begin an epoch."""
+        plan = tracking_plan(self._run.topology, self.plan, self._run.conf)
+        lease = self._lease = self.control.register(plan, first_batch, self._id, mode)
+        factory = b"" if self._paths else dump(_AnyFactory(self._spec))
+        rows = build_query(self.session, self.plan, self._run_id, lease, self._paths, factory)
+        return start_query(rows, self._run.name, self.checkpoint.path)
+
+
+def _reports_in(checkpoint: str) -> str:
+    """An empty directory there for what is too large to go by the ackers; "": it is elsewhere.
+
+    Workers reach it: Spark's state is beside it.
+    """
+    path = local_path(checkpoint)
+    if path is None:
+        return ""
+    directory = path / "topo-reports"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return str(directory)
+
+
+class _AnyFactory:
+    """Makes the runner of any slot."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+
+    def __call__(self, slot: int) -> SlotRunner:
+        return self._spec.runner(slot)
+
+
+class _Factory:
+    """Makes the runner of one slot."""
+
+    def __init__(self, spec: RunSpec, slot: int) -> None:
+        self._spec, self._slot = spec, slot
+
+    def __call__(self) -> SlotRunner:
+        return self._spec.runner(self._slot)
+
+
+def tracking_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any]) -> TrackingPlan:
+    """What the ackers have to know of a plan."""
+    spouts = [placed for placed in plan.components if placed.kind == "spout"]
+    periods = {
+        for_component(conf, bolt.id, bolt.conf)["topology.tick.tuple.freq.secs"]
+        for bolt in topology.bolts
+    }
+    timeouts = conf["topology.enable.message.timeouts"]
+    return TrackingPlan(
+        levels=len(plan.levels),
+        slots=plan.slots,
+        spout_tasks=tuple(task for placed in spouts for task in placed.tasks),
+        components={p.id: (p.tasks.start, len(p.tasks)) for p in plan.components},
+        timeout_secs=conf["topology.message.timeout.secs"] if timeouts else None,
+        tick_secs=tuple(sorted(float(p) for p in periods if isinstance(p, int | float))),
+    )

@@ -1,0 +1,318 @@
+"""One topology running on Spark: started, watched, started again, brought to its end.
+
+A thread of its own starts everything and then watches: what committed batches report, whether the
+query still runs, what was asked of it meanwhile. A query that ends by itself is started again from
+its last commit, save when the user's code failed, or when it does not get further any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from topo.config import Config
+from topo.engine.spark.driver.executors import Executors
+from topo.engine.spark.driver.jvm_death import Jvm
+from topo.engine.spark.driver.lifecycle import Lifecycle
+from topo.engine.spark.driver.progress import Progress
+from topo.engine.spark.driver.query_errors import error_of, in_words, is_passing, sentence
+from topo.engine.spark.driver.resources import Abandoned, RunResources
+from topo.errors import RunError, TopoError
+from topo.running import (
+    ACTIVE,
+    COMPLETED,
+    ENDED,
+    FAILED,
+    INACTIVE,
+    KILLED,
+    STALLED,
+    STARTING,
+    ErrorEntry,
+    RunStats,
+)
+from topo.runtime.slot import full_conf
+from topo.runtime.task import Listener
+from topo.topology.model import Topology
+from topo.tracking.figures import AckerStatus
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+log = logging.getLogger("topo.spark")
+_WATCH_SECS = 0.05
+_IDLE_WATCH_SECS = 0.5
+
+
+class SparkRun:
+    """A topology on Spark. `start` returns at once; everything else may be called at any time."""
+
+    def __init__(
+        self,
+        name: str,
+        topology: Topology,
+        conf: Mapping[str, Any] | None = None,
+        *,
+        master: str = "local[*]",
+        active: bool = True,
+        capture: Sequence[str] = (),
+        conclusions: bool = False,
+        log_file: Path | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        given = Config(conf or {})
+        self.warnings = Config.validate(given, components=topology.components)
+        self.name = name
+        self.topology = topology
+        self.conf = full_conf(given)
+        self.error: Exception | None = None
+        self.ui = ""
+        for captured in capture:
+            topology.component(captured)
+        self.capture = tuple(capture)
+        self.conclusions = conclusions
+        self.master = master
+        self.log_file = log_file
+        self.executors: Executors | None = None
+        """Of the cluster it runs on."""
+        self.jvm: Jvm | None = None
+        """That of its Spark, once there is one."""
+        self._progress = Progress(topology, self.conf, listener)
+        self._ending = Lifecycle(topology, active)
+        self._started = time.time()
+        self._status = STARTING
+        self._was_raised = False
+        self._reason = "starting Spark"
+        self._ended = threading.Event()
+        self._asked = threading.Event()
+        self._lock = threading.RLock()
+        self._thread = threading.Thread(target=self._main, name=f"topo-{name}", daemon=True)
+
+    def start(self) -> SparkRun:
+        self._thread.start()
+        return self
+
+    # -- what it looks like -------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        if self._status == ACTIVE and (self._progress.stall() or self._has_no_executor):
+            return STALLED
+        return self._status
+
+    @property
+    def reason(self) -> str:
+        if self._status in ENDED:
+            return self._reason
+        missing = self.executors.reason if self.executors else ""
+        why = self._reason or (self._progress.stall() if self._status == ACTIVE else "")
+        return "; ".join(filter(None, [missing, why]))
+
+    @property
+    def _has_no_executor(self) -> bool:
+        return self.executors is not None and self.executors.are_gone
+
+    @property
+    def is_pointless(self) -> bool:
+        """Whether it was killed, and nothing is to be waited for any more."""
+        return self._ending.is_pointless(time.monotonic())
+
+    def stats(self) -> RunStats:
+        with self._lock:
+            return RunStats(
+                name=self.name,
+                status=self.status,
+                reason=self.reason,
+                uptime_secs=time.time() - self._started,
+                window="all",
+                batch=self._progress.batch(),
+                components=self._progress.book.components(),
+                acker=self._progress.acker(),
+            )
+
+    def errors(self) -> list[ErrorEntry]:
+        with self._lock:
+            return self._progress.book.errors()
+
+    def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
+        """What a captured component has emitted in committed batches."""
+        if component not in self.capture:
+            known = ", ".join(map(repr, self.capture)) or "none"
+            raise RunError(
+                f"the tuples of {component!r} are not captured; captured: {known}",
+                hint=f"submit_topology(..., capture=[{component!r}])",
+            )
+        with self._lock:
+            return list(self._progress.rows.get((component, stream), []))
+
+    @property
+    def rows(self) -> dict[tuple[str, str], list[list[Any]]]:
+        """By component and stream, what was captured."""
+        return self._progress.rows
+
+    @property
+    def acked(self) -> dict[str, list[Any]]:
+        """By spout, the ids of messages that were acked, where conclusions were asked for."""
+        return self._progress.acked
+
+    @property
+    def failed(self) -> dict[str, list[Any]]:
+        return self._progress.failed
+
+    # -- what can be asked of it --------------------------------------------------------------
+
+    def activate(self) -> None:
+        self._ask("activated", lambda: self._ending.set_active(True))
+
+    def deactivate(self) -> None:
+        self._ask("deactivated", lambda: self._ending.set_active(False))
+
+    def kill(self, wait_secs: float = 0) -> None:
+        """Stop the spouts, let what is in flight finish for so long, close, stop."""
+        if self._status in ENDED:
+            return
+        self._ending.kill(time.monotonic(), wait_secs)
+        self._asked.set()
+        self._ended.wait()
+
+    def stop(self) -> None:
+        """Stop where it stands; its state is that of the last committed batch."""
+        self._ending.stop(time.monotonic())
+        self._asked.set()
+        self._ended.wait()
+
+    def wait(self, secs: float | None = None) -> bool:
+        """Wait for its end; whether it came."""
+        return self._ended.wait(secs)
+
+    def await_completion(self, timeout: float | None = None) -> None:
+        """Wait until all spouts are exhausted and everything is processed."""
+        endless = [spout.id for spout in self.topology.spouts if not spout.finite]
+        if endless:
+            raise RunError(
+                f"spout {', '.join(map(repr, endless))} never says that it is exhausted, "
+                "so the topology does not complete",
+                hint="override is_exhausted, or run.wait(secs) and run.kill()",
+            )
+        if not self._ended.wait(timeout):
+            raise TimeoutError(f"{self.name} is {self.status} after {timeout:g} s: {self.reason}")
+        self.raise_error()
+
+    def raise_error(self, *, once: bool = False) -> None:
+        """Raise why it failed, if it did; with `once`, only where it was not raised before."""
+        if self.error is None or (once and self._was_raised):
+            return
+        self._was_raised = True
+        raise self.error
+
+    def _ask(self, what: str, change: Callable[[], None]) -> None:
+        if self._status in ENDED:
+            raise RunError(f"{self.name} is {self._status}; it cannot be {what}")
+        change()
+        self._asked.set()
+
+    # -- the thread ---------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        status, error = KILLED, None
+        try:
+            with RunResources(self) as opened:
+                self._supervise(opened)
+            status = COMPLETED if self._ending.is_completed else KILLED
+        except Abandoned:
+            pass
+        except Exception as raised:
+            log.debug("%s failed", self.name, exc_info=True)
+            error, status = self._in_words(raised), FAILED
+        self._progress.logs.close()
+        with self._lock:
+            self.error = error
+            self._reason = "" if error is None else sentence(error)
+            self._status = status
+        self._ended.set()
+
+    def _in_words(self, raised: Exception) -> TopoError:
+        if self.jvm is None:
+            return in_words(raised)
+        death = self.jvm.death_behind(raised)
+        self.jvm.drop_if_dead()
+        return death or in_words(raised)
+
+    def _supervise(self, opened: RunResources) -> None:
+        failures, self._reason = 0, ""
+        while not self.is_pointless:
+            first, mode = opened.checkpoint.next_batch(), self._ending.mode
+            again, self._reason = self._reason, self._reason or "starting its query"
+            query = opened.start_query(first, mode)
+            self._reason = again or "in its first batch"
+            self._ending.registered(mode)
+            self._progress.reports.clear()
+            ended = False
+            try:
+                ended = self._watch(opened, query)
+            finally:
+                if not ended:
+                    self._look_once_more(opened, query)
+                query.stop()
+            if ended:
+                return
+            error = error_of(query)
+            self._progress.logs.write("failed", error.__dict__.pop("lines", ()))
+            if not is_passing(error):
+                raise error
+            failures = 0 if opened.checkpoint.next_batch() > first else failures + 1
+            if failures > self.conf["topology.restart.max"]:
+                raise error
+            log.warning("%s starts again from its last commit: %s", self.name, sentence(error))
+            self._reason = f"starting again: {sentence(error)}"
+
+    def _watch(self, opened: RunResources, query: StreamingQuery) -> bool:
+        """Follow the query to its end; True if that was meant to be."""
+        pause = _WATCH_SECS
+        while query.isActive:
+            status = opened.control.status(self._progress.last_payload)
+            self._take_in(status, query)
+            if self.executors:
+                self.executors.look()
+                if self.executors.is_in_the_way(status.next_batch, status.waiting):
+                    opened.go_on(status.next_batch)
+            command = self._ending.next_command(status, self._progress.reports, time.monotonic())
+            if command is not None:
+                self._ending.commanded(opened.control.command(command), command)
+            if self._ending.is_over or (self.is_pointless and self._has_no_executor):
+                return True
+            # Where nothing commits there is little to see: an idle topology is looked at less.
+            pause = _WATCH_SECS if status.payloads else min(1.2 * pause, _IDLE_WATCH_SECS)
+            self._asked.wait(pause)
+            self._asked.clear()
+        return False
+
+    def _look_once_more(self, opened: RunResources, query: StreamingQuery) -> None:
+        """At what was committed before the query failed, and nobody has looked at yet.
+
+        What goes wrong in it is less than what the query failed of.
+        """
+        with suppress(Exception):
+            status = opened.control.status(self._progress.last_payload)
+            batch_ms = 0.0
+            with suppress(Exception):
+                batch_ms = _batch_ms(query)
+            with self._lock:
+                self._progress.take_in(status, batch_ms)
+
+    def _take_in(self, status: AckerStatus, query: StreamingQuery) -> None:
+        with self._lock:
+            if self._status in (STARTING, ACTIVE, INACTIVE) and status.clock:
+                self._status = ACTIVE if self._ending.wants_active else INACTIVE
+            if self._progress.take_in(status, _batch_ms(query) if status.payloads else 0.0):
+                self._reason = ""
+
+
+def _batch_ms(query: StreamingQuery) -> float:
+    # `query.lastProgress` has all of it, as JSON that the JVM writes and this process reads.
+    progress: Any = query._jsq.lastProgress()
+    return float(progress.batchDuration()) if progress else 0.0

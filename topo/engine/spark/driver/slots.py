@@ -1,0 +1,118 @@
+"""Keeps one slot process running per slot, for runs on this machine.
+
+A slot process that dies is started again at the same address. The batch it worked on is lost with
+it and is run again from committed state, by Spark or by a restart of the query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+from topo.engine.spark.driver.scratch import make_slots_directory
+from topo.engine.spark.worker.slot_process import write_setup
+
+log = logging.getLogger("topo.spark")
+_QUICK_SECS = 2.0
+_LONGEST_PAUSE_SECS = 5.0
+
+
+class SlotProcesses:
+    """The slot processes of one run; `factory(slot)` is the pickle that makes a slot's runner."""
+
+    def __init__(self, factories: Mapping[int, bytes]) -> None:
+        self.directory = make_slots_directory()
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._watchers = [
+            threading.Thread(
+                target=self._watch, args=(slot, factory), name=f"slot-{slot}", daemon=True
+            )
+            for slot, factory in factories.items()
+        ]
+        for watcher in self._watchers:
+            watcher.start()
+
+    def path(self, slot: int) -> str:
+        """Where workers reach the slot's process."""
+        return os.path.join(self.directory, f"slot-{slot}")
+
+    def pids(self) -> dict[int, int]:
+        with self._lock:
+            return {slot: process.pid for slot, process in self._processes.items()}
+
+    def close(self) -> None:
+        self._closed.set()
+        with self._lock:
+            for process in self._processes.values():
+                _let_go(process)
+        for watcher in self._watchers:
+            watcher.join()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _watch(self, slot: int, factory: bytes) -> None:
+        pause = 0.0
+        while not self._closed.wait(pause):
+            started = time.monotonic()
+            try:
+                process = self._start(slot, factory)
+            except OSError as error:  # of memory or processes there may be enough again
+                log.warning("the process of slot %d could not be started: %s", slot, error)
+                pause = _longer(pause)
+                continue
+            code = process.wait()
+            _close_input(process)
+            if self._closed.is_set():
+                return
+            log.warning("the process of slot %d ended (%d); starting another", slot, code)
+            quick = time.monotonic() - started < _QUICK_SECS
+            pause = _longer(pause) if quick else 0.0
+
+    def _start(self, slot: int, factory: bytes) -> subprocess.Popen[bytes]:
+        with self._lock:
+            # Inherited: a Ctrl-C that comes before the process can ignore it would end it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            process = subprocess.Popen(
+                [sys.executable, "-m", "topo.engine.spark.worker.slot_process"],
+                stdin=subprocess.PIPE,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                },
+            )
+            self._processes[slot] = process
+            if self._closed.is_set():
+                _let_go(process)
+                return process
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # gone already: the watcher will see
+            write_setup(process.stdin, self.path(slot), list(sys.path), factory)
+        return process
+
+
+def _longer(pause: float) -> float:
+    return min(max(pause * 2, 0.1), _LONGEST_PAUSE_SECS)
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    """Close its standard input: that is how a slot process hears that it is over."""
+    _close_input(process)
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):  # nobody reads it any more
+            process.stdin.close()

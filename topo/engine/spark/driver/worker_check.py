@@ -1,0 +1,146 @@
+"""What the Python of a cluster's workers has, compared with the driver's.
+
+Asked before the first batch, by a job that needs nothing but Spark: what topo lacks there would
+otherwise come out of Spark as a page about a task that failed four times.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from topo.errors import EngineError
+from topo.shipping.archive import NO_PYTHON
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CODE = "workers"
+PACKAGES = {
+    "cloudpickle": "cloudpickle",
+    "grpcio": "grpc",
+    "numpy": "numpy",
+    "pandas": "pandas",
+    "protobuf": "google.protobuf",
+    "pyarrow": "pyarrow",
+    "pyspark": "pyspark",
+}
+"""What tasks need, by the module that is imported."""
+SHIP = "ship an environment: --archives env.tar.gz#env -c spark.pyspark.python=./env/bin/python"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the Python of one host has."""
+
+    host: str
+    python: str
+    packages: Mapping[str, str]
+    """Versions; of one that cannot be imported, why, in brackets."""
+
+    @property
+    def wrong(self) -> list[str]:
+        """What is missing, or of another release than the driver's."""
+        told = []
+        for name, theirs in self.packages.items():
+            ours = version(name)
+            if theirs.startswith("("):
+                told.append(f"no {name} {theirs}")
+            elif _release(theirs) != _release(ours):
+                told.append(f"{name} {theirs} (the driver has {ours})")
+        return told
+
+    @property
+    def differs(self) -> list[str]:
+        """What is of the same release, but not the same."""
+        return [
+            f"{name} {theirs} (the driver has {version(name)})"
+            for name, theirs in self.packages.items()
+            if theirs != version(name) and _release(theirs) == _release(version(name))
+        ]
+
+
+def look_at_workers(session: SparkSession, tasks: int) -> list[Found]:
+    """Ask the workers, by so many tasks at the same time; one answer a host."""
+    packages = PACKAGES
+
+    def look(_: Any) -> Iterator[tuple[str, str, dict[str, str]]]:
+        # Travels by value, and must not need topo: what is missing there is what is asked.
+        import platform
+        import socket
+
+        found = {}
+        for name, module in packages.items():
+            try:
+                loaded = import_module(module)
+                try:
+                    found[name] = version(name)
+                except PackageNotFoundError:  # Spark brings its own pyspark, without metadata
+                    found[name] = str(getattr(loaded, "__version__", "(its version is not known)"))
+            except Exception as error:
+                found[name] = f"({type(error).__name__}: {error})"
+        yield socket.gethostname(), platform.python_version(), found
+
+    context = session.sparkContext
+    try:
+        seen = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+    except Exception as error:
+        raise in_words_of_workers(str(error), context.master) or EngineError(
+            f"the workers' Python does not run the driver's code: {_last_words(str(error))}",
+            code=CODE,
+            hint=SHIP,
+        ) from error
+    return [Found(*each) for each in sorted({host: (host, p, f) for host, p, f in seen}.values())]
+
+
+def check_workers(session: SparkSession, tasks: int) -> None:
+    """Raise an EngineError if topo cannot run there."""
+    for found in look_at_workers(session, tasks):
+        if found.wrong:
+            raise EngineError(
+                f"the workers on {found.host}: {'; '.join(found.wrong)}",
+                code=CODE,
+                hint=_remedy(session.sparkContext.master),
+            )
+
+
+def in_words_of_workers(text: str, master: str = "") -> EngineError | None:
+    """What Spark says of an error, if it is one of the workers' Python."""
+    mismatch = re.search(r"different(?: version)?: (\d+\.\d+) than that in (?:the )?driver", text)
+    nowhere = re.search(rf'(?:Cannot run program "|{NO_PYTHON} )([^"\s]+)', text)
+    missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text)
+    if "PYTHON_VERSION_MISMATCH" in text or mismatch:
+        theirs = f"Python {mismatch.group(1)}" if mismatch else "another Python"
+        ours = ".".join(platform.python_version_tuple()[:2])
+        what = f"the workers run {theirs}, the driver {ours}"
+    elif nowhere:
+        what = f"the workers have no Python at {nowhere.group(1)}"
+    elif missing and missing.group(1).split(".")[0] in _needed():
+        what = f"the workers' Python has no module {missing.group(1)!r}"
+    else:
+        return None
+    return EngineError(what, code=CODE, hint=_remedy(master))
+
+
+def _needed() -> set[str]:
+    return {module.split(".")[0] for module in PACKAGES.values()}
+
+
+def _remedy(master: str) -> str:
+    doctor = f"topo doctor --spark --master {master or 'URL'}"
+    return f"{doctor} shows all; install what is missing there, or {SHIP}"
+
+
+def _release(text: str) -> list[str]:
+    return text.split(".")[:2]
+
+
+def _last_words(text: str) -> str:
+    """Of a traceback, the error it is about."""
+    errors = re.findall(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): .+$", text, re.MULTILINE)
+    return (errors[0] if errors else text.strip().partition("\n")[0]).strip()[:300]

@@ -1,0 +1,295 @@
+"""Starts Spark, or finds the session this process has, with the settings that topo stands on.
+
+Spark's own output (its log, the chatter of its Python workers) goes to a file, so that what people
+read on the terminal is topo's. Settings under `spark.*` in a topology's conf win over those here,
+save the few that exactly-once rests on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from topo.engine.spark.driver.checkpoint import local_path
+from topo.engine.spark.driver.masters import check_master, is_local, with_room
+from topo.engine.spark.driver.scratch import make_jvm_directory, make_log_directory
+from topo.engine.spark.jvm.java import prepare_java
+from topo.engine.spark.jvm.speedups import hasten
+from topo.errors import ConfigError, EngineError
+from topo.shipping.archive import DAEMON, Shipment, workers_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("topo.spark")
+_STREAMING = "spark.sql.streaming."
+_MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing."
+_STATE = "org.apache.spark.sql.execution.streaming.state."
+
+# A stage that runs again inside a batch could pair one attempt's data with another's state.
+NOT_NEGOTIABLE = {
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.speculation": "false",
+    "spark.sql.adaptive.enabled": "false",
+    f"{_STREAMING}stateStore.checkpointFormatVersion": "2",
+    f"{_STREAMING}stateStore.providerClass": f"{_STATE}RocksDBStateStoreProvider",
+}
+
+# Without it, TCP on loop-back stalls every Python stage for 40 ms.
+_CORE = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.shuffle.checksum.enabled": "false",
+    **{key: value for key, value in NOT_NEGOTIABLE.items() if not key.startswith("spark.sql.")},
+}
+
+# Little is done in a JVM, a core has one, and the optimising compiler warms up for long. A batch
+# leaves 100 MB of garbage: where that fills the room for it, each batch waits for a collection.
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn256m"
+
+# In one machine: nothing is won by squeezing frames for the local disk; the UI's bookkeeping is
+# for a UI.
+_CORE_LOCAL = {
+    "spark.python.daemon.module": "topo.engine.spark.worker.daemon",
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": _JVM,
+    "spark.shuffle.compress": "false",
+    "spark.broadcast.compress": "false",
+    "spark.broadcast.checksum": "false",
+    "spark.broadcast.blockSize": "256k",  # is taken whole for the 20 kB of a stage's code
+    "spark.ui.enabled": "false",
+    "spark.ui.liveUpdate.period": "-1",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "500",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+
+# A slot's executor is the only one that has its instances, and it must be alone in there.
+_CORE_CLUSTER = {
+    "spark.executor.cores": "1",
+    "spark.python.daemon.module": DAEMON,
+    "spark.driver.extraJavaOptions": _JVM,
+    "spark.executor.extraJavaOptions": _JVM,
+    # A slot whose executor was lost runs beside another one; it must move to one that comes.
+    "spark.locality.wait": "200ms",
+}
+
+# A batch is few, large rows: making code for their projections costs more than running it saves,
+# in every task of a state stage; so does hashing every byte that is shuffled, to notice in a
+# stage's second attempt what other settings rule out.
+_SQL = {
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    f"{_STREAMING}stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STREAMING}stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # Of each slot at each level, and outside the heap: 64 by default.
+    f"{_STREAMING}stateStore.rocksdb.writeBufferSizeMB": "16",
+    f"{_STREAMING}numRecentProgressUpdates": "20",
+    **{key: value for key, value in NOT_NEGOTIABLE.items() if key.startswith("spark.sql.")},
+}
+
+# The default manager forks a chmod for each file.
+_SQL_FILE_CHECKPOINT = {
+    f"{_STREAMING}checkpointFileManagerClass": f"{_MANAGERS}FileSystemBasedCheckpointFileManager",
+    f"{_STREAMING}checkpoint.fileChecksum.enabled": "false",
+}
+
+_starting = threading.Lock()
+_STOP_SECS = 30
+_JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
+
+
+def spark_settings(conf: Mapping[str, Any]) -> dict[str, str]:
+    """The `spark.*` settings of a topology, as Spark takes them."""
+    given = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in conf.items()
+        if key.startswith("spark.")
+    }
+    for key, value in given.items():
+        if NOT_NEGOTIABLE.get(key, value) != value:
+            raise ConfigError(
+                f"{key} has to be {NOT_NEGOTIABLE[key]}; exactly-once state rests on it",
+                hint=f"take {key} out",
+            )
+    return given
+
+
+def core_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
+    """What Spark is started with."""
+    kind = _CORE_LOCAL if is_local(master) else {**_CORE_CLUSTER, **_share(master, conf)}
+    return {
+        "spark.master": with_room(master),
+        "spark.app.name": str(conf.get("topology.name") or "topo"),
+        "spark.pyspark.python": sys.executable,
+        **_CORE,
+        **kind,
+        **spark_settings(conf),
+    }
+
+
+def _share(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
+    """No more of a cluster than the topology has slots for: others want to run there as well."""
+    slots = conf.get("topology.workers")
+    cores = spark_settings(conf).get("spark.executor.cores", "1")
+    if not slots or not cores.isdigit():
+        return {}
+    if master.startswith("spark://"):
+        return {"spark.cores.max": str(slots)}
+    return {"spark.executor.instances": str(-(-int(slots) // max(1, int(cores))))}
+
+
+def with_directory(settings: Mapping[str, str], directory: str) -> dict[str, str]:
+    """The settings, and that the JVM and Spark's driver make what they need for a while there.
+
+    What the user says of it goes before: the JVM takes the last word on a property, and
+    `spark.local.dir` is where the JVM's directory is only if nothing is said.
+    """
+    quoted = directory.replace("\\", "\\\\").replace('"', '\\"')
+    there = f'"-Djava.io.tmpdir={quoted}"'
+    theirs = settings.get(_JVM_DEFAULTS, "")
+    return {**settings, _JVM_DEFAULTS: f"{there} {theirs}".rstrip()}
+
+
+def query_settings(slots: int, checkpoint: str, conf: Mapping[str, Any]) -> dict[str, str]:
+    """What one query runs with."""
+    files = _SQL_FILE_CHECKPOINT if local_path(checkpoint) else {}
+    given = {k: v for k, v in spark_settings(conf).items() if k.startswith("spark.sql.")}
+    return {**_SQL, **files, "spark.sql.shuffle.partitions": str(slots), **given}
+
+
+def start_session(
+    master: str, conf: Mapping[str, Any], log_file: Path | None = None
+) -> SparkSession:
+    """This process's Spark session; starts Spark if there is none."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with _starting:
+        active = SparkContext._active_spark_context
+        if active is not None:
+            return _joined(SparkSession(active), master)
+        check_master(master)
+        java, home = prepare_java()
+        os.environ["JAVA_HOME"] = str(home)
+        # The JVM's threads would each have an arena of glibc's, and keep what was freed in it.
+        os.environ.setdefault("MALLOC_ARENA_MAX", "4")
+        path = log_file or make_log_directory() / "spark.log"
+        shipment = None if is_local(master) else Shipment(workers_python(conf), path.parent)
+        python = shipment.python if shipment else sys.executable
+        # The setting is not enough: the driver's own state runner looks only here.
+        os.environ["PYSPARK_PYTHON"] = python
+        os.environ["PYTHONPATH"] = _with_topo(os.environ.get("PYTHONPATH", ""))
+        settings = {**core_settings(master, conf), "spark.pyspark.python": python}
+        return _launched(settings, path, str(java), shipment)
+
+
+def _launched(
+    settings: Mapping[str, str], path: Path, java: str, shipment: Shipment | None
+) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    directory = make_jvm_directory()
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(with_directory(settings, directory).items()))
+    try:
+        gateway = _gateway(conf, path, directory, shipment)
+        context = SparkContext(conf=conf, gateway=gateway)
+        if shipment:
+            shipment.send(context)
+        session = SparkSession(context)
+    except Exception as error:
+        raise EngineError(
+            f"Spark did not start on {java}: {_last_line(path) or error}",
+            code="spark-start",
+            at=str(path),
+            hint="topo doctor --spark",
+        ) from error
+    context.setLogLevel("WARN")
+    if is_local(context.master):
+        hasten(context)
+    log.info("Spark %s on %s, %s; its log: %s", context.version, context.master, java, path)
+    return session
+
+
+def _gateway(conf: Any, path: Path, directory: str, shipment: Shipment | None) -> Any:
+    """A JVM that removes its directory when it ends, also where this process was killed."""
+    from pyspark.java_gateway import launch_gateway
+
+    try:
+        with path.open("ab") as sink:
+            options = shipment.jvm_options if shipment else {}
+            gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink, **options})
+    except Exception:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    with suppress(Exception):  # Spark's own affair: without it the next run removes it
+        hooks = gateway.jvm.org.apache.spark.util.ShutdownHookManager
+        hooks.registerShutdownDeleteDir(gateway.jvm.java.io.File(directory))
+    return gateway
+
+
+def _with_topo(python_path: str) -> str:
+    """Where Spark's Python workers find topo, though it may not be installed."""
+    home = str(Path(__file__).resolve().parents[4])
+    known = python_path.split(os.pathsep) if python_path else []
+    return os.pathsep.join(known if home in known else [*known, home])
+
+
+def _joined(session: SparkSession, master: str) -> SparkSession:
+    running = session.sparkContext.master
+    if with_room(master) not in (running, with_room(running)):
+        raise EngineError(
+            f"this process has Spark running on {running}, not on {master}",
+            hint="one process has one Spark: use that master, or another process",
+        )
+    conf = session.sparkContext.getConf()
+    for key in ("spark.stage.maxConsecutiveAttempts", "spark.speculation"):
+        if conf.get(key, "") != NOT_NEGOTIABLE[key]:
+            raise EngineError(
+                f"this process's Spark was started with {key}={conf.get(key, 'its default')}",
+                hint=f"let topo start Spark, or start it with {key}={NOT_NEGOTIABLE[key]}",
+            )
+    return session
+
+
+def query_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session of the same Spark with settings of its own."""
+    own = session.newSession()
+    for key, value in settings.items():
+        own.conf.set(key, value)
+    return own
+
+
+def _last_line(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    telling = [line for line in text.splitlines() if "Exception" in line or "rror" in line]
+    return telling[0].strip() if telling else ""
+
+
+def stop_session() -> None:
+    """End this process's Spark, and wait until its JVM is gone."""
+    from pyspark import SparkContext
+
+    with _starting:
+        context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+        if context is None or gateway is None:
+            return
+        context.stop()
+        gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None
+        gateway.proc.stdin.close()
+        gateway.proc.wait(_STOP_SECS)

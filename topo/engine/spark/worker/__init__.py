@@ -1,0 +1,1 @@
+"""The worker's side of a run on Spark: stages, slot processes, and what they exchange."""

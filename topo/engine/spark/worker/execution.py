@@ -1,0 +1,390 @@
+"""Executes one slot's part of a level: the instances, their state, and the calls to the acker.
+
+The order within an execution is what exactly-once rests on. The instances are those that the
+committed state names, or are rebuilt from it. What is sent on and what is saved come out of one
+run, and the acker hears of it last: a second run of the same execution is then known as such.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from topo.engine.spark.plan import Plan
+from topo.engine.spark.worker.messages import (
+    COMMITTED,
+    LAST_TICKED,
+    Abandoned,
+    Outcome,
+    Payload,
+    Restore,
+    Work,
+)
+from topo.engine.spark.worker.polling import Polling
+from topo.engine.spark.worker.relay import RelayLost
+from topo.engine.spark.worker.report import Capture, Report
+from topo.engine.spark.worker.spool import Spool, each_frame
+from topo.engine.spark.worker.state_size import StoredSizes
+from topo.errors import AckerError, EngineError, TopoError
+from topo.logs.capture import collect_logs, collected_lines
+from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment
+from topo.shipping.pickling import install_user_classes
+from topo.topology.layout import TaskLayout
+from topo.topology.model import Topology
+from topo.tracking.client import AckerClient, BatchStart, Lease
+from topo.tracking.epochs import Cursor
+from topo.tracking.ids import Updates, fresh_nonce
+from topo.tracking.plan import Mode
+from topo.wire.frame import PackedFrame
+
+_HEADER = 0  # the first byte of a header; a frame begins with its version, which is never 0
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What is run: the same for every slot."""
+
+    name: str
+    topology: bytes
+    conf: Mapping[str, Any]
+    plan: Plan
+    capture: tuple[str, ...] = ()
+    conclusions: bool = False
+    frames: str = ""
+    """A directory for frames, where all slots are on one machine."""
+    reports: str = ""
+    """A directory for large reports, where slots and driver reach the same one."""
+    log_bytes: int = 0
+    """How much an execution may tell the driver of what it logs; 0: it does not."""
+
+    def runner(self, slot: int) -> SlotRunner:
+        return SlotRunner(self, slot)
+
+
+@dataclass
+class _Instances:
+    """The tasks of one level, and the execution whose state they are in."""
+
+    host: SlotTasks
+    committed: bytes
+    sizes: StoredSizes
+    last_ticked: bool
+    batch: int = -1
+    """The last one they have executed."""
+    closed: bool = False
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What the levels of a slot are told of the batch."""
+
+    batch: Batch
+    mode: Mode
+
+    def pack(self) -> bytes:
+        batch = self.batch
+        fields = (batch.id, batch.now, batch.before, int(self.mode))
+        return bytes([_HEADER]) + pickle.dumps(fields)
+
+    @classmethod
+    def find(cls, payloads: list[Payload]) -> _Header:
+        """Take the header out of what has arrived."""
+        for index, payload in enumerate(payloads):
+            if payload[0] == _HEADER:
+                number, now, before, mode = pickle.loads(memoryview(payload)[1:])
+                del payloads[index]
+                return cls(Batch(number, now, before), Mode(mode))
+        raise EngineError("a level was run without the batch's header", hint="this is topo's fault")
+
+
+class SlotRunner:
+    """Holds the instances of one slot, at every level."""
+
+    def __init__(self, spec: RunSpec, slot: int) -> None:
+        self._plan = spec.plan
+        self._slot = slot
+        self._capture = Capture(spec.capture, spec.conclusions)
+        self.reports = spec.reports
+        self.spool = Spool(spec.frames, slot, spec.conf["topology.batch.file.bytes"])
+        if spec.log_bytes:
+            collect_logs(spec.log_bytes)
+        topology = Topology.from_bytes(spec.topology)
+        install_user_classes(topology.user_classes)
+        self._setting = TaskEnvironment(
+            topology,
+            TaskLayout(topology, spec.conf),
+            spec.conf,
+            spec.name,
+            time.time,
+            local_tasks=spec.plan.tasks_in(slot),
+            listener=self._capture if spec.capture or spec.conclusions else None,
+        )
+        self._instances: dict[int, _Instances] = {}
+        self._polling = Polling(spec.conf)
+        self._lease: Lease | None = None
+        self._client: AckerClient | None = None
+        self._raised: tuple[tuple[int, int, int], TopoError] | None = None
+        self.said_exhausted = False
+
+    def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
+        """Run this slot's part of a level."""
+        self._capture.clear()
+        which = (work.lease.epoch, work.batch, work.level)
+        if self._raised is not None and self._raised[0] == which:
+            raise self._raised[1]  # Spark's retries are for failures of machines
+        started = time.monotonic()
+        try:
+            return self._execute(work, restore, abandoned)
+        except TopoError as error:
+            if not isinstance(error, AckerError | EngineError):
+                self._raised = (which, error)
+            raise
+        finally:
+            self._polling.budget.worked(started, time.monotonic())
+
+    def _execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
+        execution = _Execution(self, work, restore, abandoned)
+        # Until it is done, nobody may take these instances for those of a committed state.
+        execution.instances = self._instances.pop(work.level, None)
+        outcome = execution.run_spouts() if work.level == 0 else execution.run_bolts()
+        if execution.instances is not None:
+            execution.instances.batch = work.batch
+            self._instances[work.level] = execution.instances
+        return outcome
+
+    def client(self, lease: Lease) -> AckerClient:
+        if self._client is None or self._lease != lease:
+            self._lease, self._client = lease, AckerClient(lease)
+            self.said_exhausted = False
+        return self._client
+
+
+class _Execution:
+    """One execution, while it lasts."""
+
+    def __init__(
+        self, runner: SlotRunner, work: Work, restore: Restore, abandoned: Abandoned
+    ) -> None:
+        self._runner = runner
+        self._work = work
+        self._restore = restore
+        self._abandoned = abandoned
+        self._plan = runner._plan
+        self._polling = runner._polling
+        self._client = runner.client(work.lease)
+        self._keeps_state = self._plan.keeps_state(work.level)
+        self.instances: _Instances | None = None
+        self._has_news = False
+        self._ticks_last = False
+        self._outcome = Outcome()
+
+    # -- level 0 ------------------------------------------------------------------------------
+
+    def run_spouts(self) -> Outcome:
+        work = self._work
+        start, host = self._begin()
+        # Once the last tick has been asked for, no other is due.
+        ending = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
+        before = start.clock if ending else start.previous_clock
+        header = _Header(Batch(work.batch, start.clock, before), start.mode)
+        report = Report({})
+        # What was never opened has nothing to close, and is not to keep the others from it.
+        rests = start.mode != Mode.CLOSE if host is None else self._is_over(start.mode)
+        if rests and self._plan.tasks_at(0, work.slot):
+            self._polling.wait(self._client, start, work.slot, None, self._abandoned)
+            report.waited_secs = self._polling.waited_secs
+        if host is not None and not self._closed:
+            self._polling.budget.adapt(time.monotonic())
+            host.begin(header.batch)
+            host.set_active(start.mode == Mode.ACTIVE)
+            self._has_news = self._deliver(host, start)
+            if host.spouts:
+                self._poll(host, start, report)
+        for level in range(1, len(self._plan.levels)):
+            self._outcome.sends.append((work.slot, level, header.pack()))
+        return self._finish(host, header, [], report)
+
+    def _begin(self) -> tuple[BatchStart, SlotTasks | None]:
+        """Begin the batch; the host, unless the topology was never active."""
+        work = self._work
+        tasks = self._plan.tasks_at(0, work.slot)
+        if self._find_instances() is None and not work.committed:
+            spouts = [task for task in tasks if task in self._client.lease.plan.spout_tasks]
+            start = self._client.begin(work.batch, work.slot, [Cursor(t, 0, 0) for t in spouts])
+            if start.mode != Mode.ACTIVE or not tasks:
+                return start, None
+            return start, self._open()
+        host = self._open()
+        cursors = [
+            Cursor(spout.id, int(spout.incarnation or 0), spout.cursor) for spout in host.spouts
+        ]
+        return self._client.begin(work.batch, work.slot, cursors), host
+
+    def _deliver(self, host: SlotTasks, start: BatchStart) -> bool:
+        """Tell the spouts what became of their messages; whether there was anything to tell."""
+        before = host.pending
+        for task, verdicts in start.verdicts.items():
+            host.deliver(task, str(start.incarnations[task]), verdicts)
+        return host.pending != before or any(map(len, start.verdicts.values()))
+
+    def _poll(self, host: SlotTasks, start: BatchStart, report: Report) -> None:
+        asking = start.mode == Mode.ACTIVE
+        report.tuples = self._polling.fill(host) if asking else 0
+        self._has_news |= self._says_exhausted(host)
+        # Until the batch commits, the driver takes what was just heard for still unheard.
+        ends = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
+        if not (report.tuples or self._has_news or ends):
+            asked = host if asking else None
+            slot, abandoned = self._work.slot, self._abandoned
+            report.tuples = self._polling.wait(self._client, start, slot, asked, abandoned)
+            report.waited_secs = self._polling.waited_secs
+
+    def _says_exhausted(self, host: SlotTasks) -> bool:
+        """Whether the driver has yet to hear that nothing more comes from these spouts."""
+        exhausted = host.exhausted and not host.pending
+        said, self._runner.said_exhausted = self._runner.said_exhausted, exhausted
+        return exhausted and not said
+
+    # -- the others ---------------------------------------------------------------------------
+
+    def run_bolts(self) -> Outcome:
+        payloads = list(self._work.payloads)
+        header = _Header.find(payloads)
+        tasks = self._plan.tasks_at(self._work.level, self._work.slot)
+        # What never ran is not woken to be closed. Only what was active comes to a last tick.
+        runs = header.mode in (Mode.ACTIVE, Mode.LAST_TICK) or payloads or self._work.committed
+        if not tasks or (not runs and self._find_instances() is None):
+            return self._finish(None, header, [], Report({}))
+        host = self._open()
+        if not self._closed:
+            host.begin(header.batch)
+        return self._finish(host, header, payloads, Report({}))
+
+    def _is_over(self, mode: Mode) -> bool:
+        """Whether what this mode asks for once was done in an earlier batch."""
+        known = self.instances
+        return known is not None and (
+            known.closed or (mode == Mode.LAST_TICK and known.last_ticked)
+        )
+
+    # -- both ---------------------------------------------------------------------------------
+
+    def _find_instances(self) -> _Instances | None:
+        """The instances at hand, if they are in the committed state.
+
+        Those that have executed this very batch are not, though nothing that is saved changed: it
+        was rolled back, and they may have had their last tick in it, or were closed.
+        """
+        found, work = self.instances, self._work
+        if found is not None and (
+            found.batch >= work.batch or (self._keeps_state and found.committed != work.committed)
+        ):
+            found = self.instances = None
+        return found
+
+    def _open(self) -> SlotTasks:
+        found = self._find_instances()
+        if found is None:
+            runner, work = self._runner, self._work
+            host = SlotTasks(runner._setting, self._plan.tasks_at(work.level, work.slot))
+            records = self._restore() if work.committed else {}
+            saved: dict[int, dict[str, bytes]] = {}
+            for (task, name), record in records.items():
+                saved.setdefault(task, {})[name] = bytes(record)
+            host.open(saved)
+            had_last_tick = LAST_TICKED in records
+            sizes = StoredSizes(records)
+            found = self.instances = _Instances(host, work.committed, sizes, had_last_tick)
+        return found.host
+
+    @property
+    def _closed(self) -> bool:
+        return self.instances is not None and self.instances.closed
+
+    def _finish(
+        self, host: SlotTasks | None, header: _Header, payloads: list[Payload], report: Report
+    ) -> Outcome:
+        """Run the tasks over what has arrived, save, tell the acker."""
+        work = self._work
+        busy = False
+        updates = Updates.empty()
+        if host is not None and not self._closed:
+            self._note_last_tick(header.mode, more_came=bool(payloads) or report.tuples > 0)
+            self._run_tasks(host, payloads)
+            if header.mode == Mode.CLOSE:
+                host.close()
+                assert self.instances is not None
+                self.instances.closed = True
+            self._save(host)
+            updates = host.take_updates()
+            report.metrics = host.take_metrics()
+            assert self.instances is not None
+            self.instances.sizes.report(report.metrics)
+            busy = bool(report.tuples) or self._has_news or not updates.is_empty
+            if host.spouts:
+                report.exhausted = host.exhausted and not host.pending
+                report.at_limit = tuple(s.id for s in host.spouts if s.at_limit)
+        report.mode = header.mode
+        self._runner._capture.move_to(report)
+        report.lines = collected_lines()
+        self._check_wanted()
+        self._client.stage(
+            header.batch.now,
+            work.batch,
+            work.level,
+            work.slot,
+            fresh_nonce(),
+            updates,
+            report.pack(self._runner.reports),
+            busy,
+        )
+        return self._outcome
+
+    def _note_last_tick(self, mode: Mode, *, more_came: bool) -> None:
+        """Whether the tasks are to have their last tick now.
+
+        That they had it is saved with what it made of them, or another process would give it once
+        more. Only a driver that was started again lets spouts go on after that: a level that then
+        gets something has a last tick to come again.
+        """
+        assert self.instances is not None
+        had_it = self.instances.last_ticked
+        self._ticks_last = mode == Mode.LAST_TICK and not had_it
+        if self._ticks_last:
+            self.instances.last_ticked = True
+            if self._keeps_state:
+                self._outcome.writes.append((LAST_TICKED, b"\1"))
+        elif had_it and more_came and mode == Mode.ACTIVE:
+            self.instances.last_ticked = False
+            if self._keeps_state:
+                self._outcome.removes.append(LAST_TICKED)
+
+    def _run_tasks(self, host: SlotTasks, payloads: list[Payload]) -> None:
+        frames = map(PackedFrame.of, each_frame(payloads))
+        with self._runner.spool.begin(self._work.batch) as bundle:
+            for frame in host.work(frames, last_tick=self._ticks_last):
+                level, slot = self._plan.place_of(frame.target_task)
+                bundle.add(slot, level, frame.data)
+                self._polling.budget.moved(len(frame.data))
+                self._check_wanted()
+        self._outcome.sends += bundle.sends()
+
+    def _save(self, host: SlotTasks) -> None:
+        outcome = self._outcome
+        assert self.instances is not None
+        for task, changes in host.save().items():
+            self.instances.sizes.change(task, changes)
+            outcome.writes += [((task, name), blob) for name, blob in changes.puts.items()]
+            outcome.removes += [(task, name) for name in changes.deletes]
+        if outcome.writes or outcome.removes:
+            committed = os.urandom(8)
+            outcome.writes.append((COMMITTED, committed))
+            self.instances.committed = committed
+
+    def _check_wanted(self) -> None:
+        if self._abandoned():
+            raise RelayLost("the worker that asked for this is gone")

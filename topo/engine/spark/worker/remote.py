@@ -1,0 +1,39 @@
+"""The worker's end: hands work to the slot process and takes the outcome back."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+
+from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Work
+from topo.engine.spark.worker.relay import DONE, FAILED, NEED_STATE, RESTORE, WORK, Relay
+from topo.errors import EngineError
+
+
+class RemoteRunner:
+    """Stands for the runner of a slot that lives in the slot process at `path`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
+        with contextlib.closing(Relay.connect(self._path)) as relay:
+            head = (work.lease, work.batch, work.level, work.slot, work.committed)
+            relay.send(WORK, head, work.payloads)
+            while True:
+                kind, head, parts = relay.receive()
+                if kind == NEED_STATE:
+                    records = restore()
+                    relay.send(RESTORE, list(records), list(records.values()))
+                elif kind == FAILED:
+                    raise pickle.loads(head)
+                elif kind == DONE:
+                    targets, keys, removes = head
+                    sends = zip(targets, parts, strict=False)
+                    return Outcome(
+                        [(slot, level, payload) for (slot, level), payload in sends],
+                        list(zip(keys, parts[len(targets) :], strict=True)),
+                        removes,
+                    )
+                else:
+                    raise EngineError(f"the slot process sent a message of kind {kind}")

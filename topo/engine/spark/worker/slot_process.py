@@ -1,0 +1,157 @@
+"""The slot process: one per slot where Spark runs in this machine, for as long as the run lasts.
+
+It is started by the driver, learns over its standard input what to run, and works off one
+connection after another. It holds the component instances; Spark's Python workers come and go.
+When the driver ends, however it ends, standard input ends with it, and so does this process; its
+socket's directory, which a driver that was killed leaves behind, goes with the last of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+from typing import IO, Any
+
+from topo.engine.spark.worker.messages import (
+    Abandoned,
+    Outcome,
+    Payload,
+    RecordKey,
+    Restore,
+    Runner,
+    Work,
+)
+from topo.engine.spark.worker.relay import DONE, FAILED, NEED_STATE, WORK, Relay, RelayLost
+from topo.errors import EngineError, TopoError
+from topo.logs.capture import keep_logs
+from topo.wire.column import dump
+
+_LENGTH = struct.Struct("<Q")
+# Rows wait by the thousand between two flushes: looking through them at every 700th costs a tenth
+# of the time of a word count, at every 50,000th nothing to speak of.
+_GARBAGE_THRESHOLDS = (50_000, 20, 20)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as it was started with
+    source = sys.stdin.buffer
+    path, import_path, factory = read_setup(source)
+    lifeline = threading.Thread(target=_end_with, args=(source, path), daemon=True)
+    lifeline.start()
+    sys.path[:] = import_path
+    keep_logs(os.path.basename(path))
+    runner = make_runner(factory)
+    gc.freeze()
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    listener = socket.socket(socket.AF_UNIX)
+    starting = f"{path}.{os.getpid()}"
+    listener.bind(starting)
+    listener.listen(64)
+    os.rename(starting, path)  # nobody finds it before it listens, and a dead one's is replaced
+    while True:
+        connection, _ = listener.accept()
+        serve(Relay(connection), runner)
+
+
+def make_runner(factory: bytes) -> Runner:
+    """The slot's runner; where it cannot be made, one that says why to whoever has work for it."""
+    try:
+        runner: Runner = pickle.loads(factory)()
+    except Exception as error:
+        return _Broken(error)
+    return runner
+
+
+class _Broken:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
+        error = self._error
+        if isinstance(error, TopoError):
+            raise error
+        said = "".join(traceback.format_exception(error))
+        raise EngineError(
+            f"the process of slot {work.slot} could not make the topology: "
+            f"{type(error).__name__}: {error}",
+            code="slot-start",
+            hint=f"can it be imported and unpickled in a process of its own?\n{said}",
+        ) from error
+
+
+def write_setup(sink: IO[bytes], path: str, import_path: list[str], factory: bytes) -> None:
+    data = pickle.dumps((path, import_path, factory))
+    sink.write(_LENGTH.pack(len(data)) + data)
+    sink.flush()
+
+
+def read_setup(source: IO[bytes]) -> tuple[str, list[str], bytes]:
+    head = source.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        sys.exit(0)
+    (size,) = _LENGTH.unpack(head)
+    setup: tuple[str, list[str], bytes] = pickle.loads(source.read(size))
+    return setup
+
+
+def _end_with(source: IO[bytes], path: str) -> None:
+    while source.read(1):
+        pass
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(path))
+    os._exit(0)
+
+
+def serve(relay: Relay, runner: Runner) -> None:
+    """Work off one connection; what goes wrong in the work is the worker's to raise."""
+    with contextlib.suppress(RelayLost), contextlib.closing(relay):
+        kind, head, parts = relay.receive()
+        assert kind == WORK, kind
+        lease, batch, level, slot, committed = head
+        work = Work(lease, batch, level, slot, committed, parts)
+
+        def restore() -> dict[RecordKey, Payload]:
+            relay.send(NEED_STATE, None)
+            _, keys, records = relay.receive()
+            return dict(zip(keys, records, strict=True))
+
+        try:
+            outcome = runner.execute(work, restore, relay.is_lost)
+        except RelayLost:
+            raise
+        except BaseException as error:
+            relay.send(FAILED, _portable(error))
+            return
+        sends = outcome.sends
+        head = (
+            [(slot, level) for slot, level, _ in sends],
+            [key for key, _ in outcome.writes],
+            outcome.removes,
+        )
+        payloads: list[Any] = [payload for _, _, payload in sends]
+        payloads += [record for _, record in outcome.writes]
+        relay.send(DONE, head, payloads)
+
+
+def _portable(error: BaseException) -> bytes:
+    try:
+        data = dump(error)
+        pickle.loads(data)
+    except Exception:
+        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return data
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Frames between slots of one machine: they lie in files, and Spark moves the word where.
+
+A byte that goes through Spark's rows is copied some eight times on its way, between processes that
+have their own ideas of its layout; that took a fifth of all CPU of a word count, and more with
+tuple trees. So what an execution sends on, if it is more than a little, is written to one file of
+the run's directory, and the row has the file's name and the places in it. A file is never changed
+once its name is out. Spark keeps the rows as it keeps all rows, so that a task tried again, here or
+in another slot process, reads the same bytes; what an attempt that died has written is in no row.
+Files of a batch go when the slot begins a later one, which Spark starts only after the commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import pickle
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from topo.engine.spark.worker.messages import Payload
+from topo.errors import EngineError
+
+REFERENCE = 2  # the first byte of a payload that says where frames lie
+
+
+class FramesLost(EngineError):
+    """Frames are not there, or found no place: the batch has to be run again."""
+
+    code = "frames-lost"
+
+
+class Spool:
+    """Of one slot: in an execution, `most_in_rows` bytes go in rows; without a directory, all."""
+
+    def __init__(self, directory: str, slot: int, most_in_rows: int) -> None:
+        self._directory = Path(directory) if directory else None
+        self._slot = slot
+        self._most_in_rows = most_in_rows
+        self._cleared_before = -1
+
+    def begin(self, batch: int) -> Bundle:
+        """For what an execution of this batch sends on."""
+        if self._directory is None:
+            return Bundle(None, 0)
+        self._clear_before(batch)
+        name = f"frames-{self._slot}-{batch}-{uuid.uuid4().hex}"
+        return Bundle(self._directory / name, self._most_in_rows)
+
+    def _clear_before(self, batch: int) -> None:
+        """Remove this slot's files of earlier batches, and those of the processes before this."""
+        if batch <= self._cleared_before:
+            return
+        assert self._directory is not None
+        for path in self._directory.glob(f"frames-{self._slot}-*"):
+            if int(path.name.split("-")[2]) < batch:
+                path.unlink(missing_ok=True)
+        self._cleared_before = batch
+
+
+class Bundle:
+    """What one execution sends on, while it runs; `sends` when it is done."""
+
+    def __init__(self, path: Path | None, most_in_rows: int) -> None:
+        self._path = path
+        self._most_in_rows = most_in_rows
+        self._file: BinaryIO | None = None
+        self._size = 0
+        self._small: list[tuple[int, int, Payload]] = []
+        self._places: dict[tuple[int, int], list[tuple[int, int]]] = {}
+
+    def add(self, slot: int, level: int, data: Payload) -> None:
+        self._size += len(data)
+        if self._path is None or self._size <= self._most_in_rows:
+            self._small.append((slot, level, data))
+            return
+        try:
+            if self._file is None:
+                self._file = self._path.open("xb")
+            self._places.setdefault((slot, level), []).append((self._file.tell(), len(data)))
+            self._file.write(data)
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+
+    def sends(self) -> list[tuple[int, int, Payload]]:
+        """Slot, level and payload of all that was added."""
+        references: list[tuple[int, int, Payload]] = [
+            (slot, level, bytes([REFERENCE]) + pickle.dumps((str(self._path), places)))
+            for (slot, level), places in self._places.items()
+        ]
+        return self._small + references
+
+    def __enter__(self) -> Bundle:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._file is None:
+            return
+        assert self._path is not None
+        if error is None:
+            try:
+                self._file.close()
+            except OSError as failed:
+                raise _unwritable(self._path, failed) from failed
+            return
+        with contextlib.suppress(OSError):  # a full disk's, which was raised already
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def each_frame(payloads: Iterable[Payload]) -> Iterator[Payload]:
+    """The frames that have come, those in files without reading them yet."""
+    for payload in payloads:
+        if payload[0] != REFERENCE:
+            yield payload
+            continue
+        path, places = pickle.loads(memoryview(payload)[1:])
+        whole = memoryview(_mapped(path))
+        for start, size in places:
+            yield whole[start : start + size]
+
+
+def _unwritable(path: Path, error: OSError) -> FramesLost:
+    return FramesLost(
+        f"frames on their way from slot to slot cannot be written: {error.strerror}",
+        at=str(path.parent),
+        hint="free some space there, or let TMPDIR name a directory that has more",
+    )
+
+
+def _mapped(path: str) -> mmap.mmap:
+    try:
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    except OSError as error:
+        raise FramesLost(
+            f"frames on their way from slot to slot are gone: {os.path.basename(path)}: "
+            f"{error.strerror}",
+            at=os.path.dirname(path),
+            hint="has something cleaned up in the temporary directory?",
+        ) from error

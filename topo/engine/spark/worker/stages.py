@@ -1,0 +1,264 @@
+"""What Spark's Python workers run: one stage per level, which hands its slot's frames to a runner.
+
+Rows are `(key, level, payload)`: the key of the slot they go to, the level they are for, a frame
+or the batch's header. Rows for deeper levels pass through untouched. A level that keeps nothing is
+`MapStage`, behind `mapInArrow`; any other is `StateStage`, whose records are in a MapState.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import pickle
+import re
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from topo.engine.spark.worker.messages import COMMITTED, Outcome, Payload, RecordKey, Runner, Work
+from topo.engine.spark.worker.remote import RemoteRunner
+from topo.errors import EngineError, TopoError
+from topo.logs.capture import collected_lines
+from topo.wire.column import dump
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from topo.tracking.client import Lease
+
+ROW_SCHEMA = "key int, level int, payload binary"
+
+_BATCH_BYTES = 8 << 20
+_LINES_OF_ERROR = 200
+
+
+@dataclass(frozen=True)
+class StageSetup:
+    """What a stage has to know; it travels to the workers with the query."""
+
+    level: int
+    run: str
+    """One opening of a topology: instances of another one, of the same checkpoint even, may have
+    other code, or be closed."""
+    lease: Lease
+    keys: tuple[int, ...]
+    """The key of each slot: Spark's hash puts it in the partition of the slot's number."""
+    paths: tuple[str, ...] = ()
+    """Where the slot processes listen; () where instances live in the workers themselves."""
+    factory: bytes = b""
+    """For the latter: the pickle of what makes a runner, called with a slot."""
+
+    def runner(self, slot: int, batch: int) -> Runner:
+        if self.paths:
+            return RemoteRunner(self.paths[slot])
+        return _local_runner(self.run, slot, batch, self.factory)
+
+
+_runners: dict[tuple[str, int], Runner] = {}
+_last_batches: dict[tuple[str, int], int] = {}
+_KEPT_BATCHES = 20
+
+
+def _local_runner(run: str, slot: int, batch: int, factory: bytes) -> Runner:
+    """The runner of a slot in this worker.
+
+    Those of other runs are let go, and those of slots that have long been executed elsewhere: their
+    instances are of no state that will come again.
+    """
+    for known, last in list(_last_batches.items()):
+        if known[0] != run or last < batch - _KEPT_BATCHES:
+            del _runners[known], _last_batches[known]
+    key = run, slot
+    if key not in _runners:
+        make: Callable[[int], Runner] = pickle.loads(factory)
+        _runners[key] = make(slot)
+    _last_batches[key] = batch
+    return _runners[key]
+
+
+class MapStage:
+    """A level that keeps nothing between batches."""
+
+    def __init__(self, setup: StageSetup) -> None:
+        self._setup = setup
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow.compute as pc
+
+        _settle_worker()
+        context = _task_context()
+        setup = self._setup
+        payloads: list[Payload] = []
+        kept = []  # the payloads point into these
+        for batch in batches:
+            own = pc.equal(batch.column("level"), setup.level)
+            if pc.all(own).as_py():
+                mine = batch
+            else:
+                mine = batch.filter(own)
+                yield batch.filter(pc.invert(own))
+            kept.append(mine)
+            payloads += [memoryview(value.as_buffer()) for value in mine.column("payload")]
+        slot = context.partitionId()
+        work = Work(setup.lease, _batch_id(context), setup.level, slot, b"", payloads)
+        outcome = _run(setup, work, dict)
+        if outcome.writes or outcome.removes:
+            raise EngineError(f"level {setup.level} keeps nothing, yet has records to write")
+        del kept
+        for part in _in_batches(outcome.sends):
+            yield _record_batch(setup, part)
+
+
+class StateStage:
+    """A level that keeps state; a StatefulProcessor by its shape."""
+
+    def __init__(self, setup: StageSetup) -> None:
+        self._setup = setup
+        self._slots = {key: slot for slot, key in enumerate(setup.keys)}
+
+    def init(self, handle: Any) -> None:
+        from pyspark.sql.types import BinaryType, StringType, StructType
+
+        # As types and not as text, which a worker would have the JVM parse in every batch; the key
+        # is of one column, for each costs Spark a millisecond a batch.
+        name = StructType().add("name", StringType())
+        record = StructType().add("record", BinaryType())
+        self._records = handle.getMapState("records", name, record)
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timers: Any
+    ) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        _settle_worker()
+        setup = self._setup
+        payloads: list[Payload] = []
+        for frame in rows:
+            own = frame["level"] == setup.level
+            payloads += frame["payload"][own].tolist()
+            if not own.all():
+                yield frame[~own]
+        records = self._records
+        found = records.getValue(_named(COMMITTED))
+        slot = self._slots[int(key[0])]
+        batch = _batch_id(_task_context())
+        committed = bytes(found[0]) if found else b""
+        work = Work(setup.lease, batch, setup.level, slot, committed, payloads)
+        outcome = _run(setup, work, self._restore)
+        for record_key, record in outcome.writes:
+            records.updateValue(_named(record_key), (bytes(record),))
+        for record_key in outcome.removes:
+            records.removeKey(_named(record_key))
+        for part in _in_batches(outcome.sends):
+            yield pd.DataFrame(
+                {
+                    "key": [setup.keys[target] for target, _, _ in part],
+                    "level": [level for _, level, _ in part],
+                    "payload": [bytes(payload) for _, _, payload in part],
+                }
+            )
+
+    def _restore(self) -> dict[RecordKey, Payload]:
+        found = ((_record_key(name), record[0]) for (name,), record in self._records.iterator())
+        return {key: record for key, record in found if key != COMMITTED}
+
+    def close(self) -> None:
+        pass
+
+
+def _named(key: RecordKey) -> tuple[str]:
+    task, name = key
+    return (f"{task}/{name}",)
+
+
+def _record_key(text: str) -> RecordKey:
+    task, _, name = text.partition("/")
+    return int(task), name
+
+
+def _run(setup: StageSetup, work: Work, restore: Callable[[], dict[RecordKey, Payload]]) -> Outcome:
+    try:
+        return setup.runner(work.slot, work.batch).execute(work, restore, lambda: False)
+    except TopoError as error:
+        raise StageError.of(with_lines(error)) from None
+    except Exception as error:  # nobody's on purpose; another try may get over it
+        where = f"level {work.level}, slot {work.slot}"
+        failed = EngineError(f"{where}: {type(error).__name__}: {error}", code="spark")
+        failed.hint = f"where it happened:\n{traceback.format_exc()}"
+        raise StageError.of(failed) from None
+
+
+def with_lines(error: TopoError) -> TopoError:
+    """With what was logged before it: it is of a batch that will never report."""
+    lines = collected_lines()
+    if lines:  # none where it was raised before, and is raised again for Spark's next try
+        error.__dict__["lines"] = lines[-_LINES_OF_ERROR:]
+    return error
+
+
+class StageError(Exception):
+    """An error on its way through Spark, which keeps nothing of it but the text."""
+
+    _MARK = "topo-error:"
+
+    @classmethod
+    def of(cls, error: TopoError) -> StageError:
+        packed = base64.b64encode(dump(error)).decode()
+        return cls(f"{error}\n{cls._MARK}{packed};")
+
+    @classmethod
+    def found_in(cls, text: str) -> TopoError | None:
+        """The error that a stage raised, out of what Spark made of it."""
+        match = re.search(re.escape(cls._MARK) + r"([A-Za-z0-9+/=]+);", text)
+        if match is None:
+            return None
+        error: TopoError = pickle.loads(base64.b64decode(match.group(1)))
+        return error
+
+
+def _in_batches(
+    sends: Sequence[tuple[int, int, Payload]],
+) -> Iterator[Sequence[tuple[int, int, Payload]]]:
+    start = size = 0
+    for end, (_, _, payload) in enumerate(sends, 1):
+        size += len(payload)
+        if size >= _BATCH_BYTES:
+            yield sends[start:end]
+            start, size = end, 0
+    if start < len(sends):
+        yield sends[start:]
+
+
+def _record_batch(setup: StageSetup, sends: Sequence[tuple[int, int, Payload]]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [
+        pa.array([setup.keys[target] for target, _, _ in sends], pa.int32()),
+        pa.array([level for _, level, _ in sends], pa.int32()),
+        pa.array([bytes(payload) for _, _, payload in sends], pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["key", "level", "payload"])
+
+
+def _task_context() -> Any:
+    from pyspark import TaskContext
+
+    return TaskContext.get()
+
+
+def _batch_id(context: Any) -> int:
+    return int(context.getLocalProperty("streaming.sql.batchId"))
+
+
+_settled = False
+
+
+def _settle_worker() -> None:
+    """Once a worker: it collects garbage after every task, and pandas is a lot to look through."""
+    global _settled
+    if not _settled:
+        gc.collect()
+        gc.freeze()
+        _settled = True

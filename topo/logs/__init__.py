@@ -1,0 +1,1 @@
+"""The log lines and prints of user code: captured in the workers, read by `topo logs`."""

@@ -1,0 +1,355 @@
+"""What user code logs and prints, kept as JSON lines that `topo logs` reads.
+
+Where tasks run beside the driver, their process writes a file of its own; TOPO_LOG_DIR, which the
+driver of a submitted topology sets, names the directory. On a cluster the lines are collected, in
+bounded amounts, and travel to the driver with what an execution reports; the driver writes the
+same files. Which task it was that logged is read off the stack when something is logged, so that it
+costs nothing when nothing is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import reprlib
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any, TextIO, TypeAlias
+
+LOG_DIR = "TOPO_LOG_DIR"
+Line: TypeAlias = dict[str, Any]
+_MOST_BYTES = 16 << 20
+"""Of one file; then it becomes the `.1` of its name, in the place of the one before."""
+_LONGEST_CHARS = 8000
+"""Of a message that travels, and of a printed line."""
+_AROUND_BYTES = 150
+"""What a line takes beside its message, about."""
+
+
+def keep_logs(source: str) -> None:
+    """Keep what this process logs and prints from now on; `source` names its file."""
+    directory = os.environ.get(LOG_DIR)
+    if directory:
+        _listen(JsonLines(Path(directory) / f"{source}.jsonl"))
+
+
+def collect_logs(most_bytes: int) -> None:
+    """Collect what this process logs and prints, for `collected_lines`; no more at a time."""
+    global _collecting
+    if _collecting is None:
+        _collecting = Collecting(most_bytes)
+        out, err = sys.stdout, sys.stderr
+        _listen(_collecting, out, err)  # what is printed is in Spark's own logs as well, and so are
+        logging.getLogger().addHandler(_Warnings(err))  # warnings, as without this
+    _collecting.most_bytes = most_bytes
+
+
+def collected_lines() -> list[Line]:
+    """What was collected since this was last called."""
+    return _collecting.take() if _collecting else []
+
+
+class Lines(logging.Handler):
+    """Keeps what is logged; whatever goes wrong with that is not for the code that logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_failed = False
+
+    def keep(self, line: Line) -> None:
+        raise NotImplementedError
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.keep(line_of(record))
+        except RecursionError:  # the code's own; what is done about it would only come to more
+            raise
+        except Exception:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say so once, past `sys.stderr`: what is printed there would come here again."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        with suppress(Exception):
+            print("a line could not be kept; more such are not told of", file=sys.__stderr__)
+            traceback.print_exc(file=sys.__stderr__)
+
+
+class Collecting(Lines):
+    """Keeps lines until they are taken, up to so many bytes; counts those beyond."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__()
+        self.most_bytes = most_bytes
+        self._lines: list[Line] = []
+        self._size = self._dropped = 0
+
+    def keep(self, line: Line) -> None:
+        message = line["message"] = _cut(line["message"])
+        size = len(message) + _AROUND_BYTES
+        if self._size + size > self.most_bytes:
+            self._dropped += 1
+            return
+        self._size += size
+        self._lines.append(line)
+
+    def take(self) -> list[Line]:
+        self.acquire()
+        try:
+            taken, self._lines = self._lines, []
+            dropped, self._dropped = self._dropped, 0
+            self._size = 0
+        finally:
+            self.release()
+        if dropped:
+            lines = "1 line" if dropped == 1 else f"{dropped:,} lines"
+            taken.append(line_of(_warning(f"{lines} dropped: too much was logged in one batch")))
+        return taken
+
+
+def _warning(text: str) -> logging.LogRecord:
+    return logging.LogRecord("topo.logs", logging.WARNING, __file__, 0, text, None, None)
+
+
+_collecting: Collecting | None = None
+
+
+class JsonLines(Lines):
+    """Writes records to a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._file = LineFile(path)
+
+    def keep(self, line: Line) -> None:
+        self._file.write(line)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Warnings(logging.StreamHandler[TextIO]):
+    """Warnings, on a stream that may have gone away."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.setLevel(logging.WARNING)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _text_of(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """It has been collected."""
+
+
+class LineFile:
+    """A file of JSON lines, which is kept from growing without end.
+
+    A full disk must not stop a topology that does not need it: lines are missing until there is
+    room again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+        self._size = 0
+
+    def write(self, line: Line) -> None:
+        text = json.dumps(line, ensure_ascii=False)
+        with suppress(OSError):
+            self._write(text.encode(errors="backslashreplace") + b"\n")
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> IO[bytes]:
+        self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
+        self._size = self._file.tell()
+        return self._file
+
+    def _write(self, line: bytes) -> None:
+        file = self._file or self._open()
+        if self._size + len(line) > _MOST_BYTES:
+            self.close()
+            os.replace(self._path, f"{self._path}.1")
+            file = self._open()
+        file.write(line)
+        self._size += len(line)
+
+
+class ReceivedLines:
+    """Writes lines that came from other machines, a file a slot, where this process keeps logs."""
+
+    def __init__(self, directory: str | None = None) -> None:
+        self._directory = directory or os.environ.get(LOG_DIR) or ""
+        self._files: dict[str, LineFile] = {}
+
+    def __bool__(self) -> bool:
+        """Whether lines are wanted."""
+        return bool(self._directory)
+
+    def write(self, source: str, lines: Iterable[Line]) -> None:
+        if not self or not lines:
+            return
+        if source not in self._files:
+            self._files[source] = LineFile(Path(self._directory) / f"{source}.jsonl")
+        for line in sorted(lines, key=lambda line: str(line["time"])):
+            self._files[source].write(line)
+
+    def close(self) -> None:
+        while self._files:
+            self._files.popitem()[1].close()
+
+
+def line_of(record: logging.LogRecord) -> Line:
+    """A log record as `topo logs` shows it."""
+    component, task = _working()
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return {
+        "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": record.levelname,
+        "component": component,
+        "task": task,
+        "host": socket.gethostname(),
+        "logger": record.name,
+        "message": _text_of(record),
+    }
+
+
+def _text_of(record: logging.LogRecord) -> str:
+    """What a record says; what was logged and where, if that cannot be put together."""
+    try:
+        text = record.getMessage()
+        if record.exc_info:
+            text += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    except RecursionError:
+        raise
+    except Exception as error:
+        place = f"{record.pathname}:{record.lineno}"
+        logged = f"{_shown(record.msg)} with {_shown(record.args)}"
+        text = f"{place} logged {logged}, which is no message: {_shown(error)}"
+    return text.encode(errors="backslashreplace").decode()  # of file names, which may be any bytes
+
+
+def _shown(value: object) -> str:
+    """Its repr, or what comes near if that raises, too."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 500
+    return short.repr(value)
+
+
+def _cut(text: str, more: int = 0) -> str:
+    """No more of it than is kept; `more` characters of it were left out before."""
+    more += max(0, len(text) - _LONGEST_CHARS)
+    return f"{text[:_LONGEST_CHARS]}... ({more:,} characters more)" if more else text
+
+
+def _listen(handler: logging.Handler, out: TextIO | None = None, err: TextIO | None = None) -> None:
+    """Hand it what is logged from now on, and what is printed, which goes to `out`, `err` too."""
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(min(root.level, logging.INFO) if root.level else logging.INFO)
+    sys.stdout = _Prints(logging.getLogger("stdout"), logging.INFO, out)
+    sys.stderr = _Prints(logging.getLogger("stderr"), logging.WARNING, err)
+
+
+class _Begun(threading.local):
+    """What a thread has printed of a line so far."""
+
+    text = ""
+    more = 0  # characters, beyond those that are kept
+    is_over = False  # a carriage return came last: what comes next takes the line's place
+    is_logged = False  # just now, by handlers that may print
+
+    def add(self, text: str) -> None:
+        """Go on with the line; of a progress bar, only its latest state is kept."""
+        state = text.rstrip("\r")
+        if "\r" in state or (state and self.is_over):
+            self.text, self.more = "", 0
+        self.is_over = len(state) < len(text) or (self.is_over and not state)
+        state = state.rpartition("\r")[2]
+        room = _LONGEST_CHARS - len(self.text)
+        self.text += state[:room]
+        self.more += max(0, len(state) - room)
+
+    def take(self) -> str:
+        line = _cut(self.text, self.more)
+        self.text, self.more, self.is_over = "", 0, False
+        return line
+
+
+class _Prints(io.TextIOBase):
+    """A standard stream whose lines are log records."""
+
+    def __init__(self, logger: logging.Logger, level: int, also: TextIO | None) -> None:
+        self._logger = logger
+        self._level = level
+        self._also = also
+        self._begun = _Begun()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        begun = self._begun
+        *lines, rest = text.split("\n")
+        if not begun.is_logged:  # else a handler that prints what is logged would never end
+            for line in lines:
+                begun.add(line)
+                self._log(begun.take())
+            begun.add(rest)
+        if self._also is not None:
+            self._pass_on(text, self._also)
+        return len(text)
+
+    def _log(self, line: str) -> None:
+        self._begun.is_logged = True
+        try:
+            self._logger.log(self._level, "%s", line)
+        finally:
+            self._begun.is_logged = False
+
+    @staticmethod
+    def _pass_on(text: str, to: TextIO) -> None:
+        with suppress(OSError, ValueError):  # full, or closed: the lines are kept all the same
+            try:
+                to.write(text)
+            except UnicodeEncodeError as error:
+                to.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+
+    def flush(self) -> None:
+        if self._also is not None:
+            with suppress(OSError, ValueError):
+                self._also.flush()
+
+    def fileno(self) -> int:
+        if self._also is None:
+            return super().fileno()
+        return self._also.fileno()
+
+
+def _working() -> tuple[str, int]:
+    """The component and task whose code runs, as the stack tells; ("", 0) if it is none's."""
+    from topo.runtime.task import Task
+
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        owner: Any = frame.f_locals.get("self")
+        if issubclass(type(owner), Task):  # isinstance asks it, which may raise
+            return owner.component_id, owner.id
+        frame = frame.f_back
+    return "", 0

@@ -1,0 +1,128 @@
+"""How a command reaches a driver."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+import grpc
+
+from topo._pb import control_pb2 as pb
+from topo.errors import RunError, TopoError
+from topo.manage.registry import RunRecord
+from topo.manage.service import SERVICE, TOKEN_KEY
+
+CALL_SECS = 10.0
+
+
+class DriverUnreachable(TopoError):
+    """The driver of a run does not answer."""
+
+    code = "driver"
+
+
+class ControlClient:
+    """Calls the control service of one run."""
+
+    def __init__(self, run: RunRecord, *, timeout_secs: float = CALL_SECS) -> None:
+        self._run = run
+        self._timeout = timeout_secs
+        try:
+            token = (run.directory / "token").read_bytes().decode("latin-1")
+        except OSError as error:
+            words = (error.strerror or str(error)).lower()
+            raise DriverUnreachable(
+                f"cannot read the token of {run.name}: {words}",
+                at=str(run.directory / "token"),
+                hint="only its owner can command a topology",
+            ) from None
+        if not (token.isascii() and token.isalnum()):
+            raise DriverUnreachable(
+                f"the token of {run.name} is damaged",
+                at=str(run.directory / "token"),
+                hint=f"topo kill --force {run.name}",
+            )
+        self._metadata = ((TOKEN_KEY, token),)
+        self._channel = grpc.insecure_channel(
+            run.state.address, options=[("grpc.enable_http_proxy", 0)]
+        )
+
+    def __enter__(self) -> ControlClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._channel.close()
+
+    def status(self) -> pb.StatusReply:
+        reply: pb.StatusReply = self._call("Status", pb.StatusRequest(), pb.StatusReply)
+        return reply
+
+    def stats(self, window_secs: float | None = None) -> dict[str, Any]:
+        reply = self._call("Stats", pb.StatsRequest(window_secs=window_secs or 0), pb.Document)
+        document: dict[str, Any] = json.loads(reply.json)
+        return document
+
+    def errors(self) -> list[dict[str, Any]]:
+        reply = self._call("Errors", pb.ErrorsRequest(), pb.Document)
+        document: list[dict[str, Any]] = json.loads(reply.json)
+        return document
+
+    def activate(self) -> pb.ChangeReply:
+        return self._change("Activate", pb.ActivateRequest())
+
+    def deactivate(self) -> pb.ChangeReply:
+        return self._change("Deactivate", pb.DeactivateRequest())
+
+    def kill(self, wait_secs: float) -> pb.ChangeReply:
+        return self._change("Kill", pb.KillRequest(wait_secs=wait_secs))
+
+    def _change(self, method: str, request: Any) -> pb.ChangeReply:
+        reply: pb.ChangeReply = self._call(method, request, pb.ChangeReply)
+        return reply
+
+    def _call(self, method: str, request: Any, reply_type: Any) -> Any:
+        call = self._channel.unary_unary(
+            f"/{SERVICE}/{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=reply_type.FromString,
+        )
+        try:
+            return call(request, timeout=self._timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise self._translated(error) from None
+
+    def _translated(self, error: Any) -> TopoError:
+        if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+            return RunError(error.details())
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            return DriverUnreachable(f"{possessive(self._run.name)} driver refuses the token")
+        return unreachable(self._run)
+
+
+def unreachable(run: RunRecord) -> DriverUnreachable:
+    where = f" at {run.state.address}" if run.state.address else ""
+    return DriverUnreachable(
+        f"{possessive(run.name)} driver{where} does not answer (last seen {last_seen(run)})",
+        hint=f"topo kill --force {run.name}",
+    )
+
+
+def last_seen(run: RunRecord) -> str:
+    """When the driver last wrote its figures: 09:41, or with the day if it was another."""
+    figures = run.directory / "stats.json"
+    at = figures.stat().st_mtime if figures.exists() else run.submission.submitted_at
+    then = datetime.fromtimestamp(at)
+    is_today = then.date() == datetime.fromtimestamp(time.time()).date()
+    return f"{then:%H:%M}" if is_today else f"{then:%Y-%m-%d %H:%M}"
+
+
+def possessive(name: str) -> str:
+    return f"{name}'" if name.endswith("s") else f"{name}'s"

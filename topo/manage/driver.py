@@ -1,0 +1,282 @@
+"""The process that runs one submitted topology and answers for it.
+
+It holds its lock while it lives, keeps `state.json` true, writes the figures every few seconds, and
+obeys the control service. How it ends is the supervisor's business: a run that is over leaves a
+final status; anything else is started again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from topo._pb import control_pb2 as pb
+from topo.errors import RunError, TopoError, UncaughtError
+from topo.logs.capture import LOG_DIR
+from topo.manage.documents import plain
+from topo.manage.files import ProcessLock, read_json, write_json_if_possible
+from topo.manage.registry import FINAL, LIVE, State, Submission, read_state, read_submission
+from topo.manage.service import ControlServer
+from topo.metrics.history import Windows
+from topo.running import Run
+from topo.topology.model import Topology
+
+POLL_SECS = 0.2
+FIGURES_SECS = 3.0
+"""How often what changes all the time is written: figures, and the last batch."""
+CHANGE_SECS = 5.0
+"""How long an answer waits for the change to have happened, which it does with the next batch."""
+CHANGE_POLL_SECS = 0.02
+_REACHED = {
+    "ACTIVE": (*FINAL, "ACTIVE", "STALLED"),
+    "INACTIVE": (*FINAL, "INACTIVE"),
+    "KILLED": (*FINAL, *LIVE),  # that takes its time, and is followed by the caller
+}
+
+
+class SubmittedRun(Run, Protocol):
+    """What an engine starts for a submission."""
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it is FAILED."""
+        ...
+
+    @property
+    def ui(self) -> str:
+        """Where Spark shows it, or ""."""
+        ...
+
+    def end_engine(self) -> None:
+        """Once it is over: end what it ran on."""
+        ...
+
+
+Start = Callable[[Submission, Topology, bool], SubmittedRun]
+
+
+class Driver:
+    """One topology's run, between its engine, its owner and its directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.submission = read_submission(directory)
+        self._state = replace(read_state(directory), status="STARTING", since=time.time())
+        self._run: SubmittedRun | None = None
+        self._starting = threading.Lock()
+        self._wake = threading.Event()
+        self._ending = False
+        self._windows = Windows()
+        self._killing: threading.Thread | None = None
+
+    def main(self) -> int:
+        """Run the topology to its end; return the process's exit code."""
+        server = ControlServer(self, (self._directory / "token").read_text())
+        self._say(
+            replace(self._state, address=server.address, reason="", code="", hint="", traceback="")
+        )
+        try:
+            run = self._start()
+            with self._starting:
+                self._run = run
+                if self._wanted() == "KILLED":  # before there was a run to kill
+                    run.kill(wait_secs=0)
+            self._follow(run)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            server.stop()
+            if self._run:
+                self._run.end_engine()
+        return 0 if self._state.status in ("KILLED", "COMPLETED") else 1
+
+    def end(self) -> None:
+        """Stop where it stands, to be started again later."""
+        self._ending = True
+        self._wake.set()
+
+    # What the control service asks for
+
+    def status(self) -> pb.StatusReply:
+        run = self._run
+        status = run.status if run else self._state.status
+        reply = pb.StatusReply(
+            id=self.submission.id, status=status, reason=(run.reason if run else "") or ""
+        )
+        if run:
+            stats = run.stats()
+            reply.pending = sum(c.pending for c in stats.components.values())
+            reply.batch = stats.batch.id
+        return reply
+
+    def stats(self, window_secs: float | None) -> dict[str, Any]:
+        figures: dict[str, Any] = plain(self._started().stats())
+        if window_secs is None:
+            return figures
+        return self._windows.last(window_secs, time.monotonic(), figures)
+
+    def errors(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = plain(self._started().errors())
+        return found
+
+    def activate(self) -> str:
+        return self._change("ACTIVE", lambda run: run.activate())
+
+    def deactivate(self) -> str:
+        return self._change("INACTIVE", lambda run: run.deactivate())
+
+    def begin_kill(self, wait_secs: float) -> str:
+        def begin(run: SubmittedRun) -> None:
+            self._killing = threading.Thread(
+                target=run.kill, kwargs={"wait_secs": wait_secs}, name="kill"
+            )
+            self._killing.start()
+
+        with self._starting:
+            if self._run is None:
+                self._remember("KILLED")
+                return "STARTING"
+        return self._change("KILLED", begin)
+
+    def _change(self, wanted: str, change: Callable[[SubmittedRun], None]) -> str:
+        run = self._started()
+        was = run.status
+        if was in FINAL:
+            raise RunError(f"{self.submission.name} is {was}")
+        self._remember(wanted)
+        change(run)
+        self._wake.set()
+        reached = _REACHED[wanted]
+        deadline = time.monotonic() + CHANGE_SECS
+        while run.status not in reached and time.monotonic() < deadline:
+            time.sleep(CHANGE_POLL_SECS)
+        return was
+
+    def _remember(self, wanted: str) -> None:
+        """For the next driver, should this one die."""
+        self._write("wanted.json", {"status": wanted})
+
+    def _wanted(self) -> str:
+        return str((read_json(self._directory / "wanted.json") or {}).get("status", ""))
+
+    def _started(self) -> SubmittedRun:
+        if self._run is None:
+            raise RunError(f"{self.submission.name} is STARTING")
+        return self._run
+
+    # The run's life
+
+    def _start(self) -> SubmittedRun:
+        sys.path.insert(0, self.submission.code_directory)
+        module, _, function = self.submission.engine.partition(":")
+        start: Start = getattr(importlib.import_module(module), function)
+        topology = Topology.from_bytes((self._directory / "topology.pb").read_bytes())
+        wanted = self._wanted()
+        active = wanted != "INACTIVE" if wanted else self.submission.active
+        run: SubmittedRun = start(self.submission, topology, active)
+        return run
+
+    def _follow(self, run: SubmittedRun) -> None:
+        figures_due = 0.0
+        while not self._ending:
+            status = run.status
+            if status in FINAL:
+                break
+            self._note(run, status)
+            if time.monotonic() >= figures_due:
+                self._write_figures(run)
+                figures_due = time.monotonic() + FIGURES_SECS
+            self._wake.wait(POLL_SECS)
+            self._wake.clear()
+        if self._ending:
+            run.kill(wait_secs=0)
+            self._write_figures(run)
+            self._say(replace(self._state, status="FAILED", reason="its driver was told to end"))
+            return
+        if self._killing:
+            self._killing.join()
+        self._write_figures(run)
+        error = run.error
+        if error:
+            raise error
+        self._note(run, run.status)
+
+    def _note(self, run: SubmittedRun, status: str) -> None:
+        reason = run.reason or ""
+        before = self._state
+        batch = max(before.batch, run.stats().batch.id)  # it has seen none right after a restart
+        self._state = replace(before, status=status, reason=reason, ui=run.ui, batch=batch)
+        if (status, reason, run.ui) != (before.status, before.reason, before.ui):
+            since = before.since if status == before.status else time.time()
+            self._say(replace(self._state, since=since))
+
+    def _fail(self, error: Exception) -> None:
+        with suppress(OSError):  # the disk may be full
+            print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)
+        users = error.user_traceback if isinstance(error, UncaughtError) else ""
+        words = (
+            error.message if isinstance(error, TopoError) else f"{type(error).__name__}: {error}"
+        )
+        had_progress = self._state.batch > 0
+        self._say(
+            replace(
+                self._state,
+                status="FAILED",
+                reason=words,
+                since=time.time(),
+                code=getattr(error, "code", ""),
+                hint=getattr(error, "hint", ""),
+                traceback=users,
+                may_restart=had_progress and not isinstance(error, UncaughtError),
+            )
+        )
+
+    def _write_figures(self, run: SubmittedRun) -> None:
+        figures = plain(run.stats())
+        self._windows.add(time.monotonic(), figures)
+        self._write("stats.json", figures)
+        self._write("state.json", asdict(self._state))
+        self._write("errors.json", plain(run.errors()))
+
+    def _say(self, state: State) -> None:
+        self._state = state
+        self._write("state.json", asdict(state))
+
+    def _write(self, name: str, document: object) -> None:
+        write_json_if_possible(self._directory / name, document)
+
+
+def main(directory: Path) -> int:
+    lock = ProcessLock(directory / "driver.lock")
+    os.environ[LOG_DIR] = str(directory / "log")  # for the processes it starts
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    driver = Driver(directory)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: driver.end())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        return driver.main()
+    finally:
+        lock.release()
+
+
+if __name__ == "__main__":
+    ended = main(Path(sys.argv[1]))
+    try:
+        sys.stderr.flush()
+    except OSError:  # or the interpreter would try again, and end with another code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    sys.exit(ended)

@@ -1,0 +1,210 @@
+"""Starts a topology's driver, and starts it again from its checkpoint when it dies.
+
+The pause before a start doubles with each failure in a row, up to a minute; a driver that
+committed a batch ends the row. After `topology.restart.max` failures in a row the topology is
+FAILED. A driver that says that starting again cannot help (the user's code raised), that its work
+is complete, or that it was killed on purpose, is not started again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Protocol
+
+from topo.config import Config
+from topo.manage.files import ProcessLock, read_json, write_json_if_possible
+from topo.manage.registry import FINAL, State, Supervision, read_state
+
+LONGEST_PAUSE_SECS = 60.0
+
+
+class Process(Protocol):
+    """A driver process."""
+
+    def wait(self) -> int: ...
+    def stop(self) -> None: ...
+
+
+class Supervisor:
+    """One topology's supervisor; `start` and `pause` are replaced in tests."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        start: Callable[[Path], Process] | None = None,
+        pause: Callable[[float], None] | None = None,
+    ) -> None:
+        self._directory = directory
+        self._start = start or DriverProcess
+        self._stopping = threading.Event()
+        self._pause = pause or self._wait
+        self._process: Process | None = None
+        submission = read_json(directory / "submission.json") or {}
+        self._restart_max: int = Config(submission["conf"]).restart_max
+        self._said = Supervision()
+
+    def stop(self) -> None:
+        """End the driver and do not start it again."""
+        self._stopping.set()
+        if self._process:
+            self._process.stop()
+
+    def _wait(self, secs: float) -> None:
+        self._stopping.wait(secs)
+
+    def run(self) -> None:
+        """Return when the topology is over."""
+        self._say(self._said)
+        while not self._stopping.is_set():
+            before = self._state()
+            # Or the last driver's word would pass for the new one's until that has its own.
+            starting = replace(before, status="STARTING", since=time.time(), address="")
+            self._say_state(starting)
+            self._say(replace(self._said, starts=self._said.starts + 1, waiting_until=0.0))
+            self._process = self._start(self._directory)
+            if self._stopping.is_set():
+                self._process.stop()
+            code = self._process.wait()
+            if self._is_over(code):
+                return
+            self._after_failure(code, before)
+            if self._said.gave_up:
+                return
+
+    def _is_over(self, code: int) -> bool:
+        state = self._state()
+        if state.status in FINAL and not (state.status == "FAILED" and state.may_restart):
+            return True
+        if code == 0:  # killed or completed, and a full disk kept it from saying so
+            return True
+        if self._wanted() == "KILLED":
+            self._say_state(
+                replace(state, status="KILLED", reason="", since=time.time(), address="")
+            )
+            return True
+        return self._stopping.is_set()
+
+    def _after_failure(self, code: int, before: State) -> None:
+        state = self._state()
+        progressed = state.batch != before.batch
+        failures = 1 if progressed else self._said.failures + 1
+        why = state.reason if state.status == "FAILED" else _ending(code)
+        gave_up = failures > self._restart_max
+        pause = min(LONGEST_PAUSE_SECS, 2.0 ** (failures - 1))
+        self._say(
+            replace(
+                self._said,
+                failures=failures,
+                last_failure=why,
+                gave_up=gave_up,
+                waiting_until=0.0 if gave_up else time.time() + pause,
+            )
+        )
+        if gave_up:
+            self._say_state(
+                replace(state, status="FAILED", reason=why, since=time.time(), address="")
+            )
+            return
+        self._pause(pause)
+
+    def _state(self) -> State:
+        return read_state(self._directory)
+
+    def _say_state(self, state: State) -> None:
+        """In the driver's place, while there is none."""
+        self._write("state.json", asdict(state))
+
+    def _wanted(self) -> str:
+        return str((read_json(self._directory / "wanted.json") or {}).get("status", ""))
+
+    def _say(self, said: Supervision) -> None:
+        self._said = said
+        self._write("supervisor.json", asdict(said))
+
+    def _write(self, name: str, document: object) -> None:
+        write_json_if_possible(self._directory / name, document)
+
+
+class DriverProcess:
+    """A driver in a session of its own, so that all it started can be ended with it."""
+
+    def __init__(self, directory: Path) -> None:
+        with (directory / "log" / "driver.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                _command("topo.manage.driver", directory),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait(self) -> int:
+        code = self._process.wait()
+        # The JVM of a driver that was killed must not go on beside the next driver's.
+        _end_group(self._process.pid)
+        return code
+
+    def stop(self) -> None:
+        self._process.terminate()
+
+
+def _end_group(group: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"its driver was ended by signal {-code} ({signal.Signals(-code).name})"
+    return f"its driver ended with exit code {code}"
+
+
+def spawn(directory: Path) -> None:
+    """Start the supervisor of a run, detached from this process and its terminal."""
+    log = str(directory / "log" / "driver.log")
+    os.posix_spawn(
+        sys.executable,
+        _command("topo.manage.supervisor", directory),
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+
+
+def _let_go_of_what_was_inherited() -> None:
+    """Close the files and locks of whoever ran `topo submit`: this process outlives them by far."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+
+
+def _command(module: str, directory: Path) -> list[str]:
+    """-P: what lies in the current directory must not stand in for what topo imports."""
+    return [sys.executable, "-P", "-m", module, str(directory)]
+
+
+def main(directory: Path) -> None:
+    _let_go_of_what_was_inherited()
+    lock = ProcessLock(directory / "supervisor.lock")
+    supervisor = Supervisor(directory)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: supervisor.stop())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    supervisor.run()
+    lock.release()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,179 @@
+"""Keeps the figures of a run: what its tasks counted in each batch, and their errors."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+
+from topo.metrics.counters import ErrorReport, TaskMetrics
+from topo.running import BatchStats, ComponentStats, ErrorEntry
+from topo.topology.layout import TaskLayout
+from topo.topology.model import Topology
+
+_KEPT_ERRORS = 1000
+_RECENT_BATCHES = 100
+_RECENT_SECS = 60.0
+
+
+@dataclass(frozen=True)
+class _Batch:
+    id: int
+    ended: float
+    ms: float
+    waited_ms: float
+    rows: int
+
+    @property
+    def worked_ms(self) -> float:
+        return max(0.0, self.ms - self.waited_ms)
+
+
+@dataclass
+class _Sums:
+    """The counts of one task since the start, and the latest of what is not a count."""
+
+    metrics: TaskMetrics
+    saved_bytes: int = 0
+
+
+class RunTotals:
+    """The figures of one run."""
+
+    def __init__(self, topology: Topology, layout: TaskLayout, host: str = "localhost") -> None:
+        self._topology = topology
+        self._layout = layout
+        self._host = host
+        self._tasks: dict[int, _Sums] = {}
+        self._errors: dict[tuple[str, str, str], ErrorEntry] = {}
+        self._recent: deque[_Batch] = deque(maxlen=_RECENT_BATCHES)
+        self.busy_seconds = 0.0
+
+    def add(self, metrics: Mapping[int, TaskMetrics], now: float) -> None:
+        """The counts of one batch."""
+        for task, counted in metrics.items():
+            sums = self._tasks.setdefault(task, _Sums(TaskMetrics()))
+            _add(sums.metrics, counted)
+            sums.saved_bytes = counted.saved_bytes or sums.saved_bytes
+            for report in counted.errors:
+                self.add_error(report, now)
+
+    def batch_done(
+        self, number: int, now: float, *, ms: float, rows: int, waited_ms: float = 0.0
+    ) -> None:
+        """A batch has ended; `now` is of any one clock."""
+        self._recent.append(_Batch(number, now, ms, min(ms, waited_ms), rows))
+        self.busy_seconds += ms / 1000
+
+    def batch(self, now: float) -> BatchStats:
+        """The last batch, beside the recent ones."""
+        if not self._recent:
+            return BatchStats()
+        last = self._recent[-1]
+        worked = sorted(batch.worked_ms for batch in self._recent)
+        return BatchStats(
+            last.id,
+            last.ms,
+            last.rows,
+            last.waited_ms,
+            _percentile(worked, 50),
+            _percentile(worked, 99),
+            self._rows_per_sec(now),
+        )
+
+    def _rows_per_sec(self, now: float) -> float:
+        recent = [batch for batch in self._recent if batch.ended > now - _RECENT_SECS]
+        if not recent:
+            return 0.0
+        secs = now - recent[0].ended + recent[0].ms / 1000
+        return sum(batch.rows for batch in recent) / secs if secs > 0 else 0.0
+
+    def add_error(self, report: ErrorReport, now: float) -> None:
+        key = (report.component, report.kind, f"{report.type}: {report.message}")
+        before = self._errors.pop(key, None)
+        self._errors[key] = ErrorEntry(
+            component=report.component,
+            task=report.task,
+            host=self._host,
+            kind=report.kind,
+            type=report.type,
+            message=report.message,
+            at=report.at,
+            traceback=report.traceback,
+            count=report.count + (before.count if before else 0),
+            first=before.first if before else now,
+            last=now,
+        )
+        if len(self._errors) > _KEPT_ERRORS:
+            del self._errors[next(iter(self._errors))]
+
+    def errors(self) -> list[ErrorEntry]:
+        """The latest first."""
+        return list(reversed(self._errors.values()))
+
+    def components(self) -> dict[str, ComponentStats]:
+        return {name: self._component(name) for name in self._topology.components}
+
+    def total(self, attribute: str) -> int:
+        return sum(getattr(sums.metrics, attribute) for sums in self._tasks.values())
+
+    def _component(self, name: str) -> ComponentStats:
+        definition = self._topology.component(name)
+        whole = TaskMetrics()
+        saved = 0
+        by_task = {}
+        for task in self._layout.tasks_of(name):
+            sums = self._tasks.get(task, _Sums(TaskMetrics()))
+            by_task[task] = self._stats(definition.kind, 1, sums.metrics, sums.saved_bytes)
+            pending, held = whole.pending, whole.held
+            oldest = max(whole.oldest_held_secs, sums.metrics.oldest_held_secs)
+            _add(whole, sums.metrics)
+            whole.pending = pending + sums.metrics.pending
+            whole.held = held + sums.metrics.held
+            whole.oldest_held_secs = oldest
+            saved += sums.saved_bytes
+        stats = self._stats(definition.kind, len(by_task), whole, saved)
+        return replace(stats, by_task=by_task)
+
+    def _stats(self, kind: str, tasks: int, counted: TaskMetrics, saved: int) -> ComponentStats:
+        is_spout = kind == "spout"
+        per_tuple = counted.execute_seconds * 1000 / counted.executed if counted.executed else None
+        complete = counted.complete_seconds * 1000 / counted.acked if counted.acked else None
+        busy = self.busy_seconds * tasks
+        return ComponentStats(
+            kind=kind,
+            tasks=tasks,
+            emitted=counted.emitted.total(),
+            transferred=counted.transferred,
+            executed=counted.executed,
+            acked=counted.acked,
+            failed=counted.failed,
+            failed_by=dict(counted.failed_by),
+            unanchored=counted.unanchored,
+            pending=counted.pending,
+            held=counted.held,
+            oldest_held_secs=counted.oldest_held_secs,
+            execute_ms=None if is_spout else per_tuple,
+            process_ms=None if is_spout else per_tuple,
+            complete_ms=complete if is_spout else None,
+            capacity=None if is_spout or not busy else counted.execute_seconds / busy,
+            saved_bytes=saved,
+        )
+
+
+def _percentile(ascending: list[float], percent: int) -> float:
+    return ascending[max(0, ceil(percent / 100 * len(ascending)) - 1)]
+
+
+def _add(sums: TaskMetrics, counted: TaskMetrics) -> None:
+    """Add the counts; what is a level, not a count, is taken over."""
+    sums.emitted.update(counted.emitted)
+    sums.failed_by.update(counted.failed_by)
+    for name in ("transferred", "executed", "acked", "failed", "unanchored"):
+        setattr(sums, name, getattr(sums, name) + getattr(counted, name))
+    sums.execute_seconds += counted.execute_seconds
+    sums.complete_seconds += counted.complete_seconds
+    sums.pending = counted.pending
+    sums.held = counted.held
+    sums.oldest_held_secs = counted.oldest_held_secs

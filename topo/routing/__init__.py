@@ -1,0 +1,1 @@
+"""Which tasks get a tuple: groupings, hashing, dealing the rows of a stream."""

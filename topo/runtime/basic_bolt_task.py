@@ -1,0 +1,180 @@
+"""Tasks of basic bolts: emits are anchored to the input, which is acked when `execute` returns."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from topo.collectors import BasicOutputCollector
+from topo.components import BasicBolt
+from topo.errors import EmitError
+from topo.functions import FunctionBolt
+from topo.runtime.bolt_task import BoltTask, sections_of
+from topo.runtime.loops import COLLECT, COLLECT_AND_MARK, EXECUTE, EXECUTE_AND_MARK, Loop
+from topo.runtime.ports import BasicBoltPort
+from topo.runtime.task import TaskEnvironment
+from topo.tracking.ids import EdgeIds
+from topo.tracking.trees import BasicBoltTrees, Inputs
+from topo.tuples import Tuple, tick_source, tuple_class
+from topo.wire.frame import I64, Frame
+
+
+class BasicBoltTask(BoltTask):
+    component: BasicBolt
+    basic = True
+
+    def __init__(self, setting: TaskEnvironment, task: int) -> None:
+        super().__init__(setting, task)
+        self._trees = BasicBoltTrees()
+        if setting.tracking:
+            self.outlet.trees = self._trees
+        if len(self.outlet.streams) > 1:
+            self.outlet.keeps_order = True
+        self._port = BasicBoltPort(self.outlet, self._this_input, self.report_error)
+        self._failed: dict[int, str] = {}
+        self._marking = True
+        self._is_read = any(stream.subscriptions for stream in self.outlet.streams.values())
+        self._yields = (
+            isinstance(self.component, FunctionBolt)
+            and inspect.isgeneratorfunction(self.component.function)
+            and not self.component.takes_collector
+            and len(self.outlet.streams) == 1
+            and not setting.strict
+        )
+        streams = list(self.outlet.streams.values())
+        # The list that grows by one with every emit.
+        self._emits = streams[0].rows if len(streams) == 1 else self.outlet.order
+
+    def open(self, saved: Mapping[str, bytes]) -> None:
+        port = self._port
+        self.bind(emit=port.emit, emit_direct=port.emit_direct, reset_timeout=port.reset_timeout)
+        self.load_core(saved)
+        self.start(BasicOutputCollector(port), saved)
+        self._execute = self.component.execute
+        if self._yields and isinstance(self.component, FunctionBolt):
+            self._execute = self.component.function
+
+    def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
+        super().begin(batch_id, now, ids)
+        self._trees.ids = ids
+
+    def _this_input(self) -> int | None:
+        return None if self._trees.inputs is None else self._current()
+
+    def _current(self) -> int:
+        """The link of the input that is being executed."""
+        trees = self._trees
+        if self._marking:
+            return trees.link_of(trees.first + len(trees.marks))
+        return self.position()
+
+    def run(self, frames: Sequence[Frame]) -> None:
+        inputs = Inputs.of(sections_of(frames)) if self.setting.tracking else None
+        self._trees.run(inputs, _links_as_executed(frames))
+        count = sum(map(len, frames))
+        # Which input an emit belongs to matters only where somebody reads it; which one is being
+        # executed can be told from what is left of the values, where they come one after the other.
+        self._marking = (inputs is not None and self._is_read) or not _is_plain(frames)
+        self.run_segments(frames, self._body(), linked=False, tracked=False)
+        self.metrics.acked += count - len(self._failed)
+        self.metrics.failed += len(self._failed)
+        if inputs is not None:
+            self._tell(inputs, count)
+        self._failed.clear()
+        self._trees.run(None)
+
+    def _body(self) -> str:
+        if self._yields:
+            return COLLECT_AND_MARK if self._marking else COLLECT
+        return EXECUTE_AND_MARK if self._marking else EXECUTE
+
+    def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
+        emits, mark = self._emits, self._trees.marks.append
+        execute = self._execute
+        extend = emits.extend
+        while (stopped := loop(items, execute, mark, emits, extend)) is not None:
+            tup, error = stopped
+            self._failed[self._current()] = self.fail_reason(self.reason_to_fail(error, tup))
+            if self._marking:
+                mark(len(emits))
+        if self._yields:
+            self._check_rows(emits)
+
+    def _check_rows(self, rows: list[Any]) -> None:
+        """What a generator function yielded went straight to the rows, unseen."""
+        (stream,) = self.outlet.streams.values()
+        if set(map(type, rows)) <= {list, tuple} and _all_have(rows, stream.width):
+            return
+        for values in rows:
+            try:
+                self.outlet.checked(values, stream.name, direct=False)
+            except EmitError as error:
+                raise self.uncaught(error, None) from None
+
+    def _tell(self, inputs: Inputs, count: int) -> None:
+        links = np.arange(count)
+        if self._failed:
+            links = np.delete(links, list(self._failed))
+        self.updates.ack(*inputs.acks(links))
+        for link, reason in self._failed.items():
+            self.updates.fail(inputs.roots[inputs.span(link)].tolist(), reason)
+        for link in self._port.reset:
+            self.updates.reset(inputs.roots[inputs.span(link)].tolist())
+        self._port.reset.clear()
+
+    def tick(self) -> None:
+        assert self._tick_secs is not None
+        self.worked = True
+        make: Callable[..., Tuple] = tuple_class(tick_source(), basic=True)
+        tup = make(self._tick_secs)
+        try:
+            self._on_tick(tup)
+        except (Exception, SystemExit) as error:
+            self.reason_to_fail(error, tup)
+        self.settle()
+
+    def settle(self) -> None:
+        self.outlet.flush()
+
+
+def _is_plain(frames: Sequence[Frame]) -> bool:
+    """Whether these are executed in the order of their values."""
+    return all(
+        frame.order is None and all(section.columns for section in frame.sections)
+        for frame in frames
+    )
+
+
+def _links_as_executed(frames: Sequence[Frame]) -> I64 | None:
+    """The links in the order in which inputs are executed; None: in turn.
+
+    Links run over the sections of a frame one after the other, which the frame's order mixes.
+    """
+    if all(frame.order is None for frame in frames):
+        return None
+    links = []
+    first = 0
+    for frame in frames:
+        own = np.arange(first, first + len(frame))
+        if frame.order is not None:
+            executed = np.empty_like(own)
+            executed[np.argsort(frame.order, kind="stable")] = own
+            own = executed
+        links.append(own)
+        first += len(frame)
+    return np.concatenate(links)
+
+
+def _all_have(rows: list[Any], width: int) -> bool:
+    # Unpacking is twice as fast as collecting the lengths, for the commonest width there is.
+    if width != 1:
+        return set(map(len, rows)) <= {width}
+    try:
+        for (_,) in rows:
+            pass
+    except ValueError:
+        return False
+    return True

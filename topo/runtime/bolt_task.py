@@ -1,0 +1,246 @@
+"""Bolt tasks: run a bolt over frames of tuples.
+
+Per tuple there is one tuple object and one call of the user's `execute`; what it emitted, acked
+and anchored is worked out a few thousand emits at a time. `rich` and `basic` have the two kinds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat, starmap
+from time import perf_counter
+from typing import Any
+
+from topo.components import BasicBolt, Bolt, StatefulBasicBolt, StatefulBolt
+from topo.errors import FailTuple
+from topo.functions import FunctionBolt
+from topo.runtime import user_errors as failures
+from topo.runtime.loops import Loop, loop_over_tuples, loop_over_values, values_of
+from topo.runtime.task import Task, TaskEnvironment
+from topo.state import KeyValueState
+from topo.storage.saving import Changes, SavedMapping
+from topo.tuples import UNTRACKED, Source, Tuple, tuple_class
+from topo.wire.frame import AnyFrame, Frame, Section
+
+_TUPLES_A_RUN = 4096
+_ROWS_A_FLUSH = 2048
+_SMALLEST_SEGMENT = 16
+
+
+class BoltTask(Task):
+    """What rich and basic bolts have in common."""
+
+    component: Bolt | BasicBolt
+    basic = False
+
+    def __init__(self, setting: TaskEnvironment, task: int) -> None:
+        super().__init__(setting, task)
+        self._tick_secs: float | None = self.conf["topology.tick.tuple.freq.secs"]
+        base = BasicBolt if self.basic else Bolt
+        overridden = type(self.component).on_tick is not base.on_tick
+        self._on_tick = self.component.on_tick if overridden else self.component.execute
+        self._classes: dict[tuple[int, str], type[Tuple]] = {}
+        self._left: Callable[[], int] = int  # of the section being executed, how many inputs
+        self._end = 0  # where it ends
+        self._growth = 1.0  # tuples emitted for one that came in, lately
+        self._unsettled = 0.0
+        self._state: KeyValueState[Any, Any] | None = None
+        self._state_log = SavedMapping("state", f"{self.owner} task {task}")
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def start(self, collector: Any, saved: Mapping[str, bytes]) -> None:
+        self.component.collector = collector
+        self.component.context = self.context
+        with self.users_code():
+            self.component.prepare(self.context.conf, self.context, collector)
+        if isinstance(self.component, StatefulBolt | StatefulBasicBolt):
+            self._state = KeyValueState()
+            self._state.reload(self._state_log.load(saved).items())
+            self.component.state = self._state
+            with self.users_code():
+                self.component.init_state(self._state)
+        self.attributes.remember()
+        self.attributes.load(saved)
+        with self.users_code():
+            self.component.restored()
+        self.settle_in()
+
+    def close(self) -> None:
+        with self.users_code():
+            self.component.cleanup()
+
+    def core(self) -> dict[str, Any]:
+        return {"groupers": self.groupers_core()}
+
+    def save(self) -> Changes:
+        changes = super().save()
+        if self._state is not None:
+            self._state_log.save(self._state.raw(), self._state.changed_keys(), changes)
+        return changes
+
+    # -- tuples -------------------------------------------------------------------------------
+
+    def execute(self, frames: Iterable[AnyFrame]) -> None:
+        """Run the bolt over these frames, in this order."""
+        self.worked = True
+        if self.outlet.is_waiting:  # what `prepare` emitted comes of no input
+            self.settle()
+        started = perf_counter()
+        run: list[Frame] = []
+        size = 0
+        for packed in frames:
+            frame = packed.unpack()
+            run.append(frame)
+            size += len(frame)
+            if size >= _TUPLES_A_RUN:
+                self._run(run, size)
+                run, size = [], 0
+        if run:
+            self._run(run, size)
+        self.metrics.execute_seconds += perf_counter() - started
+
+    def _run(self, frames: Sequence[Frame], size: int) -> None:
+        self.run(frames)
+        self.metrics.executed += size
+
+    def run(self, frames: Sequence[Frame]) -> None:
+        raise NotImplementedError
+
+    def run_segments(self, frames: Sequence[Frame], body: str, linked: bool, tracked: bool) -> None:
+        """Call the user's code for each tuple, settling every few thousand emits.
+
+        That often, because what a segment emitted should still be in the cache when it is dealt.
+        """
+        first = 0
+        for frame in frames:
+            for items, loop, count in self._runs_of(frame, body, linked, tracked, first):
+                left = count
+                while left > 0:
+                    size = min(left, max(_SMALLEST_SEGMENT, int(_ROWS_A_FLUSH / self._growth)))
+                    emitted = self.outlet.emitted_in_all
+                    self.run_loop(loop, islice(items, size))
+                    self._growth = max(1.0, (self.outlet.emitted_in_all - emitted) / size)
+                    self._unsettled += size * self._growth
+                    if self._unsettled >= _ROWS_A_FLUSH / 2:
+                        self.settle()
+                        self._unsettled = 0.0
+                    left -= size
+            first += len(frame)
+        self.settle()
+        self._unsettled = 0.0
+
+    def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
+        """Run the loop to the end of the items, dealing with every error on the way."""
+        raise NotImplementedError
+
+    def _runs_of(
+        self, frame: Frame, body: str, linked: bool, tracked: bool, first: int
+    ) -> Iterator[tuple[Iterator[Any], Loop, int]]:
+        if frame.order is not None:
+            yield self._in_order(frame, linked, tracked, first), loop_over_tuples(body), len(frame)
+            return
+        for section in frame.sections:
+            cls: Any = self._class_of(frame.source_task, section.stream)
+            values = values_of(section, self._links(section, linked, tracked, first))
+            first += section.count
+            if values is None:
+                yield _empty(cls, section.count), loop_over_tuples(body), section.count
+            else:
+                self._left, self._end = values.left, first
+                yield values.items, loop_over_values(cls, body, linked), section.count
+
+    def position(self) -> int:
+        """The place of the input being executed, where inputs are executed as they lie."""
+        return self._end - self._left() - 1
+
+    def _in_order(self, frame: Frame, linked: bool, tracked: bool, first: int) -> Iterator[Tuple]:
+        """The tuples of several streams, in the order in which they were emitted."""
+        assert frame.order is not None
+        made = []
+        for section in frame.sections:
+            cls: Callable[..., Tuple] = self._class_of(frame.source_task, section.stream)
+            links = self._links(section, linked, tracked, first)
+            values = values_of(section, links)
+            if values is None:
+                made.append(_empty(cls, section.count))
+            elif len(section.columns) + linked == 1:
+                made.append(map(cls, values.items))
+            else:
+                made.append(starmap(cls, values.items))
+            first += section.count
+        return (next(made[number]) for number in frame.order.tolist())
+
+    def _links(
+        self, section: Section, linked: bool, tracked: bool, first: int
+    ) -> Iterable[int] | None:
+        if not linked:
+            return None
+        return range(first, first + section.count) if tracked else repeat(UNTRACKED, section.count)
+
+    def tick_due(self, now: float, before: float) -> bool:
+        period = self._tick_secs
+        if period is None or isinstance(self.component, FunctionBolt):
+            return False
+        return _ticks_by(now, period) > _ticks_by(before, period)
+
+    def next_tick(self, after: float) -> float | None:
+        """When a tick is due next."""
+        if self._tick_secs is None or not self.last_tick_due():
+            return None
+        number = _ticks_by(after, self._tick_secs) + 1
+        due = number * self._tick_secs
+        while _ticks_by(due, self._tick_secs) < number:  # rounded down
+            due = math.nextafter(due, math.inf)
+        return due
+
+    def last_tick_due(self) -> bool:
+        return self._tick_secs is not None and not isinstance(self.component, FunctionBolt)
+
+    def tick(self) -> None:
+        raise NotImplementedError
+
+    def _class_of(self, source_task: int, stream: str) -> type[Tuple]:
+        key = (source_task, stream)
+        found = self._classes.get(key)
+        if found is None:
+            component = self.setting.layout.component_of(source_task)
+            declared = self.setting.topology.component(component).output(stream)
+            assert declared is not None, "a frame's stream is one that its source declares"
+            source = Source(component, stream, source_task, declared.fields)
+            found = self._classes[key] = tuple_class(source, self.basic)
+        return found
+
+    def stop_or_fail(self, error: BaseException, tup: Tuple | None) -> str:
+        """Raise the uncaught error, or keep it and return the reason to fail the tuple with."""
+        caught = self.uncaught(error, tup)
+        if self._stops_on_error:
+            raise caught from error
+        self.metrics.errors.append(failures.report(error, self.component_id, self.id, "uncaught"))
+        return f"{type(error).__name__}: {error}"
+
+    def reason_to_fail(self, error: BaseException, tup: Tuple | None) -> str | None:
+        """What a tuple fails with whose execution raised this; raises what stops the topology."""
+        if not isinstance(error, FailTuple):
+            return self.stop_or_fail(error, tup)
+        if error.report:
+            self.report_error(error)
+        return failures.failure_reason(error)
+
+    def fail_reason(self, reason: str | None) -> str:
+        text = f"failed by {self.component_id!r} task {self.id}"
+        return f"{text}: {reason}" if reason else text
+
+
+def sections_of(frames: Sequence[Frame]) -> list[Section]:
+    return [section for frame in frames for section in frame.sections]
+
+
+def _empty(cls: Callable[..., Tuple], count: int) -> Iterator[Tuple]:
+    """Tuples without fields."""
+    return (cls() for _ in range(count))
+
+
+def _ticks_by(time: float, period: float) -> int:
+    return math.floor(time / period)

@@ -1,0 +1,316 @@
+"""Where a task's emits collect, and how they become frames.
+
+Ports append rows to streams; a flush deals them over the target tasks and gives them their place
+in the tuple trees; at the end of the batch what lies ready for each target is packed into frames.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import index
+from typing import Any, Protocol
+
+import numpy as np
+
+from topo.errors import EmitError, EmitTypeError, did_you_mean
+from topo.routing.groupers import ChoiceFailed, Deal, Direct, Grouper, Rows, Selector
+from topo.runtime.outbox import Outbox, piece_of
+from topo.topology.layout import MAX_TASKS
+from topo.tracking.trees import Anchor
+from topo.wire.column import dump, dump_emitted
+from topo.wire.frame import I64, AnyFrame, Column, Trees
+
+emitted_tuples = logging.getLogger("topo.emitted")
+
+
+@dataclass
+class Subscription:
+    """One bolt's reading of one stream."""
+
+    consumer: str
+    grouper: Grouper
+
+
+@dataclass
+class OutStream:
+    """One declared stream of a task, and the rows waiting on it."""
+
+    name: str
+    fields: tuple[str, ...]
+    direct: bool
+    subscriptions: list[Subscription]
+    index: int
+    rows: list[Any] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    several: dict[int, list[Anchor]] = field(default_factory=dict)
+    targets: list[int] = field(default_factory=list)
+    copies: list[bytes] = field(default_factory=list)
+    # How many emits were only counted, since nobody reads them.
+    take_unread: Callable[[], int] | None = None
+    width: int = 0
+    takes_direct: bool = False
+
+    def __post_init__(self) -> None:
+        self.width = len(self.fields)
+        readers = (subscription.grouper for subscription in self.subscriptions)
+        self.takes_direct = self.direct or any(isinstance(r, Direct) for r in readers)
+
+    def clear(self) -> None:
+        for collected in (self.rows, self.parents, self.several, self.targets, self.copies):
+            collected.clear()
+
+
+class TreeMaker(Protocol):
+    """Gives emitted rows their place in the tuple trees, a stream and a deal at a time."""
+
+    def begin(self, stream: OutStream, order: list[int]) -> None:
+        """The rows of `stream` are about to be dealt; `order` is the outlet's."""
+
+    def trees(self, rows: I64 | None, copies: int) -> Trees | None:
+        """The trees of one deal: tuple i of it is row `rows[i]` (None: row i)."""
+
+    def end(self) -> None:
+        """All deals of the stream are done."""
+
+    def flushed(self) -> None:
+        """All streams are done."""
+
+
+class Emitter:
+    """The output side of one task."""
+
+    def __init__(
+        self, owner: str, task: int, streams: list[OutStream], strict: bool, debug: bool
+    ) -> None:
+        self.owner = owner  # "bolt 'count'", for errors
+        self.task = task
+        self.streams = {stream.name: stream for stream in streams}
+        self.strict = strict
+        self.debug = debug
+        self.by_order = _reads_several(streams)
+        self.keeps_order = self.by_order
+        self.order: list[int] = []  # of all emits since the last flush, the stream's index
+        self.trees: TreeMaker | None = None
+        self.hear: Callable[[str, int, Sequence[Any]], None] | None = None
+        self.most_tasks = MAX_TASKS  # that a direct emit may name
+        self.uncaught: Callable[[BaseException, str], BaseException] = _as_it_is
+        self.emitted: dict[str, int] = {}
+        self.dealt = 0  # how many rows were flushed in this batch
+        self.transferred = 0
+        self.outbox = Outbox(task)
+        self._position = 0
+
+    @property
+    def emitted_in_all(self) -> int:
+        """How much was emitted for others in this batch, flushed or not."""
+        return self.dealt + sum(len(stream.rows) for stream in self.streams.values())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something was emitted that has not been dealt."""
+        return any(stream.rows for stream in self.streams.values())
+
+    def take_emitted(self) -> dict[str, int]:
+        """What was emitted in this batch, by stream."""
+        for stream in self.streams.values():
+            if stream.take_unread is not None and (count := stream.take_unread()):
+                self.emitted[stream.name] = self.emitted.get(stream.name, 0) + count
+        return self.emitted
+
+    def is_read(self, stream: OutStream) -> bool:
+        """Whether anybody, a test among them, looks at the rows of the stream."""
+        return bool(stream.subscriptions or self.hear or self.strict or self.debug)
+
+    def checked(self, values: Any, name: str, direct: bool) -> OutStream:
+        """The stream to emit on; raises what is wrong with an emit."""
+        try:
+            stream = self.streams[name]
+        except (KeyError, TypeError):  # TypeError: a list is no key
+            raise self._no_stream(name) from None
+        if type(values) is not list and type(values) is not tuple:
+            check_values(values, f"{self.owner} emitted")
+        if len(values) != len(stream.fields):
+            raise EmitError(
+                f"{self.owner} emitted {len(values)} values, {_short(values)}, on stream "
+                f"{name!r}, which has {len(stream.fields)} fields: {', '.join(stream.fields)}",
+                hint="emit a value for each field, in the declared order",
+            )
+        if not direct and stream.takes_direct:
+            raise EmitError(
+                f"{self.owner} made a regular emit on stream {name!r}, which is a direct one",
+                hint="emit_direct(task, values, stream=...) names the task",
+            )
+        return stream
+
+    def checked_direct(self, task: int, values: Any, name: str) -> OutStream:
+        try:
+            is_task = 1 <= index(task) <= self.most_tasks
+        except TypeError:
+            is_task = False
+        if not is_task:
+            raise EmitError(
+                f"{self.owner} made a direct emit to {_short(task)}, which is no task",
+                hint="emit_direct(task, values): "
+                "context.component_tasks(component) has the ids of a component's tasks",
+            )
+        stream = self.checked(values, name, direct=True)
+        if not stream.takes_direct:
+            raise EmitError(
+                f"{self.owner} made a direct emit on stream {name!r}, which is a regular one",
+                hint=f"declare it with direct=True, or emit(values, stream={name!r})",
+            )
+        for subscription in stream.subscriptions:
+            grouper = subscription.grouper
+            if task in grouper.tasks and not isinstance(grouper, Direct):
+                raise EmitError(
+                    f"{self.owner} made a direct emit on stream {name!r} to task {task} of "
+                    f"{subscription.consumer!r}, which reads it by a regular grouping",
+                    hint=f"read it by direct_grouping in {subscription.consumer!r}",
+                )
+        return stream
+
+    def _no_stream(self, name: Any) -> EmitError:
+        if not self.streams:
+            hint = 'declare its fields: outputs = ("field", ...)'
+            return EmitError(f"{self.owner} emitted, but declares no outputs", hint=hint)
+        if not isinstance(name, str):
+            return EmitError(
+                f"{self.owner} emitted on stream {_short(name)}; a stream's name is a str",
+                hint="emit(values, stream=..., anchors=... or msg_id=...): "
+                "all but the values is given by name",
+            )
+        known = ", ".join(map(repr, self.streams))
+        return EmitError(
+            f"{self.owner} emitted on stream {name!r}, which it does not declare; "
+            f"it declares {known}",
+            hint=did_you_mean(name, self.streams),
+        )
+
+    def added(self, stream: OutStream, values: Any) -> None:
+        """What every emit does besides appending its row, where something else is wanted."""
+        if self.keeps_order:
+            self.order.append(stream.index)
+        if self.strict:
+            stream.copies.append(dump_emitted(values))
+
+    def flush(self, asked: OutStream | None = None) -> list[int]:
+        """Deal everything collected; returns where the last row of the stream asked for went."""
+        chosen: list[int] = []
+        for stream in self.streams.values():
+            if stream.rows:
+                last = len(stream.rows) - 1 if stream is asked else -1
+                chosen += self._flush(stream, last)
+        if self.trees is not None:
+            self.trees.flushed()
+        self._position += len(self.order)
+        self.order.clear()
+        self.outbox.pack_full()
+        return chosen
+
+    def _flush(self, stream: OutStream, asked_row: int) -> list[int]:
+        count = len(stream.rows)
+        self.emitted[stream.name] = self.emitted.get(stream.name, 0) + count
+        self.dealt += count
+        self._look_at(stream)
+        trees = self.trees
+        if trees is not None:
+            trees.begin(stream, self.order)
+        chosen: list[int] = []
+        if stream.subscriptions:
+            columns: list[Column] = [[row[i] for row in stream.rows] for i in range(stream.width)]
+            rows = Rows(stream.rows, columns, stream.targets)
+            positions = self._positions(stream)
+            for subscription in stream.subscriptions:
+                for deal in self._deals(subscription, rows):
+                    copies = count if deal.rows is None else len(deal.rows)
+                    made = trees.trees(deal.rows, copies) if trees is not None else None
+                    for task, selector in deal.parts:
+                        piece = piece_of(stream.name, rows, deal.rows, selector, made, positions)
+                        self.transferred += piece.section.count
+                        self.outbox.add(task, piece)
+                        if asked_row >= 0 and _has_row(deal.rows, selector, asked_row, count):
+                            chosen.append(task)
+        if trees is not None:
+            trees.end()
+        stream.clear()
+        return chosen
+
+    def _deals(self, subscription: Subscription, rows: Rows) -> list[Deal]:
+        try:
+            return subscription.grouper.deal(rows)
+        except ChoiceFailed as failed:
+            cause = failed.__cause__ or failed
+            what = (
+                f"custom grouping {failed.grouping} of {subscription.consumer!r}, "
+                f"emitted {_short(failed.values)}"
+            )
+            raise self.uncaught(cause, what) from cause
+
+    def _positions(self, stream: OutStream) -> I64 | None:
+        if not self.by_order:
+            return None
+        return np.flatnonzero(np.array(self.order, np.int64) == stream.index) + self._position
+
+    def _look_at(self, stream: OutStream) -> None:
+        """Show the rows to whoever wants to see them, before they are dealt."""
+        if self.debug:
+            for values in stream.rows:
+                emitted_tuples.info("%s task %d %s %r", self.owner, self.task, stream.name, values)
+        if self.hear is not None:
+            self.hear(stream.name, self.task, list(stream.rows))
+        for values, copy in zip(stream.rows, stream.copies, strict=False):
+            if dump(values) != copy:
+                raise EmitError(
+                    f"{self.owner}: values emitted on stream {stream.name!r} were changed after "
+                    f"the emit, to {_short(values)}",
+                    hint="emit a copy: self.emit([list(value)])",
+                )
+
+    def frames(self) -> Iterator[AnyFrame]:
+        """Everything that was flushed, in frames; the outlet is empty afterwards."""
+        self._position = 0
+        return self.outbox.take()
+
+    def start_batch(self) -> None:
+        self.outbox.start_batch()
+        self.emitted = {}
+        self.dealt = 0
+        self.transferred = 0
+
+
+def check_values(values: Any, said: str) -> None:
+    """Raise what an emit of these values raises; `said` begins the sentence: "bolt 'b' emitted"."""
+    if isinstance(values, list | tuple):
+        return
+    shown = _short(values)
+    hint = f"write [{shown}]" if isinstance(values, str | bytes) else "emit a list of values"
+    raise EmitTypeError(
+        f"{said} {_article(type(values).__name__)}, {shown}; values are a list or a tuple",
+        hint=hint,
+    )
+
+
+def _as_it_is(error: BaseException, what: str) -> BaseException:
+    return error
+
+
+def _reads_several(streams: Sequence[OutStream]) -> bool:
+    """Whether some bolt reads two of these streams, so that their common order matters."""
+    readers = [s.consumer for stream in streams for s in stream.subscriptions]
+    return len(readers) > len(set(readers))
+
+
+def _has_row(rows: I64 | None, selector: Selector, row: int, count: int) -> bool:
+    numbers = np.arange(count) if rows is None else rows
+    return bool((numbers if selector is None else numbers[selector]).tolist().count(row))
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"

@@ -1,0 +1,164 @@
+"""What lies ready for each target task, and how it is packed into frames.
+
+A target that has enough for a frame gets it at once, encoded while its values are still in the
+cache; a batch then lies in memory as a few bytes a tuple, not as Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from topo.routing.groupers import Rows, Selector
+from topo.wire.frame import (
+    I64,
+    MAX_TUPLES,
+    SEQUENCE_STEP,
+    AnyFrame,
+    Column,
+    Frame,
+    Section,
+    Trees,
+    join_trees,
+)
+
+
+@dataclass
+class Piece:
+    """The rows of one flush for one target; `positions` says when each was emitted."""
+
+    section: Section
+    positions: I64 | None
+
+
+class Outbox:
+    """Of one task. What is for tasks in `unpacked_for` stays as it is, for they live here too."""
+
+    def __init__(self, task: int) -> None:
+        self._task = task
+        self.unpacked_for: frozenset[int] = frozenset()
+        self._pieces: dict[int, list[Piece]] = {}
+        self._counts: dict[int, int] = {}
+        self._full: list[int] = []
+        self._packed: list[AnyFrame] = []
+        self._sequence = 0
+
+    def start_batch(self) -> None:
+        self._sequence = 0
+
+    def add(self, task: int, piece: Piece) -> None:
+        count = self._counts.get(task, 0)
+        self._pieces.setdefault(task, []).append(piece)
+        self._counts[task] = count + piece.section.count
+        if count < MAX_TUPLES <= self._counts[task]:
+            self._full.append(task)
+
+    def pack_full(self) -> None:
+        """Make frames for the targets that have enough; after a flush, when the order is known."""
+        for task in self._full:
+            self._pack(task)
+        self._full.clear()
+
+    def take(self) -> Iterator[AnyFrame]:
+        """Everything, and be empty."""
+        for task in list(self._pieces):
+            self._pack(task)
+        packed, self._packed = self._packed, []
+        return iter(packed)
+
+    def _pack(self, task: int) -> None:
+        pieces = self._pieces.pop(task)
+        del self._counts[task]
+        streams = list(dict.fromkeys(piece.section.stream for piece in pieces))
+        made = (
+            self._one_stream(task, pieces)
+            if len(streams) == 1
+            else self._several_streams(task, pieces, streams)
+        )
+        for frame in made:
+            frame.sequence = self._sequence
+            self._sequence += SEQUENCE_STEP
+            if task in self.unpacked_for:
+                self._packed.append(frame)
+            else:
+                self._packed.extend(frame.pack())
+
+    def _one_stream(self, task: int, pieces: list[Piece]) -> Iterator[Frame]:
+        whole = _joined([piece.section for piece in pieces])
+        for start, stop in _even_cuts(whole.count):
+            yield Frame(self._task, task, 0, [whole.cut(start, stop)])
+
+    def _several_streams(
+        self, task: int, pieces: list[Piece], streams: list[str]
+    ) -> Iterator[Frame]:
+        of_stream = [[p for p in pieces if p.section.stream == name] for name in streams]
+        sections = [_joined([piece.section for piece in own]) for own in of_stream]
+        positions = [np.concatenate([_known(p.positions) for p in own]) for own in of_stream]
+        numbers = np.repeat(np.arange(len(sections)), [len(own) for own in positions])
+        order = numbers[np.argsort(np.concatenate(positions), kind="stable")].astype(np.uint8)
+        done = [0] * len(sections)
+        for start, stop in _even_cuts(len(order)):
+            part = order[start:stop]
+            counts = np.bincount(part, minlength=len(sections)).tolist()
+            cut = [s.cut(at, at + n) for s, at, n in zip(sections, done, counts, strict=True)]
+            done = [at + n for at, n in zip(done, counts, strict=True)]
+            yield Frame(self._task, task, 0, cut, part)
+
+
+def piece_of(
+    stream: str,
+    emitted: Rows,
+    rows: I64 | None,
+    selector: Selector,
+    trees: Trees | None,
+    positions: I64 | None,
+) -> Piece:
+    """One part of a deal that covers `rows`."""
+    columns, count = emitted.columns, emitted.count
+    chosen: Selector = selector
+    if rows is not None:
+        chosen = rows if selector is None else rows[selector]
+    if chosen is None:
+        return Piece(Section(stream, count, columns, trees), positions)
+    gathered = [_gather(column, chosen) for column in columns]
+    size = len(range(count)[chosen]) if isinstance(chosen, slice) else len(chosen)
+    own = trees.select(selector) if trees is not None and selector is not None else trees
+    where = positions[chosen] if positions is not None else None
+    return Piece(Section(stream, size, gathered, own), where)
+
+
+def _gather(column: Column, chosen: slice | I64) -> Column:
+    if isinstance(chosen, slice):
+        return column[chosen]
+    if len(chosen) == 1:
+        return [column[int(chosen[0])]]
+    gathered: tuple[Any, ...] = itemgetter(*chosen.tolist())(column)
+    return gathered
+
+
+def _joined(sections: list[Section]) -> Section:
+    if len(sections) == 1:
+        return sections[0]
+    columns: list[Column] = [
+        list(chain.from_iterable(section.columns[i] for section in sections))
+        for i in range(len(sections[0].columns))
+    ]
+    trees = join_trees([(section.count, section.trees) for section in sections])
+    return Section(sections[0].stream, sum(s.count for s in sections), columns, trees)
+
+
+def _even_cuts(count: int) -> Iterator[tuple[int, int]]:
+    """Cuts of about the same size, none over the most that a frame holds."""
+    parts = -(-count // MAX_TUPLES)
+    for part in range(parts):
+        yield part * count // parts, (part + 1) * count // parts
+
+
+def _known(positions: I64 | None) -> I64:
+    assert positions is not None, "two streams to one bolt are emitted in order"
+    return positions

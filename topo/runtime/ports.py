@@ -1,0 +1,349 @@
+"""The functions behind the collectors: what `emit`, `ack` and `fail` do.
+
+Each is a closure over the task's own lists, so that a call appends and returns; what it means is
+worked out at the flush. A task with one declared stream, which is nearly every task, gets an emit
+that checks the values and appends them; anything unusual goes the long way. The short emits have
+positional parameters, though their types say keyword only: a call with keyword-only defaults costs
+CPython 40 ns more. Their defaults are tested by identity, which is the cheapest test there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from topo.errors import AnchorError, TupleSettledError
+from topo.runtime.emitter import Emitter, OutStream
+from topo.tracking.trees import NO_ANCHOR, NOT_ANCHORED, SEVERAL, Anchor
+from topo.tuples import BASIC, DEFAULT_STREAM, HELD, SETTLED, UNTRACKED, Tuple
+
+
+@dataclass
+class Settling:
+    """What a bolt acked, failed and reset since the last flush."""
+
+    acked: list[int] = field(default_factory=list)  # links, UNTRACKED among them
+    acked_held: list[Tuple] = field(default_factory=list)
+    failed: list[tuple[Anchor | None, str | None]] = field(default_factory=list)
+    reset: list[Anchor] = field(default_factory=list)
+
+    def clear(self) -> None:
+        self.acked.clear()
+        self.acked_held.clear()
+        self.failed.clear()
+        self.reset.clear()
+
+
+class BoltPort:
+    """A rich bolt's calls."""
+
+    def __init__(
+        self, outlet: Emitter, tracking: bool, report_error: Callable[[BaseException | str], None]
+    ) -> None:
+        self.settling = Settling()
+        self.report_error = report_error
+        self._outlet = outlet
+        self._tracking = tracking
+        self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
+        self.ack = self._make_ack()
+
+    def _plain_emit(self) -> Callable[..., list[int] | None]:
+        out = self._outlet.streams[DEFAULT_STREAM]
+        width, append, parent = out.width, out.rows.append, out.parents.append
+        long_way, tracking, parent_of = self._any_emit, self._tracking, self._parent_of
+
+        def emit(
+            values: Any, stream: Any = DEFAULT_STREAM, anchors: Any = None, task_ids: Any = None
+        ) -> list[int] | None:
+            if (
+                type(values) is list
+                and len(values) == width
+                and stream is DEFAULT_STREAM
+                and task_ids is None
+            ):
+                if tracking:
+                    if anchors is None:
+                        parent(NOT_ANCHORED)
+                    elif isinstance(anchors, Tuple) and anchors._topo_link >= 0:
+                        parent(anchors._topo_link)
+                    else:
+                        parent(parent_of(anchors, out))
+                append(values)
+                return None
+            return long_way(values, stream=stream, anchors=anchors, task_ids=bool(task_ids))
+
+        return emit
+
+    def _any_emit(
+        self,
+        values: Any,
+        *,
+        stream: str = DEFAULT_STREAM,
+        anchors: Any = None,
+        task_ids: bool = False,
+    ) -> list[int] | None:
+        out = self._outlet.checked(values, stream, direct=False)
+        self._append(out, values, anchors)
+        return self._outlet.flush(out) if task_ids else None
+
+    def emit_direct(
+        self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, anchors: Any = None
+    ) -> None:
+        out = self._outlet.checked_direct(task, values, stream)
+        self._append(out, values, anchors)
+        out.targets.append(task)
+
+    def _append(self, out: OutStream, values: Any, anchors: Any) -> None:
+        parent = NOT_ANCHORED if anchors is None else self._parent_of(anchors, out)
+        self._outlet.added(out, values)
+        out.parents.append(parent)
+        out.rows.append(values)
+
+    def _parent_of(self, anchors: Any, out: OutStream) -> int:
+        """What `parents` gets for these anchors of the row about to be appended."""
+        found: list[Anchor] = []
+        for anchor in (anchors,) if isinstance(anchors, Tuple) else each_anchor(anchors):
+            if not isinstance(anchor, Tuple):
+                raise no_anchor(anchor)
+            link = anchor._topo_link
+            if link >= 0:
+                found.append(link)
+            elif link == HELD:
+                found.append(anchor._topo_held)
+            elif link != UNTRACKED:
+                _refuse(anchor, "anchored to")
+        if not found:
+            return NO_ANCHOR
+        if len(found) == 1 and isinstance(found[0], int):
+            return found[0]
+        out.several[len(out.rows)] = found
+        return SEVERAL
+
+    def _make_ack(self) -> Callable[[Tuple], None]:
+        acked, held = self.settling.acked.append, self.settling.acked_held.append
+
+        def ack(tup: Tuple) -> None:
+            try:
+                link = tup._topo_link
+            except AttributeError:
+                _no_tuple(tup, "ack")
+            if link >= UNTRACKED:
+                tup._topo_link = SETTLED
+                acked(link)
+            elif link == HELD:
+                tup._topo_link = SETTLED
+                held(tup)
+            else:
+                _refuse(tup, "acked")
+
+        return ack
+
+    def fail(self, tup: Tuple, reason: str | None = None) -> None:
+        anchor = self._place_of(tup, "fail", "failed")
+        tup._topo_link = SETTLED
+        self.settling.failed.append((anchor, reason))
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        anchor = self._place_of(tup, "reset_timeout", "given more time")
+        if anchor is not None:
+            self.settling.reset.append(anchor)
+
+    def _place_of(self, tup: Tuple, call: str, done: str) -> Anchor | None:
+        if not isinstance(tup, Tuple):
+            _no_tuple(tup, call)
+        link = tup._topo_link
+        if link == UNTRACKED:
+            return None
+        if link == HELD:
+            return tup._topo_held
+        if link < 0:
+            _refuse(tup, done)
+        return link
+
+
+class BasicBoltPort:
+    """A basic bolt's calls; `this_input` is the link of the input being executed."""
+
+    def __init__(
+        self,
+        outlet: Emitter,
+        this_input: Callable[[], int | None],
+        report_error: Callable[[BaseException | str], None],
+    ) -> None:
+        self.report_error = report_error
+        self.reset: list[int] = []
+        self._outlet = outlet
+        self._this_input = this_input
+        self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
+
+    def _plain_emit(self) -> Callable[..., list[int] | None]:
+        out = self._outlet.streams[DEFAULT_STREAM]
+        width, append, long_way = out.width, out.rows.append, self._any_emit
+
+        def emit(
+            values: Any, stream: Any = DEFAULT_STREAM, task_ids: Any = None
+        ) -> list[int] | None:
+            if (
+                type(values) is list
+                and len(values) == width
+                and stream is DEFAULT_STREAM
+                and task_ids is None
+            ):
+                append(values)
+                return None
+            return long_way(values, stream=stream, task_ids=bool(task_ids))
+
+        count = 0
+
+        def emit_to_nobody(
+            values: Any, stream: Any = DEFAULT_STREAM, task_ids: Any = None
+        ) -> list[int] | None:
+            if (
+                type(values) is list
+                and len(values) == width
+                and stream is DEFAULT_STREAM
+                and task_ids is None
+            ):
+                nonlocal count
+                count += 1
+                return None
+            return long_way(values, stream=stream, task_ids=bool(task_ids))
+
+        def take_count() -> int:
+            nonlocal count
+            taken, count = count, 0
+            return taken
+
+        if self._outlet.is_read(out):
+            return emit
+        out.take_unread = take_count
+        return emit_to_nobody
+
+    def _any_emit(
+        self, values: Any, *, stream: str = DEFAULT_STREAM, task_ids: bool = False
+    ) -> list[int] | None:
+        out = self._outlet.checked(values, stream, direct=False)
+        self._outlet.added(out, values)
+        out.rows.append(values)
+        return self._outlet.flush(out) if task_ids else None
+
+    def emit_direct(self, task: int, values: Any, *, stream: str = DEFAULT_STREAM) -> None:
+        out = self._outlet.checked_direct(task, values, stream)
+        self._outlet.added(out, values)
+        out.rows.append(values)
+        out.targets.append(task)
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        if not isinstance(tup, Tuple):
+            _no_tuple(tup, "reset_timeout")
+        link = self._this_input()
+        if link is not None:
+            self.reset.append(link)
+
+
+class SpoutPort:
+    """A spout's calls."""
+
+    def __init__(
+        self,
+        outlet: Emitter,
+        track: Callable[[Any], int],
+        pending: Callable[[], int],
+        report_error: Callable[[BaseException | str], None],
+    ) -> None:
+        self.report_error = report_error
+        self.pending_count = pending
+        self._outlet = outlet
+        self._track = track
+        self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
+
+    def _plain_emit(self) -> Callable[..., list[int] | None]:
+        out = self._outlet.streams[DEFAULT_STREAM]
+        width, append, parent = out.width, out.rows.append, out.parents.append
+        long_way, track = self._any_emit, self._track
+
+        def emit(
+            values: Any, stream: Any = DEFAULT_STREAM, msg_id: Any = None, task_ids: Any = None
+        ) -> list[int] | None:
+            if (
+                type(values) is list
+                and len(values) == width
+                and stream is DEFAULT_STREAM
+                and task_ids is None
+            ):
+                append(values)
+                parent(0 if msg_id is None else track(msg_id))
+                return None
+            return long_way(values, stream=stream, msg_id=msg_id, task_ids=bool(task_ids))
+
+        return emit
+
+    def _any_emit(
+        self,
+        values: Any,
+        *,
+        stream: str = DEFAULT_STREAM,
+        msg_id: Any = None,
+        task_ids: bool = False,
+    ) -> list[int] | None:
+        out = self._outlet.checked(values, stream, direct=False)
+        self._append(out, values, msg_id)
+        return self._outlet.flush(out) if task_ids else None
+
+    def emit_direct(
+        self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, msg_id: Any = None
+    ) -> None:
+        out = self._outlet.checked_direct(task, values, stream)
+        out.targets.append(task)
+        self._append(out, values, msg_id)
+
+    def _append(self, out: OutStream, values: Any, msg_id: Any) -> None:
+        self._outlet.added(out, values)
+        out.rows.append(values)
+        out.parents.append(0 if msg_id is None else self._track(msg_id))
+
+
+def _is_plain(outlet: Emitter) -> bool:
+    """Whether an emit on the default stream needs nothing but its row."""
+    stream = outlet.streams.get(DEFAULT_STREAM)
+    if stream is None or len(outlet.streams) > 1:
+        return False
+    return not (stream.takes_direct or outlet.strict or outlet.keeps_order)
+
+
+def no_anchor(anchor: Any) -> AnchorError:
+    return AnchorError(
+        f"an anchor must be an input tuple; got {_described(anchor)}",
+        hint="anchors=tup, or an iterable of the tuples execute was given",
+    )
+
+
+def each_anchor(anchors: Any) -> Iterable[Any]:
+    if isinstance(anchors, str | bytes) or not isinstance(anchors, Iterable):
+        return (anchors,)
+    return anchors
+
+
+def _described(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _no_tuple(value: object, call: str) -> NoReturn:
+    raise AnchorError(
+        f"{call} takes an input tuple; got {_described(value)}",
+        hint=f"{call} the tuple that execute was given",
+    )
+
+
+def _refuse(tup: Tuple, what: str) -> NoReturn:
+    if tup._topo_link == BASIC:
+        raise AnchorError(
+            f"{tup!r} cannot be {what}: it is the input of a basic bolt",
+            hint="a basic bolt's input is anchored to and acked for it; use Bolt to do it by hand",
+        )
+    raise TupleSettledError(
+        f"{tup!r} cannot be {what}: it is acked or failed already",
+        hint="ack or fail each input once, after the last emit anchored to it",
+    )

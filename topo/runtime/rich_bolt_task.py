@@ -1,0 +1,185 @@
+"""Tasks of rich bolts, which anchor and ack by hand and may keep tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from topo.collectors import OutputCollector
+from topo.components import Bolt
+from topo.errors import StatelessError
+from topo.runtime.bolt_task import BoltTask, sections_of
+from topo.runtime.loops import EXECUTE, EXECUTE_AND_KEEP, Loop
+from topo.runtime.ports import BoltPort
+from topo.runtime.task import TaskEnvironment
+from topo.storage.saving import Changes
+from topo.tracking.ids import EdgeIds
+from topo.tracking.trees import NOT_ANCHORED, Anchor, BoltTrees, Inputs
+from topo.tuples import HELD, SETTLED, UNTRACKED, Held, HeldTuples, Tuple, new_tuple, tick_source
+from topo.wire.frame import Frame
+
+
+class RichBoltTask(BoltTask):
+    component: Bolt
+
+    def __init__(self, setting: TaskEnvironment, task: int) -> None:
+        super().__init__(setting, task)
+        self._trees = BoltTrees()
+        if setting.tracking:
+            self.outlet.trees = self._trees
+        self._port = BoltPort(self.outlet, setting.tracking, self.report_error)
+        self._held = HeldTuples()
+        self._left_open: list[Tuple] = []  # since the last flush
+        self._newly_held: dict[int, None] = {}  # their keys, in order
+        self._released: list[int] = []
+
+    def open(self, saved: Mapping[str, bytes]) -> None:
+        port = self._port
+        self.bind(
+            emit=port.emit,
+            emit_direct=port.emit_direct,
+            ack=port.ack,
+            fail=port.fail,
+            reset_timeout=port.reset_timeout,
+        )
+        core = self.load_core(saved)
+        kept = [Held(key, *parts) for key, parts in core.get("held", {}).items()]
+        for held in kept:
+            self._held.add(held)
+        with self._held:
+            self.start(OutputCollector(port), saved)
+
+    def core(self) -> dict[str, Any]:
+        held = {
+            key: (one.roots, one.edges, one.children, one.since)
+            for key, one in sorted(self._held.by_key.items())
+        }
+        return {**super().core(), "held": held}
+
+    def save(self) -> Changes:
+        held = [self._held.find(key) for key in self._newly_held]
+        self._newly_held.clear()
+        self.updates.held([root for one in held if one for root in one.roots], self.id)
+        self.updates.released(self._released, self.id)
+        self._released = []
+        alive = list(self._held.by_key.values())
+        self.metrics.held = len(alive)
+        if alive and self.definition.stateless:
+            count = f"{len(alive)} tuples" if len(alive) > 1 else "a tuple"
+            raise StatelessError(
+                f"{self.owner} task {self.id} says stateless = True and kept {count}, neither "
+                "acked nor failed",
+                hint="ack or fail each in execute; or take stateless away, so that they are saved",
+            )
+        if alive:
+            self.metrics.oldest_held_secs = self.batch_now - min(one.since for one in alive)
+        return super().save()
+
+    def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
+        super().begin(batch_id, now, ids)
+        self._trees.ids = ids
+
+    def run(self, frames: Sequence[Frame]) -> None:
+        inputs = Inputs.of(sections_of(frames)) if self.setting.tracking else None
+        self._trees.inputs = inputs
+        tracked = inputs is not None
+        # Where nothing is tracked, a tuple may go as soon as its bolt lets go of it.
+        body = EXECUTE_AND_KEEP if tracked else EXECUTE
+        self.run_segments(frames, body, linked=True, tracked=tracked)
+        self._trees.inputs = None
+
+    def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
+        execute, keep = self.component.execute, self._left_open.append
+        while (stopped := loop(items, execute, keep=keep)) is not None:
+            tup, error = stopped
+            self._fail(tup, self.reason_to_fail(error, tup))
+
+    def _fail(self, tup: Tuple | None, reason: str | None) -> None:
+        if tup is not None and (tup._topo_link >= UNTRACKED or tup._topo_link == HELD):
+            self._port.fail(tup, reason)
+
+    def tick(self) -> None:
+        assert self._tick_secs is not None
+        self.worked = True
+        tup = new_tuple(tick_source(), [self._tick_secs])
+        try:
+            self._on_tick(tup)
+        except (Exception, SystemExit) as error:
+            self.reason_to_fail(error, tup)
+        acked = self._port.settling.acked
+        if tup._topo_link == SETTLED and UNTRACKED in acked:
+            acked.remove(UNTRACKED)  # a tick is none of the tuples that are counted
+        self.settle()
+
+    def _keep(self, inputs: Inputs) -> None:
+        """Give the tuples that are neither acked nor failed their own place in the trees."""
+        for tup in self._left_open:
+            link = tup._topo_link
+            if link < 0:
+                continue
+            span = inputs.span(link)
+            if span.start == span.stop:
+                tup._topo_link = UNTRACKED
+                continue
+            held = inputs.hold(link, self._trees.ids.take_one(), self.batch_now)
+            tup._topo_link = HELD
+            tup._topo_held = held
+            self._held.add(held)
+            self._newly_held[held.key] = None
+        self._left_open.clear()
+
+    def settle(self) -> None:
+        self._count_unanchored()
+        self.outlet.flush()
+        settling = self._port.settling
+        inputs = self._trees.inputs
+        self.metrics.acked += len(settling.acked) + len(settling.acked_held)
+        if inputs is not None and settling.acked:
+            links = np.array(settling.acked, np.int64)
+            self.updates.ack(*inputs.acks(links[links >= 0]))
+        for tup in settling.acked_held:
+            held = tup._topo_held
+            roots = np.array(held.roots, np.uint64)
+            edges = np.array(held.edges, np.uint64) ^ np.uint64(held.children)
+            self.updates.ack(roots, edges)
+            self._let_go(tup._topo_held)
+        for anchor, reason in settling.failed:
+            self.metrics.failed += 1
+            self.updates.fail(self._roots_of(anchor), self.fail_reason(reason))
+            if isinstance(anchor, Held):
+                self._let_go(anchor)
+        for anchor in settling.reset:
+            self.updates.reset(self._roots_of(anchor))
+        settling.clear()
+        if inputs is not None:
+            self._keep(inputs)
+
+    def _let_go(self, held: Held) -> None:
+        self._held.by_key.pop(held.key, None)
+        if held.key in self._newly_held:
+            del self._newly_held[held.key]
+        else:
+            self._released.extend(held.roots)
+
+    def _roots_of(self, anchor: Anchor | None) -> list[int]:
+        if isinstance(anchor, Held):
+            return list(anchor.roots)
+        if anchor is None or anchor < 0 or self._trees.inputs is None:
+            return []
+        inputs = self._trees.inputs
+        roots: list[int] = inputs.roots[inputs.span(anchor)].tolist()
+        return roots
+
+    def _count_unanchored(self) -> None:
+        if self._trees.inputs is None:
+            return
+        streams = self.outlet.streams.values()
+        count = sum(stream.parents.count(NOT_ANCHORED) for stream in streams)
+        if count:
+            self.metrics.unanchored += count
+            self.warn_once(
+                f"{self.owner} emits without anchors while it executes a tracked tuple: what comes "
+                "of those tuples is not tracked; pass anchors=tup, or anchors=[] if it is meant"
+            )

@@ -1,0 +1,235 @@
+"""Runs the tasks of one slot, or of a whole topology, batch by batch: the seam to every engine.
+
+An engine makes a SlotTasks for the tasks that live together, and in each batch calls, in order:
+`begin`, then for spouts `deliver` and `poll`, then `work` with the frames that arrived, then
+`save`, `take_updates` and `take_metrics`. Frames between tasks of the same host are worked on at
+once, those to other tasks come out of `work`. Nothing here knows Spark, gRPC or threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from time import monotonic
+from typing import TypeVar
+
+from topo.metrics.counters import TaskMetrics
+from topo.runtime.basic_bolt_task import BasicBoltTask
+from topo.runtime.bolt_task import BoltTask
+from topo.runtime.rich_bolt_task import RichBoltTask
+from topo.runtime.spout_task import SpoutTask
+from topo.runtime.task import Task, TaskEnvironment, full_conf
+from topo.storage.saving import Changes
+from topo.topology.model import Topology
+from topo.tracking.ids import EdgeIds, Updates, fresh_nonce
+from topo.tracking.verdicts import Verdicts
+from topo.wire.frame import AnyFrame, PackedFrame
+
+T = TypeVar("T")
+
+__all__ = ["Batch", "SlotTasks", "TaskEnvironment", "full_conf"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch: its number, its clock and the clock of the one before it, in seconds."""
+
+    id: int
+    now: float
+    before: float
+
+
+class SlotTasks:
+    """The tasks of one slot.
+
+    `shuffled` gives the order in which tasks of a component run and in which frames of different
+    sources are worked on; without it both are the natural ones. With `travelling`, frames between
+    tasks of this host are encoded and decoded as if they went elsewhere.
+    """
+
+    def __init__(
+        self,
+        setting: TaskEnvironment,
+        tasks: Iterable[int],
+        *,
+        shuffled: Random | None = None,
+        travelling: bool = False,
+        nonce: Callable[[], int] = fresh_nonce,
+    ) -> None:
+        self.setting = setting
+        self._shuffled = shuffled
+        self._nonce = nonce
+        self.tasks: dict[int, Task] = {task: _task(setting, task) for task in sorted(tasks)}
+        for made in self.tasks.values():
+            made.outlet.outbox.unpacked_for = frozenset(() if travelling else self.tasks)
+        self._order = _by_component(setting, self.tasks)
+        self.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask)]
+        self._batch = Batch(0, 0.0, 0.0)
+        self._exhausted: set[int] = set()
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def open(self, saved: Mapping[int, Mapping[str, bytes]] | None = None) -> None:
+        """Make every instance live: prototype, open or prepare, what was saved, restored."""
+        for task in self.tasks.values():
+            task.open((saved or {}).get(task.id, {}))
+
+    def close(self) -> None:
+        """The run ends in good order."""
+        for task in self.tasks.values():
+            task.close()
+
+    # -- a batch ------------------------------------------------------------------------------
+
+    def begin(self, batch: Batch) -> None:
+        self._batch = batch
+        ids = EdgeIds(self._nonce())
+        for task in self.tasks.values():
+            task.begin(batch.id, batch.now, ids)
+
+    def set_active(self, active: bool) -> None:
+        for spout in self.spouts:
+            spout.set_active(active)
+
+    def deliver(self, task: int, incarnation: str, verdicts: Verdicts) -> None:
+        """Tell a spout task what became of its messages, as this incarnation of the acker knows."""
+        spout = self.tasks[task]
+        assert isinstance(spout, SpoutTask)
+        spout.meet_acker(incarnation)
+        spout.deliver(verdicts)
+
+    def poll(self, max_tuples: int, rounds: int | None = None, until: float = math.inf) -> int:
+        """Ask the spouts in turn; returns how many tuples they emitted.
+
+        Ends when a whole round emitted nothing, when every spout is at its pending limit, after
+        `max_tuples`, after `rounds`, or at `until` by the monotonic clock.
+        """
+        emitted = 0
+        done = 0
+        asked = [spout for spout in self.spouts if not spout.at_limit]
+        for spout in asked:
+            spout.worked = True
+        while asked and emitted < max_tuples and done != rounds and monotonic() < until:
+            before = emitted
+            alone = len(asked) == 1 and rounds is None
+            for spout in self._in_turn(asked):
+                made = spout.poll(max_tuples - emitted if alone else 1, until)
+                emitted += made
+                if made:
+                    self._exhausted.discard(spout.id)
+                elif spout.is_exhausted():
+                    self._exhausted.add(spout.id)
+                else:  # a message that has failed since may be due again
+                    self._exhausted.discard(spout.id)
+            done += 1
+            if emitted == before and rounds is None:
+                break
+            asked = [spout for spout in asked if not spout.at_limit]
+        return emitted
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every spout task, when last asked, had nothing and said that none will come."""
+        return len(self._exhausted) == len(self.spouts)
+
+    @property
+    def pending(self) -> int:
+        return sum(spout.pending_count for spout in self.spouts)
+
+    def work(
+        self, frames: Iterable[AnyFrame] = (), *, last_tick: bool = False
+    ) -> Iterator[PackedFrame]:
+        """Run every task over what has arrived for it; yields the frames for tasks elsewhere.
+
+        To be iterated to its end: tasks run while it is.
+        """
+        inbox: dict[int, list[AnyFrame]] = {}
+        for frame in frames:
+            inbox.setdefault(frame.target_task, []).append(frame)
+        for tasks in self._order:
+            for task in self._in_turn(tasks):
+                if isinstance(task, BoltTask):
+                    self._run_bolt(task, inbox.pop(task.id, []), last_tick)
+                task.settle()
+                task.pre_commit(self._batch.id)
+                for frame in task.outlet.frames():
+                    if frame.target_task in self.tasks:
+                        inbox.setdefault(frame.target_task, []).append(frame)
+                    else:
+                        assert isinstance(frame, PackedFrame), "what leaves is packed"
+                        yield frame
+
+    def _run_bolt(self, task: BoltTask, frames: list[AnyFrame], last_tick: bool) -> None:
+        if task.tick_due(self._batch.now, self._batch.before):
+            task.tick()
+        if frames:
+            task.execute(self._ordered(frames))
+        if last_tick and task.last_tick_due():
+            task.tick()  # after what the last tick of those before it made
+
+    def _ordered(self, frames: list[AnyFrame]) -> list[AnyFrame]:
+        """Each source's frames in the order it emitted them; the sources in turn."""
+        if self._shuffled is not None:
+            rank = {source: self._shuffled.random() for source in sorted(_sources(frames))}
+            return sorted(frames, key=lambda f: (rank[f.source_task], f.sequence))
+        return sorted(frames, key=lambda f: (f.source_task, f.sequence))
+
+    def _in_turn(self, tasks: Sequence[T]) -> Sequence[T]:
+        if self._shuffled is None:
+            return tasks
+        return self._shuffled.sample(tasks, len(tasks))
+
+    # -- the end of a batch -------------------------------------------------------------------
+
+    def save(self) -> dict[int, Changes]:
+        """What the batch changed in each task's saved state; tasks without change are left out."""
+        found = {}
+        for task in self.tasks.values():
+            changes = task.save()
+            if changes:
+                found[task.id] = changes
+        return found
+
+    def take_updates(self) -> Updates:
+        """What the batch has to tell the acker; after `save`, which reports the tuples kept."""
+        return Updates.concat([task.updates.take() for task in self.tasks.values()])
+
+    def take_metrics(self) -> dict[int, TaskMetrics]:
+        return {task.id: task.take_metrics() for task in self.tasks.values()}
+
+
+def component_order(topology: Topology) -> list[str]:
+    """The components, each after all it reads."""
+    ordered: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        for read in topology.component(name).inputs:
+            if read.component not in ordered:
+                visit(read.component)
+        ordered[name] = None
+
+    for name in topology.components:
+        if name not in ordered:
+            visit(name)
+    return list(ordered)
+
+
+def _by_component(setting: TaskEnvironment, tasks: Mapping[int, Task]) -> list[list[Task]]:
+    groups = [
+        [tasks[task] for task in setting.layout.tasks_of(name) if task in tasks]
+        for name in component_order(setting.topology)
+    ]
+    return [group for group in groups if group]
+
+
+def _task(setting: TaskEnvironment, task: int) -> Task:
+    definition = setting.topology.component(setting.layout.component_of(task))
+    if definition.is_spout:
+        return SpoutTask(setting, task)
+    return (BasicBoltTask if definition.basic else RichBoltTask)(setting, task)
+
+
+def _sources(frames: Iterable[AnyFrame]) -> set[int]:
+    return {frame.source_task for frame in frames}

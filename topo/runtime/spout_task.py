@@ -1,0 +1,270 @@
+"""A spout task: polls the spout, tracks what it emits, tells it what became of its messages."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from topo.collectors import SpoutOutputCollector
+from topo.components import Spout
+from topo.runtime import user_errors as failures
+from topo.runtime.ports import SpoutPort
+from topo.runtime.task import Task, TaskEnvironment
+from topo.storage.saving import Changes, SavedMapping
+from topo.tracking.ids import EdgeIds
+from topo.tracking.trees import SpoutTrees
+from topo.tracking.verdicts import Verdicts
+
+ACKER_LOST = "acker lost"
+_FLUSH_AT = 4096
+
+
+class SpoutTask(Task):
+    component: Spout
+
+    def __init__(self, setting: TaskEnvironment, task: int) -> None:
+        super().__init__(setting, task)
+        self._trees = SpoutTrees(task, self.updates)
+        if setting.tracking:
+            self.outlet.trees = self._trees
+        self._port = SpoutPort(
+            self.outlet,
+            self._track if setting.tracking else self._ack_at_once,
+            lambda: len(self._pending),
+            self.report_error,
+        )
+        streams = list(self.outlet.streams.values())
+        # Called for every tuple.
+        self._waiting = streams[0].rows.__len__ if len(streams) == 1 else self._waiting_of_all
+        self.limit: int | None = self.conf["topology.max.spout.pending"]
+        self._pending: dict[int, Any] = {}
+        self._last = 0
+        self._last_before = 0  # of this batch
+        self._removed: list[int] = []
+        self._log = SavedMapping("pending", self.owner)
+        self._cursor = 0
+        self._incarnation = ""  # of the acker that knows the pending messages
+        self._clocks: list[tuple[int, float]] = []  # since which sequence, the batch's clock
+        self._active: bool | None = None
+        self._takes_reason = takes_reason(self.component)
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def open(self, saved: Mapping[str, bytes]) -> None:
+        collector = SpoutOutputCollector(self._port)
+        self.component.collector = collector
+        self.component.context = self.context
+        self.bind(emit=self._port.emit, emit_direct=self._port.emit_direct)
+        core = self.load_core(saved)
+        self._last = self._last_before = core.get("last", 0)
+        self._cursor = core.get("cursor", 0)
+        self._incarnation = core.get("incarnation", "")
+        self._pending = self._log.load(saved)
+        with self.users_code():
+            self.component.open(self.context.conf, self.context, collector)
+        self.attributes.remember()
+        self.attributes.load(saved)
+        with self.users_code():
+            self.component.restored()
+        self.settle_in()
+        self._next_tuple = self.component.next_tuple
+
+    def close(self) -> None:
+        with self.users_code():
+            self.component.close()
+
+    def core(self) -> dict[str, Any]:
+        return {
+            "last": self._last,
+            "cursor": self._cursor,
+            "incarnation": self._incarnation,
+            "groupers": self.groupers_core(),
+        }
+
+    def save(self) -> Changes:
+        changes = super().save()
+        fresh = range(self._last_before + 1, self._last + 1)
+        changed = [sequence for sequence in fresh if sequence in self._pending]
+        changed += [sequence for sequence in self._removed if sequence <= self._last_before]
+        self._removed.clear()
+        self._last_before = self._last
+        self._log.save(self._pending, changed, changes)
+        self.metrics.pending = len(self._pending)
+        return changes
+
+    # -- a batch ------------------------------------------------------------------------------
+
+    def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
+        super().begin(batch_id, now, ids)
+        self._trees.ids = ids
+        self._clocks = [*self._clocks[-256:], (self._last + 1, now)]
+
+    @property
+    def cursor(self) -> int:
+        """The number of the last verdict that was heard."""
+        return self._cursor
+
+    @property
+    def incarnation(self) -> str:
+        """The acker's that knows the pending messages; "" before the first."""
+        return self._incarnation
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._pending)
+
+    @property
+    def at_limit(self) -> bool:
+        return self.limit is not None and self.pending_count >= self.limit
+
+    def set_active(self, active: bool) -> None:
+        """Call `activate` or `deactivate` where the status changed."""
+        if active == self._active:
+            return
+        first = self._active is None
+        self._active = active
+        self.worked = True
+        if active:
+            with self.users_code():
+                self.component.activate()
+        elif not first:
+            with self.users_code():
+                self.component.deactivate()
+
+    def poll(self, most: int, until: float) -> int:
+        """Ask the spout until it emits nothing, has emitted `most` tuples, is at its limit, or it
+        is `until` by the monotonic clock; once at least. How many tuples it emitted.
+        """
+        ask, waiting, outlet, limit = self._next_tuple, self._waiting, self.outlet, self.limit
+        first = so_far = waiting() + outlet.dealt
+        while True:
+            try:
+                ask()
+            except (Exception, SystemExit) as error:
+                raise self.uncaught(error, None) from error
+            rows = waiting()
+            before, so_far = so_far, rows + outlet.dealt
+            if rows >= _FLUSH_AT:
+                self.settle()
+            if so_far == before or so_far - first >= most or monotonic() >= until:
+                break
+            if limit is not None and len(self._pending) >= limit:
+                break
+        return so_far - first
+
+    def _waiting_of_all(self) -> int:
+        return sum(len(stream.rows) for stream in self.outlet.streams.values())
+
+    def is_exhausted(self) -> bool:
+        with self.users_code():
+            return bool(self.component.is_exhausted())
+
+    def deliver(self, verdicts: Verdicts) -> None:
+        """Tell the spout what became of messages; those it does not know any more are skipped."""
+        sequences = verdicts.sequences.tolist()
+        if sequences:
+            self.worked = True
+        if verdicts.failures or self.setting.listener is not None:
+            for sequence, reason in zip(sequences, verdicts.reasons, strict=True):
+                if sequence in self._pending:
+                    self._conclude(sequence, reason)
+        else:
+            self._ack_all(sequences)
+        self._cursor = max(self._cursor, verdicts.last)
+
+    def _ack_all(self, sequences: list[int]) -> None:
+        """As `_conclude`, for many: the ordinary case."""
+        known = [sequence for sequence in sequences if sequence in self._pending]
+        self._removed.extend(known)
+        self.metrics.acked += len(known)
+        self.metrics.complete_seconds += self._ages(known)
+        messages = list(map(self._pending.pop, known))
+        if type(self.component).ack is Spout.ack:
+            return
+        ack = self.component.ack
+        try:
+            for msg_id in messages:
+                ack(msg_id)
+        except (Exception, SystemExit) as error:
+            raise self.uncaught(error, None) from error
+
+    def meet_acker(self, incarnation: str) -> None:
+        """Fail what another incarnation of the acker was tracking, for this one knows nothing."""
+        if incarnation == self._incarnation:
+            return
+        if self._incarnation:
+            self._cursor = 0
+            for sequence in list(self._pending):
+                self._conclude(sequence, ACKER_LOST)
+        self._incarnation = incarnation
+
+    def _conclude(self, sequence: int, reason: str | None) -> None:
+        msg_id = self._pending.pop(sequence)
+        self._removed.append(sequence)
+        self.worked = True
+        self._listen(msg_id, reason)
+        if reason is None:
+            self.metrics.acked += 1
+            self.metrics.complete_seconds += self._ages([sequence])
+            try:
+                self.component.ack(msg_id)
+            except (Exception, SystemExit) as error:
+                raise self.uncaught(error, None) from error
+            return
+        self.metrics.failed += 1
+        self.metrics.failed_by[reason_kind(reason)] += 1
+        self.metrics.errors.append(failures.report(reason, self.component_id, self.id, "failed"))
+        with self.users_code():
+            if self._takes_reason:
+                self.component.fail(msg_id, reason)
+            else:
+                self.component.fail(msg_id)
+
+    def _ages(self, sequences: list[int]) -> float:
+        """How long ago these were emitted, all together, as far back as the clocks are kept."""
+        if not self._clocks:
+            return 0.0
+        firsts = [first for first, _ in self._clocks]
+        clocks = np.array([clock for _, clock in self._clocks])
+        places = np.searchsorted(firsts, sequences, side="right") - 1
+        return float((self.batch_now - clocks[places[places >= 0]]).sum())
+
+    def settle(self) -> None:
+        self.outlet.flush()
+
+    # -- tracking -----------------------------------------------------------------------------
+
+    def _track(self, msg_id: Any) -> int:
+        self._last += 1
+        self._pending[self._last] = msg_id
+        return self._last
+
+    def _ack_at_once(self, msg_id: Any) -> int:
+        self.metrics.acked += 1
+        self._listen(msg_id, None)
+        self.component.ack(msg_id)
+        return 0
+
+    def _listen(self, msg_id: Any, reason: str | None) -> None:
+        if self.setting.listener is not None:
+            self.setting.listener.concluded(self.component_id, msg_id, reason)
+
+
+def reason_kind(reason: str) -> str:
+    """The kind a failure counts under: "timeout", "acker lost", or the rest."""
+    for kind in ("timeout", ACKER_LOST):
+        if reason.startswith(kind):
+            return kind
+    return "failed"
+
+
+def takes_reason(spout: Spout) -> bool:
+    try:
+        inspect.signature(spout.fail).bind(None, "")
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,281 @@
+"""What spout tasks and bolt tasks have in common: an instance, its outlet, its saved state."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from topo.components import Component, StatefulBasicBolt, StatefulBolt
+from topo.config import ConfigView, effective, for_component
+from topo.config.layers import Layer
+from topo.context import TopologyContext
+from topo.errors import UncaughtError
+from topo.groupings import CustomStreamGrouping
+from topo.metrics.counters import TaskMetrics
+from topo.routing.groupers import (
+    ByFields,
+    Custom,
+    Direct,
+    EveryTask,
+    Grouper,
+    OneTask,
+    PartialKey,
+    Shuffle,
+)
+from topo.runtime import user_errors as failures
+from topo.runtime.emitter import Emitter, OutStream, Subscription
+from topo.shipping.pickling import LocalPickle, load_component
+from topo.storage.saving import Changes, SavedAttributes
+from topo.topology.layout import TaskLayout
+from topo.topology.model import ComponentDef, GroupingDef, Topology
+from topo.tracking.ids import EdgeIds
+from topo.tracking.trees import UpdateLog
+
+CORE = "core"
+_NOT_THE_USERS = frozenset(
+    {"collector", "context", "emit", "emit_direct", "ack", "fail", "reset_timeout", "report_error"}
+)
+
+
+class Listener(Protocol):
+    """Hears what tasks emit and what becomes of messages; for tests and captures."""
+
+    def emitted(self, component: str, stream: str, task: int, rows: Sequence[Any]) -> None:
+        """Rows were emitted; the lists are the emitted ones and stay as they are."""
+
+    def concluded(self, component: str, msg_id: Any, reason: str | None) -> None:
+        """A message was acked, or failed for this reason."""
+
+
+@dataclass
+class TaskEnvironment:
+    """What the tasks of one host share."""
+
+    topology: Topology
+    layout: TaskLayout
+    conf: Mapping[str, Any]
+    name: str
+    now: Callable[[], float]
+    local_tasks: frozenset[int]
+    strict: bool = False  # check that emitted values stay as they were
+    listener: Listener | None = None
+    warned: set[str] = field(default_factory=set)
+
+    @property
+    def tracking(self) -> bool:
+        return bool(self.conf["topology.acker.executors"])
+
+
+def _not_the_users(component: Component) -> frozenset[str]:
+    keyed = isinstance(component, StatefulBolt | StatefulBasicBolt)
+    return _NOT_THE_USERS | {"state"} if keyed else _NOT_THE_USERS
+
+
+def full_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """A topology's settings with the defaults below them."""
+    return {key: found.value for key, found in effective(Layer("conf", conf)).items()}
+
+
+class Task:
+    """One task: a component instance, what it emitted, what is saved of it."""
+
+    def __init__(self, setting: TaskEnvironment, task: int) -> None:
+        self.setting = setting
+        self.id = task
+        self.component_id = setting.layout.component_of(task)
+        self.definition: ComponentDef = setting.topology.component(self.component_id)
+        self.owner = f"{self.definition.kind} {self.component_id!r}"
+        self.conf: dict[str, Any] = {
+            **for_component(setting.conf, self.component_id, self.definition.conf),
+            "topology.name": setting.name,
+        }
+        self.metrics = TaskMetrics()
+        self.updates = UpdateLog()
+        self.batch_now = 0.0
+        self.worked = False
+        self.context = TopologyContext(
+            setting.topology,
+            setting.layout,
+            task,
+            ConfigView(self.conf),
+            setting.name,
+            setting.now,
+        )
+        self.outlet = Emitter(
+            self.owner,
+            task,
+            list(self._streams()),
+            strict=setting.strict,
+            debug=bool(self.conf["topology.debug"]),
+        )
+        self.outlet.most_tasks = setting.layout.count
+        self.outlet.uncaught = self.uncaught
+        if setting.listener is not None:
+            self.outlet.hear = partial(setting.listener.emitted, self.component_id)
+        self._stops_on_error = self.conf["topology.uncaught.error"] == "stop"
+        self._core: bytes | None = None
+        self.component: Component = load_component(self.definition)
+        self.attributes = SavedAttributes(
+            self.component, f"{self.owner} task {task}", _not_the_users(self.component)
+        )
+
+    # -- what subclasses say ------------------------------------------------------------------
+
+    def open(self, saved: Mapping[str, bytes]) -> None:
+        """Bring the component to life, with what was saved of it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def core(self) -> dict[str, Any]:
+        """The framework's own part of what is saved."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Flush, and tell the acker what was acked and failed."""
+        raise NotImplementedError
+
+    # -- a batch ------------------------------------------------------------------------------
+
+    def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
+        self.batch_now = now
+        self.worked = False
+        self.outlet.start_batch()
+        if self.definition.stateless and not self.definition.is_spout:
+            for grouper in self._groupers().values():
+                grouper.start_batch(batch_id)
+
+    def pre_commit(self, batch_id: int) -> None:
+        if self.worked and type(self.component).pre_commit is not Component.pre_commit:
+            with self.users_code():
+                self.component.pre_commit(batch_id)
+            self.settle()
+
+    def save(self) -> Changes:
+        """What this batch changed in the saved state."""
+        changes = Changes()
+        if self.definition.stateless:
+            self.attributes.check_stateless()
+        if self.definition.stateless and not self.definition.is_spout:
+            return changes
+        if not self.definition.stateless and self.worked:
+            self.attributes.save(changes)
+        core = pickle.dumps(self.core(), protocol=5)
+        if core != self._core:
+            self._core = core
+            changes.puts[CORE] = core
+        return changes
+
+    def take_metrics(self) -> TaskMetrics:
+        metrics, self.metrics = self.metrics, TaskMetrics()
+        metrics.emitted.update(self.outlet.take_emitted())
+        metrics.transferred += self.outlet.transferred
+        return metrics
+
+    # -- errors -------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def users_code(self, tup: Any = None) -> Iterator[None]:
+        """Around a hook: what it raises becomes the run's error, named and with its traceback."""
+        try:
+            yield
+        except UncaughtError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise self.uncaught(error, tup) from error
+
+    def uncaught(self, error: BaseException, tup: Any) -> UncaughtError:
+        return failures.uncaught(error, self.owner, self.component_id, self.id, tup)
+
+    def report_error(self, error: BaseException | str) -> None:
+        self.metrics.errors.append(failures.report(error, self.component_id, self.id, "reported"))
+
+    def warn_once(self, text: str) -> None:
+        if text not in self.setting.warned:
+            self.setting.warned.add(text)
+            warnings.warn(text, stacklevel=2)
+
+    # -- saved state --------------------------------------------------------------------------
+
+    def settle_in(self) -> None:
+        """After the instance is made: give it a dict of its own.
+
+        Attributes of an instance whose `__dict__` was looked at are slow to read in CPython 3.11,
+        by a tenth of what a small `execute` takes, unless the dict is not shared with its class.
+        """
+        self.component.__dict__ = dict(vars(self.component))
+
+    def load_core(self, saved: Mapping[str, bytes]) -> dict[str, Any]:
+        blob = saved.get(CORE)
+        if blob is None:
+            return {}
+        self._core = blob
+        core: dict[str, Any] = pickle.loads(blob)
+        for key, state in core.get("groupers", {}).items():
+            grouper = self._groupers().get(key)
+            if grouper is not None:
+                grouper.restore(state)
+        return core
+
+    def groupers_core(self) -> dict[tuple[str, str], Any]:
+        states = {key: grouper.state() for key, grouper in self._groupers().items()}
+        return {key: state for key, state in states.items() if state is not None}
+
+    def _groupers(self) -> dict[tuple[str, str], Grouper]:
+        return {
+            (stream.name, subscription.consumer): subscription.grouper
+            for stream in self.outlet.streams.values()
+            for subscription in stream.subscriptions
+        }
+
+    def bind(self, **calls: Any) -> None:
+        """Point calls of the instance straight at the port, unless its class overrides them."""
+        for name, call in calls.items():
+            defined = next(cls for cls in type(self.component).__mro__ if name in vars(cls))
+            if defined.__module__ == "topo.components":
+                vars(self.component)[name] = call
+
+    # -- routing ------------------------------------------------------------------------------
+
+    def _streams(self) -> Iterator[OutStream]:
+        for index, output in enumerate(self.definition.outputs):
+            subscriptions = [
+                Subscription(consumer.id, self._grouper(consumer, read.grouping, output.name))
+                for consumer, read in self.setting.topology.consumers(self.component_id)
+                if read.stream == output.name
+            ]
+            yield OutStream(output.name, output.fields, output.direct, subscriptions, index)
+
+    def _grouper(self, consumer: ComponentDef, grouping: GroupingDef, stream: str) -> Grouper:
+        tasks = list(self.setting.layout.tasks_of(consumer.id))
+        kind = grouping.kind
+        if kind == "direct":
+            return Direct(tasks)
+        if kind == "custom":
+            return self._custom_grouper(tasks, grouping, stream)
+        if kind == "all":
+            return EveryTask(tasks)
+        if kind in ("local_or_shuffle", "none"):
+            tasks = [task for task in tasks if task in self.setting.local_tasks] or tasks
+        by_nothing = kind in ("fields", "partial_key") and not grouping.fields
+        if len(tasks) == 1 or kind == "global" or by_nothing:
+            return OneTask(tasks)
+        if kind in ("fields", "partial_key"):
+            declared = self.definition.output(stream)
+            assert declared is not None
+            positions = [declared.fields.index(name) for name in grouping.fields]
+            return (ByFields if kind == "fields" else PartialKey)(tasks, positions)
+        return Shuffle(tasks, start=self.setting.layout.index_of(self.id))
+
+    def _custom_grouper(self, tasks: list[int], grouping: GroupingDef, stream: str) -> Grouper:
+        local: LocalPickle | None = grouping.local_custom
+        made: CustomStreamGrouping = local.load() if local else pickle.loads(grouping.custom)
+        with self.users_code():
+            made.prepare(self.context, (self.component_id, stream), list(tasks))
+        return Custom(tasks, lambda values: made.choose_tasks(self.id, values), type(made).__name__)

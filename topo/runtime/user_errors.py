@@ -1,0 +1,191 @@
+"""What becomes of an exception that leaves the user's code."""
+
+from __future__ import annotations
+
+import copy
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, TracebackType
+from typing import Any
+
+from topo.errors import FailTuple, TopoError, UncaughtError
+from topo.metrics.counters import ErrorReport
+from topo.runtime.loops import GENERATED
+from topo.tuples import Tuple
+from topo.wire.column import dump, load
+
+_TOPO = str(Path(__file__).resolve().parents[1])
+_TESTING = str(Path(_TOPO) / "testing")
+
+
+def uncaught(
+    error: BaseException, owner: str, component: str, task: int, tup: Tuple | str | None
+) -> UncaughtError:
+    """The error to stop with; it is an instance of the original's class as well.
+
+    `tup` is the tuple that was worked on, or words for what was.
+    """
+    if isinstance(error, UncaughtError):  # of a grouping, in an emit that asked for the task ids
+        return copy.copy(error)
+    text = described(tup) if isinstance(tup, Tuple) else tup or ""
+    place = f"{owner} task {task}" + (f", {text}" if text else "")
+    return _made(
+        _class_for(type(error)),
+        f"{place}: {type(error).__name__}: {_plain_message(error)}",
+        component=component,
+        task=task,
+        user_traceback=users_traceback(error),
+        tuple_text=text,
+        at=users_line(error),
+        hint=error.hint if isinstance(error, TopoError) else "",
+    )
+
+
+def report(error: BaseException | str, component: str, task: int, kind: str) -> ErrorReport:
+    """The error as `topo errors` shows it."""
+    if isinstance(error, str):
+        return ErrorReport(component, task, kind, "", error)
+    return ErrorReport(
+        component,
+        task,
+        kind,
+        type(error).__name__,
+        _plain_message(error),
+        users_line(error),
+        users_traceback(error),
+    )
+
+
+def failure_reason(failure: FailTuple) -> str | None:
+    return failure.reason or None
+
+
+def described(tup: Tuple) -> str:
+    """A tuple in an error: "tuple ['cow'] of 'split'"."""
+    values = repr(tup.values)
+    if len(values) > 200:
+        values = values[:197] + "..."
+    return f"tuple {values} of {tup.source_component!r}"
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback without topo's own frames."""
+    if not _has_others(error):
+        lines = traceback.format_exception_only(error)
+        return "".join([_stack(error.__traceback__).text, *lines])
+    summary = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = summary
+    while part is not None:
+        own = [frame for frame in part.stack if not _is_topos(frame.filename)]
+        part.stack = traceback.StackSummary.from_list(own)
+        part = part.__cause__ or part.__context__
+    return "".join(summary.format())
+
+
+def users_line(error: BaseException) -> str:
+    """Where in the user's code it happened: "sink.py:31"."""
+    return _stack(error.__traceback__).line
+
+
+def _has_others(error: BaseException) -> bool:
+    """Whether other errors are shown with it."""
+    related = (error.__cause__, error.__context__)
+    return isinstance(error, BaseExceptionGroup) or any(other is not None for other in related)
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """The user's part of a traceback, as text, and its last line."""
+
+    text: str
+    line: str
+
+
+_stacks: dict[tuple[tuple[CodeType, int], ...], _Stack] = {}
+_MOST_STACKS = 256
+
+
+def _stack(trace: TracebackType | None) -> _Stack:
+    """Made once for each way to come to a place: every tuple of a batch may fail there."""
+    way = []
+    part = trace
+    while part is not None:
+        way.append((part.tb_frame.f_code, part.tb_lasti))
+        part = part.tb_next
+    found = _stacks.get(key := tuple(way))
+    if found is None:
+        own = [frame for frame in traceback.extract_tb(trace) if not _is_topos(frame.filename)]
+        lines = traceback.StackSummary.from_list(own).format()
+        text = "".join(["Traceback (most recent call last):\n" if trace else "", *lines])
+        found = _Stack(text, f"{own[-1].filename}:{own[-1].lineno}" if own else "")
+        if len(_stacks) >= _MOST_STACKS:
+            _stacks.clear()
+        _stacks[key] = found
+    return found
+
+
+def _is_topos(filename: str) -> bool:
+    own = filename.startswith(_TOPO) and not filename.startswith(_TESTING)
+    return own or filename == GENERATED
+
+
+def _plain_message(error: BaseException) -> str:
+    return error.message if isinstance(error, TopoError) else str(error)
+
+
+def _class_for(original: type[BaseException]) -> type[UncaughtError]:
+    """UncaughtError that is also what the user raised, so that either can be caught."""
+    if not issubclass(original, Exception) or issubclass(original, UncaughtError):
+        return UncaughtError
+    body = {"__module__": original.__module__, "__reduce__": _reduced, "_original": original}
+    try:
+        combined: Any = type(original.__name__, (UncaughtError, original), body)
+        _made(combined, "", component="", task=0)
+    except Exception:  # a class that cannot be combined
+        return UncaughtError
+    made: type[UncaughtError] = combined
+    return made
+
+
+def _made(kind: type[UncaughtError], message: str, **named: Any) -> UncaughtError:
+    error = kind.__new__(kind)
+    UncaughtError.__init__(error, message, **named)
+    return error
+
+
+def _reduced(error: Any) -> tuple[object, ...]:
+    """As bytes within the bytes: on its way it may pass where the user's modules are not."""
+    plain = _plain(error)
+    others = {name: value for name, value in vars(error).items() if name not in plain}
+    return (_again, (dump((error._original, error.args, others)), plain))
+
+
+def _plain(error: UncaughtError) -> dict[str, Any]:
+    """What every UncaughtError has, and can be read anywhere."""
+    names = {*vars(_made(UncaughtError, "", component="", task=0)), "lines"}
+    return {name: value for name, value in vars(error).items() if name in names}
+
+
+def _again(packed: bytes, plain: dict[str, Any]) -> UncaughtError:
+    try:
+        original, args, others = load(packed)
+        error = _made(_class_for(original), "", component="", task=0)
+        error.args = args
+        error.__dict__.update(others)
+    except Exception:
+        error = _made(_Packed, "", component="", task=0)
+        error.__dict__["packed"] = packed
+    error.__dict__.update(plain)
+    return error
+
+
+class _Packed(UncaughtError):
+    """One whose class is unknown in this process, and may be known where it goes."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_again, (self.__dict__["packed"], _plain(self)))
+
+
+_Packed.__name__ = _Packed.__qualname__ = UncaughtError.__name__  # as tracebacks call it
+_Packed.__module__ = UncaughtError.__module__

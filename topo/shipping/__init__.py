@@ -1,0 +1,1 @@
+"""User code on its way to other processes: pickling, stand-ins, sources, archives."""

@@ -1,0 +1,210 @@
+"""A topology as immutable data: what the builder makes and every engine reads.
+
+Nothing here runs anything. Components are in it as pickles, so that changing an instance after
+`create_topology()` changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from topo.errors import TopoError, did_you_mean
+
+if TYPE_CHECKING:
+    from topo.shipping.pickling import LocalPickle, UserClass
+
+GROUPINGS = (
+    "shuffle",
+    "fields",
+    "all",
+    "global",
+    "direct",
+    "local_or_shuffle",
+    "none",
+    "partial_key",
+    "custom",
+)
+
+
+@dataclass(frozen=True)
+class StreamDef:
+    """One stream that a component declares."""
+
+    name: str
+    fields: tuple[str, ...]
+    direct: bool = False
+
+
+@dataclass(frozen=True)
+class GroupingDef:
+    """How the tuples of a stream are dealt over the tasks of a bolt that reads it.
+
+    `custom` is the pickle of a CustomStreamGrouping.
+    """
+
+    kind: str
+    fields: tuple[str, ...] = ()
+    custom: bytes = b""
+    local_custom: LocalPickle | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(self.fields)})" if self.fields else self.kind
+
+
+@dataclass(frozen=True)
+class InputDef:
+    """One stream that a bolt reads."""
+
+    component: str
+    stream: str
+    grouping: GroupingDef
+
+    def __str__(self) -> str:
+        name = self.component if self.stream == "default" else f"{self.component}/{self.stream}"
+        return f"{name} {self.grouping}"
+
+
+@dataclass(frozen=True)
+class ComponentDef:
+    """One spout or bolt: its wiring, its settings, its pickle."""
+
+    id: str
+    kind: str  # "spout" or "bolt"
+    class_name: str
+    parallelism: int
+    outputs: tuple[StreamDef, ...]
+    inputs: tuple[InputDef, ...]
+    conf: Mapping[str, Any]
+    pickled: bytes
+    stateless: bool = False
+    finite: bool = False  # a spout that overrides is_exhausted
+    basic: bool = False  # a bolt whose inputs are acked for it
+    # The same component for engines in this process, where its classes need no copy.
+    local: LocalPickle | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "conf", MappingProxyType(dict(self.conf)))
+
+    @property
+    def is_spout(self) -> bool:
+        return self.kind == "spout"
+
+    def output(self, stream: str) -> StreamDef | None:
+        return next((output for output in self.outputs if output.name == stream), None)
+
+
+class Topology:
+    """Spouts and bolts and how they are wired: immutable, comparable, printable.
+
+    Made by `TopologyBuilder.create_topology()`; travels as `to_bytes()`.
+    """
+
+    __slots__ = ("_components", "_user_classes", "_warnings")
+
+    def __init__(
+        self,
+        components: Iterable[ComponentDef],
+        warnings: Iterable[str] = (),
+        user_classes: tuple[UserClass, ...] = (),
+    ) -> None:
+        ordered = sorted(components, key=lambda component: component.id)
+        object.__setattr__(
+            self,
+            "_components",
+            MappingProxyType({component.id: component for component in ordered}),
+        )
+        object.__setattr__(self, "_warnings", tuple(warnings))
+        object.__setattr__(self, "_user_classes", user_classes)
+
+    _components: Mapping[str, ComponentDef]
+    _warnings: tuple[str, ...]
+    _user_classes: tuple[UserClass, ...]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Topology cannot be changed: {name!r}; build another one")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Topology cannot be changed: {name!r}; build another one")
+
+    @property
+    def components(self) -> Mapping[str, ComponentDef]:
+        """Every component by its id, in the order of the ids."""
+        return self._components
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._warnings
+
+    @property
+    def user_classes(self) -> tuple[UserClass, ...]:
+        """Of a topology that came as bytes: the user's classes that came with it."""
+        return self._user_classes
+
+    @property
+    def spouts(self) -> list[ComponentDef]:
+        return [component for component in self._components.values() if component.is_spout]
+
+    @property
+    def bolts(self) -> list[ComponentDef]:
+        return [component for component in self._components.values() if not component.is_spout]
+
+    def component(self, name: str) -> ComponentDef:
+        try:
+            return self._components[name]
+        except KeyError:
+            known = ", ".join(map(repr, self._components))
+            raise TopoError(
+                f"no component {name!r}; there are {known}",
+                code="unknown-component",
+                hint=did_you_mean(name, self._components),
+            ) from None
+
+    def consumers(self, component: str) -> Iterator[tuple[ComponentDef, InputDef]]:
+        """Every bolt that reads `component`, with the input it reads it by."""
+        for consumer in self._components.values():
+            for read in consumer.inputs:
+                if read.component == component:
+                    yield consumer, read
+
+    def to_bytes(self) -> bytes:
+        from topo.topology.protobuf import topology_to_bytes
+
+        return topology_to_bytes(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Topology:
+        from topo.topology.protobuf import topology_from_bytes
+
+        return topology_from_bytes(data)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Topology.from_bytes, (self.to_bytes(),))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Topology):
+            return NotImplemented
+        return dict(self._components) == dict(other._components)
+
+    def __hash__(self) -> int:
+        return hash(
+            tuple((c.id, c.kind, c.parallelism, c.outputs, c.inputs) for c in self._iterate())
+        )
+
+    def _iterate(self) -> Iterable[ComponentDef]:
+        return self._components.values()
+
+    def __repr__(self) -> str:
+        return f"Topology({', '.join(f'{c.id} x{c.parallelism}' for c in self._iterate())})"
+
+    def __str__(self) -> str:
+        lines = []
+        for component in self._iterate():
+            line = f"{component.kind} {component.id} x{component.parallelism}"
+            line += f" ({component.class_name})"
+            if component.inputs:
+                line += f" <- {', '.join(map(str, component.inputs))}"
+            lines.append(line)
+        return "\n".join(lines)

@@ -1,0 +1,38 @@
+"""What is checked of every topology that is submitted, whatever runs it."""
+
+from __future__ import annotations
+
+from topo.builder import TopologyBuilder
+from topo.errors import ConfigError, TargetError
+from topo.topology.model import Topology
+
+NAME_HINT = "letters, digits, '-', '_' and '.', at most 100, a letter or digit first"
+
+
+def is_name(name: object) -> bool:
+    """A name is a directory in the registry and a word on the command line."""
+    if not isinstance(name, str):
+        return False
+    plain = name.replace("-", "").replace("_", "").replace(".", "")
+    return plain.isalnum() and plain.isascii() and name[:1].isalnum() and len(name) <= 100
+
+
+def no_name(name: object) -> str:
+    return f"{name!r} cannot be a topology's name"
+
+
+def check_submission(name: object, topology: object) -> None:
+    """Raise what is wrong with the arguments of `submit_topology`."""
+    check_topology(topology, "submit_topology(name, topology, conf)")
+    if not is_name(name):
+        raise ConfigError(no_name(name), hint=NAME_HINT)
+
+
+def check_topology(given: object, call: str) -> None:
+    if isinstance(given, Topology):
+        return
+    hint = "give what builder.create_topology() returns"
+    if isinstance(given, TopologyBuilder):
+        hint = "write builder.create_topology()"
+    described = "None" if given is None else f"a {type(given).__name__}"
+    raise TargetError(f"{call} takes a Topology; got {described}", hint=hint)

@@ -1,0 +1,202 @@
+"""What makes a topology valid: every structural problem, found at once.
+
+Beyond Storm: fields are checked against the very stream that is read; reading nothing, reading the
+same stream twice and a cycle are problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from topo.builder import Draft
+from topo.components import BasicBolt, OutputFieldsDeclarer, Spout
+from topo.config import Config
+from topo.errors import InvalidTopologyError, Problem, TopoError, did_you_mean
+from topo.shipping.pickling import pickle_component
+from topo.topology.lint import component_problems
+from topo.topology.model import ComponentDef, InputDef, StreamDef, Topology
+from topo.tuples import RESERVED_FIELD_NAMES
+
+Streams = dict[str, StreamDef]
+
+
+def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> Topology:
+    problems = list(found_before)
+    outputs: dict[str, Streams] = {}
+    confs: dict[str, dict[str, Any]] = {}
+    warnings: list[str] = []
+    for draft in drafts.values():
+        problems += draft.problems
+        problems += component_problems(draft.component, draft.where)
+        outputs[draft.id] = _declared_outputs(draft, problems)
+        confs[draft.id] = _component_conf(draft, problems, warnings)
+        warnings += _shadowed_fields(draft, outputs[draft.id])
+    if not any(draft.kind == "spout" for draft in drafts.values()):
+        problems.append(
+            Problem("no-spout", "topology", "the topology has no spout", "add one with set_spout")
+        )
+    for draft in drafts.values():
+        problems += _input_problems(draft, drafts, outputs)
+    problems += _cycles(drafts)
+    if problems:
+        raise InvalidTopologyError(problems)
+    return Topology(
+        (_component(draft, outputs[draft.id], confs[draft.id]) for draft in drafts.values()),
+        warnings,
+    )
+
+
+def declared_streams(draft: Draft) -> Streams:
+    """What the component declares; raises what its declaration raises."""
+    declarer = OutputFieldsDeclarer()
+    draft.component.declare_output_fields(declarer)
+    return {
+        name: StreamDef(name, tuple(stream.fields), stream.direct)
+        for name, stream in declarer.streams.items()
+    }
+
+
+def _component(draft: Draft, outputs: Streams, conf: Mapping[str, Any]) -> ComponentDef:
+    pickled, local = pickle_component(draft.component, draft.where)
+    return ComponentDef(
+        id=draft.id,
+        kind=draft.kind,
+        class_name=type(draft.component).__qualname__,
+        parallelism=draft.parallelism,
+        outputs=tuple(outputs.values()),
+        inputs=tuple(draft.inputs),
+        conf=dict(conf),
+        pickled=pickled,
+        stateless=bool(draft.component.stateless),
+        finite=_is_finite(draft.component),
+        basic=isinstance(draft.component, BasicBolt),
+        local=local,
+    )
+
+
+def _is_finite(component: Any) -> bool:
+    return isinstance(component, Spout) and type(component).is_exhausted is not Spout.is_exhausted
+
+
+def _declared_outputs(draft: Draft, problems: list[Problem]) -> Streams:
+    try:
+        streams = declared_streams(draft)
+    except TopoError as error:
+        problems.append(
+            Problem("outputs", draft.where, f"{draft.where}: {error.message}", error.hint)
+        )
+        return {}
+    except Exception as error:
+        text = f"{draft.where}: its output declaration raised {type(error).__name__}: {error}"
+        hint = "outputs is a tuple of field names, or {stream: fields}"
+        problems.append(Problem("outputs", draft.where, text, hint))
+        return {}
+    for name in streams:
+        if name.startswith("__"):
+            text = f"{draft.where}: stream {name!r}: names that begin with '__' are reserved"
+            problems.append(Problem("reserved-name", draft.where, text, "choose another name"))
+    return streams
+
+
+def _component_conf(draft: Draft, problems: list[Problem], warnings: list[str]) -> dict[str, Any]:
+    try:
+        own = dict(draft.component.get_component_configuration() or {})
+        warnings += Config.validate(own, at=draft.where, component=draft.id)
+    except TopoError as error:
+        problems.append(Problem("config", draft.where, error.message, error.hint))
+        own = {}
+    # What was added by the declarer was checked then and there.
+    warnings += Config.validate(draft.conf, component=draft.id)
+    return {**own, **draft.conf}
+
+
+def _shadowed_fields(draft: Draft, streams: Streams) -> Iterator[str]:
+    for stream in streams.values():
+        for name in stream.fields:
+            if name in RESERVED_FIELD_NAMES:
+                yield (
+                    f"{draft.where}: field {name!r} of stream {stream.name!r} is read by "
+                    f"tup[{name!r}] only; tup.{name} is a tuple's own"
+                )
+
+
+def _input_problems(
+    draft: Draft, drafts: Mapping[str, Draft], outputs: Mapping[str, Streams]
+) -> Iterator[Problem]:
+    if draft.kind == "spout":
+        return
+    if not draft.inputs and not draft.problems:
+        text = f"{draft.where} reads nothing"
+        hint = "give it an input, such as .shuffle_grouping('spout')"
+        yield Problem("no-input", draft.where, text, hint)
+    seen: set[tuple[str, str]] = set()
+    for read in draft.inputs:
+        if (read.component, read.stream) in seen:
+            text = f"{draft.where} reads stream {read.stream!r} of {read.component!r} twice"
+            yield Problem(
+                "duplicate-input", draft.where, text, "keep one; Storm would keep the last"
+            )
+        seen.add((read.component, read.stream))
+        yield from _read_problems(draft, read, drafts, outputs)
+
+
+def _read_problems(
+    draft: Draft, read: InputDef, drafts: Mapping[str, Draft], outputs: Mapping[str, Streams]
+) -> Iterator[Problem]:
+    if read.component not in drafts:
+        text = f"{draft.where} reads {read.component!r}, which the topology does not have"
+        hint = did_you_mean(read.component, drafts) or f"it has {_names(drafts)}"
+        yield Problem("unknown-component", draft.where, text, hint)
+        return
+    streams = outputs[read.component]
+    if read.stream not in streams:
+        text = (
+            f"{draft.where} reads stream {read.stream!r} of {read.component!r}, "
+            f"which declares {_names(streams)}"
+        )
+        yield Problem("unknown-stream", draft.where, text, did_you_mean(read.stream, streams))
+        return
+    fields = streams[read.stream].fields
+    for name in read.grouping.fields:
+        if name not in fields:
+            text = (
+                f"{draft.where} groups {read.component!r} stream {read.stream!r} by field "
+                f"{name!r}, which has {_names(fields)}"
+            )
+            yield Problem("unknown-field", draft.where, text, did_you_mean(name, fields))
+
+
+def _cycles(drafts: Mapping[str, Draft]) -> Iterator[Problem]:
+    """One problem for every cycle that a walk along the inputs closes."""
+    done: set[str] = set()
+    for start in drafts:
+        path: list[str] = []
+        waiting = [(start, iter(_reads(drafts, start)))]
+        path.append(start)
+        while waiting:
+            name, rest = waiting[-1]
+            step = next((r for r in rest if r not in done), None)
+            if step is None:
+                done.add(name)
+                waiting.pop()
+                path.pop()
+            elif step in path:
+                cycle = [*path[path.index(step) :], step]
+                text = f"cycle: {' -> '.join(reversed(cycle))}; Storm runs cycles, "
+                text += "one Spark plan cannot"
+                yield Problem(
+                    "cycle", drafts[step].where, text, "feed back through an outside queue"
+                )
+            else:
+                path.append(step)
+                waiting.append((step, iter(_reads(drafts, step))))
+
+
+def _reads(drafts: Mapping[str, Draft], name: str) -> list[str]:
+    read = {read.component: None for read in drafts[name].inputs}
+    return [component for component in read if component in drafts]
+
+
+def _names(names: Any) -> str:
+    return ", ".join(map(repr, names)) or "none"

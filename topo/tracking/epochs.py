@@ -1,0 +1,421 @@
+"""One topology on one acker: epochs, batches in two phases, the fence, and the ledger behind them.
+
+Pure: no I/O, no lock, and every call is told the time. What an execution (one batch, level and
+slot) says is *staged*; it is applied when its batch is known to be committed, which the first call
+for the next batch says, or the registration of an epoch that starts later. XOR is its own inverse,
+so nothing may be applied twice, or for an attempt that did not come to be.
+
+What is too much for one call comes in parts, in their order; it is staged with the last of them.
+An attempt that ended before that has said nothing.
+
+An execution that stages a second time, as another attempt, has come to other outputs than those
+that were staged: its batch must not go on (*the fence*). An attempt that is refused never
+completes, so what is staged is always what a committed batch did.
+
+Whatever was lost, a restarted acker or a batch it did not hear all of, shows as a new
+*incarnation*: spouts fail what they have pending under another one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from topo.tracking.ids import Updates, fresh_nonce
+from topo.tracking.ledger import Ledger, LedgerCounts, Verdicts
+from topo.tracking.plan import Mode, TrackingPlan, shard_of
+from topo.tracking.refusals import Refusal, Refused
+
+MAX_PAYLOAD_BYTES = 64 << 20
+_RATE_WINDOW_SECS = 10.0
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What an epoch begins with."""
+
+    plan: TrackingPlan
+    first_batch: int
+    run_id: str
+    nonce: int
+    shard: int = 0
+    shards: int = 1
+    epoch: int = 0
+    clock: float = 0.0
+    mode: Mode = Mode.ACTIVE
+
+    @property
+    def tasks(self) -> frozenset[int]:
+        """The spout tasks whose roots this shard has."""
+        shards = shard_of(self.plan.spout_tasks, self.shards)
+        return frozenset(task for task, shard in shards.items() if shard == self.shard)
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """How far a spout task has heard its verdicts, in committed batches of one incarnation."""
+
+    task: int
+    incarnation: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a slot is told when it begins its part of a batch."""
+
+    incarnation: int
+    clock: float
+    previous_clock: float
+    mode: Mode
+    mode_version: int
+    verdicts: dict[int, Verdicts]
+    next_timeout: float | None
+
+
+@dataclass(frozen=True)
+class StagedExecution:
+    """What one execution said, or a part of it."""
+
+    nonce: int
+    updates: Updates
+    payload: bytes
+    nbytes: int
+    part: int = 0
+    parts: int = 1
+
+
+@dataclass
+class _Parts:
+    """What one attempt has said so far."""
+
+    nonce: int
+    said: list[StagedExecution] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.said)
+
+    def whole(self) -> StagedExecution:
+        if len(self.said) == 1:
+            return self.said[0]
+        updates = Updates.concat([part.updates for part in self.said])
+        return StagedExecution(self.nonce, updates, self.said[-1].payload, self.nbytes)
+
+
+@dataclass(frozen=True)
+class CommittedPayload:
+    """What an execution of a committed batch sent along."""
+
+    number: int
+    batch: int
+    level: int
+    slot: int
+    payload: bytes
+
+
+@dataclass
+class Figures:
+    """One topology on one acker, in numbers."""
+
+    counts: LedgerCounts
+    epoch: int
+    incarnation: int
+    next_batch: int
+    staged: list[tuple[int, int]]
+    poisoned: bool
+    mode: Mode
+    mode_version: int
+    mode_version_begun: int
+    clock: float
+    updates_per_sec: float
+    held_bytes: int
+    unheard: int
+    payloads_lost: int
+    payloads: list[CommittedPayload] = field(default_factory=list)
+
+
+class Tracking:
+    """The state of one topology on one acker."""
+
+    def __init__(self, registration: Registration, now: float) -> None:
+        self._mode_version = 0
+        self._epoch = fresh_nonce() >> 16
+        self._clock = self._previous_clock = 0.0
+        self._payloads: deque[CommittedPayload] = deque()
+        self._payload_number = 0
+        self._payload_bytes = 0
+        self._payloads_lost = 0
+        self._rates: deque[tuple[float, int]] = deque(maxlen=10_000)
+        self._registration = registration
+        self._start_over(registration, now)
+        self._open_epoch(registration)
+
+    # -- epochs
+
+    def register(self, new: Registration, now: float) -> None:
+        """Begin an epoch; a repeated try of the present one's registration changes nothing."""
+        old = self._registration
+        if new.nonce == old.nonce:
+            return
+        now = max(now, self._clock)
+        same = (new.run_id, new.shard, new.shards) == (old.run_id, old.shard, old.shards)
+        if same and new.tasks == old.tasks and self._reaches(new.first_batch):
+            if new.first_batch > self._next_batch:
+                self._previous_clock = self._clock
+                self._apply_staged(now)
+            self._ledger.timeout_secs = new.plan.timeout_secs
+        else:
+            self._start_over(new, now)
+        self._open_epoch(new)
+
+    def _reaches(self, first_batch: int) -> bool:
+        """Whether all that is committed before this batch is known here, and nothing else."""
+        if first_batch == self._next_batch:
+            return True
+        return first_batch == self._next_batch + 1 and not self._missing()
+
+    def _start_over(self, registration: Registration, now: float) -> None:
+        self._ledger = Ledger(registration.plan.timeout_secs, self._name_of)
+        self._incarnation = fresh_nonce()
+        self._next_batch = registration.first_batch
+        self._clock = self._previous_clock = max(now, self._previous_clock)
+
+    def _open_epoch(self, registration: Registration) -> None:
+        self._registration = registration
+        self._tasks = registration.tasks
+        self._epoch = registration.epoch if registration.shard else self._epoch + 1
+        self._next_batch = registration.first_batch
+        self._staged: dict[tuple[int, int], StagedExecution] = {}
+        self._parts: dict[tuple[int, int], _Parts] = {}
+        self._staged_bytes = 0
+        self._poison = ""
+        self._begun = False
+        self._go = False
+        self._mode = registration.mode
+        self._mode_begun = (self._mode, self._mode_version)
+
+    # -- batches
+
+    def begin(
+        self, epoch: int, batch: int, slot: int, clock: float, cursors: Sequence[Cursor], now: float
+    ) -> Begun:
+        """A slot begins its part of a batch; the cursors are those of its committed state."""
+        if slot >= self._registration.plan.slots:
+            raise Refused(Refusal.MALFORMED, f"the plan has no slot {slot}")
+        for cursor in cursors:
+            self._check_cursor(cursor)
+        self._enter(epoch, batch, clock, now)
+        verdicts = {}
+        for cursor in cursors:
+            heard = cursor.number if cursor.incarnation == self._incarnation else 0
+            self._ledger.forget(cursor.task, heard)
+            verdicts[cursor.task] = self._ledger.verdicts(cursor.task, heard)
+        mode, version = self._mode_begun
+        return Begun(
+            incarnation=self._incarnation,
+            clock=self._clock,
+            previous_clock=self._previous_clock,
+            mode=mode,
+            mode_version=version,
+            verdicts=verdicts,
+            next_timeout=self._ledger.next_timeout(),
+        )
+
+    def stage(
+        self,
+        epoch: int,
+        batch: int,
+        level: int,
+        slot: int,
+        clock: float,
+        execution: StagedExecution,
+        busy: bool,
+        now: float,
+    ) -> float | None:
+        """Take in what an execution has to say; gives the time of the next timeout."""
+        plan = self._registration.plan
+        if slot >= plan.slots or level >= plan.levels:
+            raise Refused(Refusal.MALFORMED, f"the plan has no level {level}, slot {slot}")
+        self._enter(epoch, batch, clock, now)
+        before = self._staged.get((level, slot))
+        if before is not None and before.nonce != execution.nonce:
+            self._poison = f"slot {slot} of level {level} was executed twice in batch {batch}"
+            raise Refused(Refusal.FENCE, self._poison)
+        if before is None:
+            parts = self._with_part(level, slot, execution)
+            if len(parts.said) >= execution.parts:
+                self._staged[level, slot] = self._parts.pop((level, slot)).whole()
+                self._go = self._go or (busy and level == 0)
+        return self._ledger.next_timeout()
+
+    def _with_part(self, level: int, slot: int, said: StagedExecution) -> _Parts:
+        """What an attempt has said so far, and this.
+
+        Another attempt may begin where one has not come to its end. That one never will, for the
+        parts it finds are not its own.
+        """
+        before = self._parts.get((level, slot))
+        parts = before if before and before.nonce == said.nonce else _Parts(said.nonce)
+        if said.part > len(parts.said):
+            self._poison = f"slot {slot} of level {level} was executed by two attempts at a time"
+            raise Refused(Refusal.FENCE, self._poison)
+        if before and before is not parts:
+            self._staged_bytes -= before.nbytes
+        self._parts[level, slot] = parts
+        if said.part == len(parts.said):
+            parts.said.append(said)
+            self._staged_bytes += said.nbytes
+        return parts
+
+    def should_go(self, epoch: int, batch: int, busy: bool, wake_at: float, now: float) -> bool:
+        """Whether those that wait in this batch are to go on with it."""
+        self._enter(epoch, batch, now, now)
+        if busy or self._mode_version > self._mode_begun[1] or now >= self.wakes_at(wake_at):
+            self._go = True
+        return self._go
+
+    def wakes_at(self, wake_at: float) -> float:
+        """When a tick or a timeout, here or elsewhere, ends the waiting."""
+        due = (self._registration.plan.next_tick(self._clock), self._ledger.next_timeout())
+        return min([wake_at, *(time for time in due if time is not None)])
+
+    def command(self, mode: Mode) -> int:
+        """What the topology is to do from its next batch on; gives the version of the command."""
+        if mode != self._mode:
+            self._mode = mode
+            self._mode_version += 1
+        return self._mode_version
+
+    def _enter(self, epoch: int, batch: int, clock: float, now: float) -> None:
+        """Check a call against epoch and batch; the first one of a batch commits that before."""
+        if epoch != self._epoch:
+            raise Refused(Refusal.EPOCH, f"epoch {epoch} is over; {self._epoch} is in force")
+        if self._poison:
+            raise Refused(Refusal.FENCE, self._poison)
+        if batch not in (self._next_batch, self._next_batch + 1):
+            which = "was applied already" if batch < self._next_batch else "is not the next one"
+            raise Refused(
+                Refusal.BATCH, f"batch {batch} {which}; batch {self._next_batch} is in work"
+            )
+        if batch == self._next_batch and self._begun:
+            return
+        # The coordinator reads the clock once a batch; other shards are told what it read.
+        read = max(clock if self._registration.shard else now, self._clock)
+        if batch > self._next_batch:
+            if missing := self._missing():
+                level, slot = missing
+                self._poison = (
+                    f"batch {batch} begins, but slot {slot} of level {level} said nothing of "
+                    f"batch {self._next_batch}"
+                )
+                raise Refused(Refusal.FENCE, self._poison)
+            self._previous_clock = self._clock
+            self._apply_staged(read)
+        self._clock = read
+        self._begun = True
+        self._go = False
+        self._mode_begun = (self._mode, self._mode_version)
+
+    def _missing(self) -> tuple[int, int] | None:
+        """An execution of the batch in work that has not staged."""
+        executions = self._registration.plan.executions()
+        return next((each for each in executions if each not in self._staged), None)
+
+    def _apply_staged(self, now: float) -> None:
+        """The staged batch is committed: apply it, then see what is overdue."""
+        executions = sorted(self._staged.items())
+        self._parts.clear()
+        self._staged = {}  # first: should applying fail, it is known as incomplete, not done twice
+        self._staged_bytes = 0
+        self._ledger.apply([staged.updates for _, staged in executions], now)
+        self._ledger.expire(now)
+        for (level, slot), staged in executions:
+            if staged.payload:
+                self._keep_payload(level, slot, staged.payload)
+        count = sum(len(staged.updates) for _, staged in executions)
+        self._rates.append((now, count))
+        while self._rates[0][0] < now - _RATE_WINDOW_SECS:
+            self._rates.popleft()
+        self._next_batch += 1
+
+    def _keep_payload(self, level: int, slot: int, payload: bytes) -> None:
+        self._payload_number += 1
+        kept = CommittedPayload(self._payload_number, self._next_batch, level, slot, payload)
+        self._payloads.append(kept)
+        self._payload_bytes += len(payload)
+        # What one batch brings is kept whole, however much: nobody could have fetched it yet.
+        while (
+            self._payload_bytes > MAX_PAYLOAD_BYTES and self._payloads[0].batch < self._next_batch
+        ):
+            self._payload_bytes -= len(self._payloads.popleft().payload)
+            self._payloads_lost += 1
+
+    def _check_cursor(self, cursor: Cursor) -> None:
+        if cursor.task not in self._tasks:
+            raise Refused(Refusal.MALFORMED, f"task {cursor.task} is no spout task of this acker")
+        if cursor.incarnation == self._incarnation:
+            last = self._ledger.last_verdict(cursor.task)
+            if cursor.number > last:
+                raise Refused(
+                    Refusal.MALFORMED,
+                    f"spout task {cursor.task} has {last} verdicts, not {cursor.number}",
+                )
+
+    # -- figures
+
+    def figures(self, now: float) -> Figures:
+        counts = self._ledger.counts(now)
+        recent = sum(count for at, count in self._rates if at > now - _RATE_WINDOW_SECS)
+        return Figures(
+            counts=counts,
+            epoch=self._epoch,
+            incarnation=self._incarnation,
+            next_batch=self._next_batch,
+            staged=sorted(self._staged),
+            poisoned=bool(self._poison),
+            mode=self._mode,
+            mode_version=self._mode_version,
+            mode_version_begun=self._mode_begun[1],
+            clock=self._clock,
+            updates_per_sec=recent / _RATE_WINDOW_SECS,
+            held_bytes=self.nbytes,
+            unheard=counts.unheard,
+            payloads_lost=self._payloads_lost,
+        )
+
+    def payloads_after(self, number: int) -> list[CommittedPayload]:
+        """Those that the driver has not seen yet; the ones it has seen are let go."""
+        while self._payloads and self._payloads[0].number <= number:
+            self._payload_bytes -= len(self._payloads.popleft().payload)
+        return list(self._payloads)
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def incarnation(self) -> int:
+        return self._incarnation
+
+    @property
+    def clock(self) -> float:
+        return self._clock
+
+    @property
+    def is_coordinator(self) -> bool:
+        return self._registration.shard == 0
+
+    @property
+    def spout_tasks(self) -> frozenset[int]:
+        """Those whose roots are here."""
+        return self._tasks
+
+    @property
+    def nbytes(self) -> int:
+        """What is held for this topology."""
+        return self._ledger.nbytes + self._staged_bytes + self._payload_bytes
+
+    def _name_of(self, task: int) -> str:
+        return self._registration.plan.component_of(task)

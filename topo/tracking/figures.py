@@ -1,0 +1,131 @@
+"""The acker's figures: merged over shards, for people, and in Prometheus' text format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from topo._pb import acker_pb2 as pb
+from topo.tracking.epochs import CommittedPayload, Figures
+from topo.tracking.plan import Mode
+
+
+@dataclass(frozen=True)
+class AckerStatus:
+    """A topology at its ackers; batch, mode and clock are the coordinator's."""
+
+    epoch: int
+    incarnations: tuple[int, ...]
+    next_batch: int
+    """The batch in work: all before it are committed and applied."""
+    staged: tuple[tuple[int, int], ...]
+    """The (level, slot) of it that are done."""
+    poisoned: bool
+    mode: Mode
+    mode_version: int
+    mode_version_begun: int
+    """The version of the command that the batch in work was begun with."""
+    waiting: int
+    clock: float
+    pending: int
+    acked: int
+    failed_by: Mapping[str, int]
+    oldest_secs: float
+    updates: int
+    updates_per_sec: float
+    held_bytes: int
+    unheard: int
+    dropped: int
+    payloads: tuple[CommittedPayload, ...]
+    payloads_lost: int
+
+
+def status_of(replies: Sequence[pb.StatusReply]) -> AckerStatus:
+    """One status of what every shard says, the coordinator first."""
+    first = replies[0]
+    failed_by: Counter[str] = Counter()
+    for reply in replies:
+        failed_by.update(dict(reply.failed_by))
+    return AckerStatus(
+        epoch=first.epoch,
+        incarnations=tuple(reply.incarnation for reply in replies),
+        next_batch=first.next_batch,
+        staged=tuple((execution.level, execution.slot) for execution in first.staged),
+        poisoned=any(reply.poisoned for reply in replies),
+        mode=Mode(first.mode),
+        mode_version=first.mode_version,
+        mode_version_begun=first.mode_version_begun,
+        waiting=first.waiting,
+        clock=first.clock,
+        pending=sum(reply.pending for reply in replies),
+        acked=sum(reply.acked for reply in replies),
+        failed_by=dict(failed_by),
+        oldest_secs=max(reply.oldest_secs for reply in replies),
+        updates=sum(reply.updates for reply in replies),
+        updates_per_sec=sum(reply.updates_per_sec for reply in replies),
+        held_bytes=sum(reply.held_bytes for reply in replies),
+        unheard=sum(reply.unheard for reply in replies),
+        dropped=sum(reply.dropped for reply in replies),
+        payloads=tuple(
+            CommittedPayload(kept.number, kept.batch, kept.level, kept.slot, kept.payload)
+            for kept in first.payloads
+        ),
+        payloads_lost=first.payloads_lost,
+    )
+
+
+def for_people(figures: Mapping[str, Figures]) -> str:
+    """One line a topology."""
+    lines = []
+    for name, shown in sorted(figures.items()):
+        counts = shown.counts
+        failed = ", ".join(f"{reason} {count:,}" for reason, count in counts.failed_by.items())
+        lines.append(
+            f"{name}: batch {shown.next_batch}, {shown.mode.name}; "
+            f"{counts.pending:,} pending (oldest {counts.oldest_secs:.0f} s), "
+            f"{counts.acked:,} acked, {sum(counts.failed_by.values()):,} failed"
+            f"{f' ({failed})' if failed else ''}; "
+            f"{shown.updates_per_sec:,.0f} updates/s, {shown.held_bytes / 1e6:.1f} MB"
+        )
+    return "\n".join(lines)
+
+
+def for_prometheus(figures: Mapping[str, Figures]) -> str:
+    """Prometheus' text format, version 0.0.4."""
+    families: list[tuple[str, str, str, dict[str, float]]] = []
+
+    def family(name: str, kind: str, meaning: str, samples: dict[str, float]) -> None:
+        families.append((f"topo_acker_{name}", kind, meaning, samples))
+
+    labels = {name: f'topology="{_escaped(name)}"' for name in sorted(figures)}
+
+    def each(value_of: str, of_counts: bool = True) -> dict[str, float]:
+        return {
+            labels[name]: getattr(figures[name].counts if of_counts else figures[name], value_of)
+            for name in labels
+        }
+
+    failed = {
+        f'{labels[name]},reason="{_escaped(reason)}"': float(count)
+        for name in labels
+        for reason, count in sorted(figures[name].counts.failed_by.items())
+    }
+    family("roots_pending", "gauge", "Messages neither acked nor failed.", each("pending"))
+    family("roots_acked_total", "counter", "Messages acked.", each("acked"))
+    family("roots_failed_total", "counter", "Messages failed, by reason.", failed)
+    family("oldest_pending_seconds", "gauge", "Age of the oldest of them.", each("oldest_secs"))
+    family("updates_total", "counter", "Updates applied.", each("updates"))
+    family("updates_dropped_total", "counter", "Updates of settled roots.", each("dropped"))
+    family("verdicts_unheard", "gauge", "Verdicts no spout has committed.", each("unheard"))
+    family("held_bytes", "gauge", "Memory held.", each("held_bytes", of_counts=False))
+    family("batch", "gauge", "The batch in work.", each("next_batch", of_counts=False))
+    lines = []
+    for name, kind, meaning, samples in families:
+        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+        lines += [f"{name}{{{label}}} {value}" for label, value in samples.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,77 @@
+"""Who keeps tuples of a pending root beyond a batch: so that a timeout can say whose fault it is.
+
+The first task to hold a root is in the columns beside it, further ones in a dictionary.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from topo.tracking.ids import U32, U64
+from topo.tracking.pages import I64, Pages
+
+_NAMED = 3
+
+
+class Holders:
+    """The holders of the roots in some pages."""
+
+    def __init__(self, pages: Pages, component_of: Callable[[int], str] | None) -> None:
+        self._pages = pages
+        self._component_of = component_of
+        self._more: dict[int, Counter[int]] = {}
+
+    def __len__(self) -> int:
+        """How many roots have more than one."""
+        return len(self._more)
+
+    def hold(self, places: I64, roots: U64, tasks: U32) -> None:
+        """These tasks keep one more tuple each of these roots."""
+        pages = self._pages
+        free = pages.holder[places] == 0
+        pages.holder[places[free]] = tasks[free]
+        first = pages.holder[places] == tasks
+        np.add.at(pages.holds, places[first], 1)
+        for root, task in zip(roots[~first].tolist(), tasks[~first].tolist(), strict=True):
+            self._more.setdefault(root, Counter())[task] += 1
+
+    def release(self, places: I64, roots: U64, tasks: U32) -> None:
+        """These tasks have settled one tuple each of these roots."""
+        pages = self._pages
+        first = pages.holder[places] == tasks
+        np.subtract.at(pages.holds, places[first], 1)
+        gone = places[first][pages.holds[places[first]] <= 0]
+        pages.holder[gone] = 0
+        pages.holds[gone] = 0
+        for root, task in zip(roots[~first].tolist(), tasks[~first].tolist(), strict=True):
+            holders = self._more.get(root, Counter())
+            holders[task] -= 1
+            if holders[task] <= 0:
+                del holders[task]
+
+    def forget(self, roots: U64) -> None:
+        """These roots are settled."""
+        if self._more:
+            for root in roots.tolist():
+                self._more.pop(root, None)
+
+    def named(self, place: int) -> str:
+        """ "held by 'count' task 5", or "" if nobody holds what lies here."""
+        pages = self._pages
+        tasks = {int(pages.holder[place])} if pages.holds[place] > 0 else set()
+        if self._more:
+            root = int(pages.root_at(np.array([place]))[0])
+            tasks |= set(self._more.get(root, ()))
+        if not tasks:
+            return ""
+        names = [self._name(task) for task in sorted(tasks)]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f"held by {', '.join(names[:_NAMED])}{more}"
+
+    def _name(self, task: int) -> str:
+        if self._component_of is None:
+            return f"task {task}"
+        return f"'{self._component_of(task)}' task {task}"

@@ -1,0 +1,278 @@
+"""Between the numpy arrays of the acker and the messages of its protocol.
+
+What comes from the wire is checked here, so that those behind it may rely on its shape.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+import numpy as np
+
+from topo._pb import acker_pb2 as pb
+from topo.tracking.epochs import Figures, Registration
+from topo.tracking.ids import U32, U64, Updates
+from topo.tracking.plan import Mode, TrackingPlan
+from topo.tracking.refusals import Refusal, Refused
+from topo.tracking.verdicts import Verdicts
+
+MAX_REASON_CHARS = 1000
+MAX_NAME_CHARS = 1000
+MAX_BATCH = 1 << 60
+MAX_CLOCK = 1e12
+
+# Of a part of what an execution says: 16 MB of arrays, and of reasons no more than that.
+_PART_ENTRIES = 1 << 20
+_PART_CHARS = 4 << 20
+
+_PAIRS = (
+    ("init_roots", "init_values"),
+    ("ack_roots", "ack_values"),
+    ("held_roots", "held_tasks"),
+    ("released_roots", "released_tasks"),
+)
+
+if sys.byteorder != "little":
+    raise ImportError("the acker's protocol is little-endian, and so must be the machine")
+
+
+def pack_updates(updates: Updates) -> pb.Updates:
+    """One message; neighbouring acks of the same root become one."""
+    acks, values = _merged(updates.ack_roots, updates.ack_values)
+    reasons, which = _table(updates.fail_reasons)
+    return pb.Updates(
+        init_roots=updates.init_roots.tobytes(),
+        init_values=updates.init_values.tobytes(),
+        ack_roots=acks.tobytes(),
+        ack_values=values.tobytes(),
+        fail_roots=updates.fail_roots.tobytes(),
+        fail_reason=which.tobytes(),
+        reasons=reasons,
+        reset_roots=updates.reset_roots.tobytes(),
+        held_roots=updates.held_roots.tobytes(),
+        held_tasks=updates.held_tasks.tobytes(),
+        released_roots=updates.released_roots.tobytes(),
+        released_tasks=updates.released_tasks.tobytes(),
+    )
+
+
+def in_parts(updates: Updates) -> list[Updates]:
+    """As many parts as messages have to be made of them; nearly always it is one."""
+    small = len(updates) <= _PART_ENTRIES
+    if small and sum(map(len, updates.fail_reasons)) <= _PART_CHARS:
+        return [updates]
+    return updates.parts(_PART_ENTRIES, _PART_CHARS)
+
+
+def unpack_updates(message: pb.Updates) -> Updates:
+    """The arrays of a message; refuses those that do not fit each other."""
+    reasons = list(message.reasons)
+    if any(len(reason) > MAX_REASON_CHARS for reason in reasons):
+        raise Refused(Refusal.MALFORMED, f"a reason is longer than {MAX_REASON_CHARS} characters")
+    which = _u32(message.fail_reason, "fail_reason")
+    if len(which) and int(which.max()) >= len(reasons):
+        raise Refused(
+            Refusal.MALFORMED, f"fail_reason names reason {which.max()} of {len(reasons)}"
+        )
+    updates = Updates(
+        init_roots=_u64(message.init_roots, "init_roots"),
+        init_values=_u64(message.init_values, "init_values"),
+        ack_roots=_u64(message.ack_roots, "ack_roots"),
+        ack_values=_u64(message.ack_values, "ack_values"),
+        fail_roots=_u64(message.fail_roots, "fail_roots"),
+        fail_reasons=[reasons[index] for index in which.tolist()],
+        reset_roots=_u64(message.reset_roots, "reset_roots"),
+        held_roots=_u64(message.held_roots, "held_roots"),
+        held_tasks=_u32(message.held_tasks, "held_tasks"),
+        released_roots=_u64(message.released_roots, "released_roots"),
+        released_tasks=_u32(message.released_tasks, "released_tasks"),
+    )
+    for first, second in (*_PAIRS, ("fail_roots", "fail_reasons")):
+        lengths = len(getattr(updates, first)), len(getattr(updates, second))
+        if lengths[0] != lengths[1]:
+            raise Refused(
+                Refusal.MALFORMED,
+                f"{lengths[0]} {first} and {lengths[1]} {second}; they go together",
+            )
+    return updates
+
+
+def pack_verdicts(task: int, verdicts: Verdicts) -> pb.TaskVerdicts:
+    reasons, which = _table(verdicts.failures.values())
+    return pb.TaskVerdicts(
+        task=task,
+        first=verdicts.first,
+        sequences=verdicts.sequences.tobytes(),
+        failed=np.fromiter(verdicts.failures, np.uint32, len(verdicts.failures)).tobytes(),
+        failed_reason=which.tobytes(),
+        reasons=reasons,
+    )
+
+
+def unpack_verdicts(message: pb.TaskVerdicts) -> Verdicts:
+    failed = np.frombuffer(message.failed, np.uint32).tolist()
+    which = np.frombuffer(message.failed_reason, np.uint32).tolist()
+    reasons = list(message.reasons)
+    return Verdicts(
+        first=message.first,
+        sequences=np.frombuffer(message.sequences, np.uint64),
+        failures={at: reasons[reason] for at, reason in zip(failed, which, strict=True)},
+    )
+
+
+def pack_plan(plan: TrackingPlan) -> pb.Plan:
+    return pb.Plan(
+        levels=plan.levels,
+        slots=plan.slots,
+        spout_tasks=plan.spout_tasks,
+        components=[
+            pb.Component(name=name, first_task=first, tasks=count)
+            for name, (first, count) in plan.components.items()
+        ],
+        timeout_secs=plan.timeout_secs,
+        tick_secs=plan.tick_secs,
+    )
+
+
+def pack_registration(registration: Registration) -> pb.RegisterRequest:
+    return pb.RegisterRequest(
+        plan=pack_plan(registration.plan),
+        first_batch=registration.first_batch,
+        run_id=registration.run_id,
+        nonce=registration.nonce,
+        shard=registration.shard,
+        shards=registration.shards,
+        epoch=registration.epoch,
+        clock=registration.clock,
+        mode=registration.mode.name,
+    )
+
+
+def unpack_registration(message: pb.RegisterRequest) -> Registration:
+    """A registration with a plan that a topology can have."""
+    if not message.shards or message.shard >= message.shards:
+        raise Refused(Refusal.MALFORMED, f"shard {message.shard} of {message.shards}")
+    names = [component.name for component in message.plan.components]
+    if any(len(name) > MAX_NAME_CHARS for name in (message.run_id, *names)):
+        raise Refused(Refusal.MALFORMED, f"a name is longer than {MAX_NAME_CHARS} characters")
+    plan = TrackingPlan(
+        levels=message.plan.levels,
+        slots=message.plan.slots,
+        spout_tasks=tuple(message.plan.spout_tasks),
+        components={
+            component.name: (component.first_task, component.tasks)
+            for component in message.plan.components
+        },
+        timeout_secs=message.plan.timeout_secs if message.plan.HasField("timeout_secs") else None,
+        tick_secs=tuple(message.plan.tick_secs),
+    )
+    plan.check()
+    if message.first_batch > MAX_BATCH:
+        raise Refused(Refusal.MALFORMED, f"no query has come to batch {message.first_batch}")
+    return Registration(
+        plan=plan,
+        first_batch=message.first_batch,
+        run_id=message.run_id,
+        nonce=message.nonce,
+        shard=message.shard,
+        shards=message.shards,
+        epoch=message.epoch,
+        clock=check_clock(message.clock),
+        mode=unpack_mode(message.mode),
+    )
+
+
+def pack_figures(figures: Figures, waiting: int) -> pb.StatusReply:
+    counts = figures.counts
+    return pb.StatusReply(
+        epoch=figures.epoch,
+        incarnation=figures.incarnation,
+        next_batch=figures.next_batch,
+        staged=[pb.Execution(level=level, slot=slot) for level, slot in figures.staged],
+        poisoned=figures.poisoned,
+        mode=figures.mode.name,
+        mode_version=figures.mode_version,
+        mode_version_begun=figures.mode_version_begun,
+        waiting=waiting,
+        clock=figures.clock,
+        pending=counts.pending,
+        acked=counts.acked,
+        failed_by=counts.failed_by,
+        oldest_secs=counts.oldest_secs,
+        updates=counts.updates,
+        updates_per_sec=figures.updates_per_sec,
+        held_bytes=figures.held_bytes,
+        unheard=counts.unheard,
+        dropped=counts.dropped,
+        payloads=[
+            pb.Payload(
+                number=kept.number,
+                batch=kept.batch,
+                level=kept.level,
+                slot=kept.slot,
+                payload=kept.payload,
+            )
+            for kept in figures.payloads
+        ],
+        payloads_lost=figures.payloads_lost,
+    )
+
+
+def unpack_mode(number: int) -> Mode:
+    try:
+        return Mode(number)
+    except ValueError:
+        raise Refused(Refusal.MALFORMED, f"there is no mode {number}") from None
+
+
+def check_clock(clock: float) -> float:
+    if not 0 <= clock < MAX_CLOCK:
+        raise Refused(Refusal.MALFORMED, f"no clock shows {clock}")
+    return clock
+
+
+def only_tasks(updates: Updates, tasks: Iterable[int]) -> None:
+    """Refuse updates of roots of other spout tasks than these."""
+    known = np.zeros(1 << 16, np.bool_)
+    known[list(tasks)] = True
+    arrays = (
+        updates.init_roots,
+        updates.ack_roots,
+        updates.fail_roots,
+        updates.reset_roots,
+        updates.held_roots,
+        updates.released_roots,
+    )
+    for roots in arrays:
+        of = roots >> np.uint64(48)
+        if not known[of].all():
+            task = int(of[~known[of]][0])
+            raise Refused(Refusal.MALFORMED, f"roots of task {task}, no spout task of this acker")
+
+
+def _merged(roots: U64, values: U64) -> tuple[U64, U64]:
+    starts = np.flatnonzero(roots[1:] != roots[:-1]) + 1
+    if len(starts) + 1 >= len(roots):
+        return roots, values
+    starts = np.concatenate(([0], starts))
+    return roots[starts], np.bitwise_xor.reduceat(values, starts)
+
+
+def _table(reasons: Iterable[str]) -> tuple[list[str], U32]:
+    """The distinct reasons, and which of them each one is."""
+    table: dict[str, int] = {}
+    which = [table.setdefault(reason[:MAX_REASON_CHARS], len(table)) for reason in reasons]
+    return list(table), np.array(which, np.uint32)
+
+
+def _u64(data: bytes, name: str) -> U64:
+    if len(data) % 8:
+        raise Refused(Refusal.MALFORMED, f"{name} has {len(data)} bytes, not a multiple of 8")
+    return np.frombuffer(data, np.uint64)
+
+
+def _u32(data: bytes, name: str) -> U32:
+    if len(data) % 4:
+        raise Refused(Refusal.MALFORMED, f"{name} has {len(data)} bytes, not a multiple of 4")
+    return np.frombuffer(data, np.uint32)

@@ -1,0 +1,153 @@
+"""An acker on gRPC: the service bound to an address, with the standard health service beside it.
+
+Calls carry bytes both ways and are parsed behind the token check, so garbage is answered like
+anything else that cannot be read. Loop-back without TLS is the default; an address that others
+reach needs an admission token, so that not just anyone registers topologies there.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from topo.errors import AckerError, ConfigError
+from topo.tracking.refusals import Refused
+from topo.tracking.security import Tls, is_loopback, split_address
+from topo.tracking.service import AckerService, Limits
+
+SERVICE_NAME = "topo.acker.v1.Acker"
+LOOPBACK = "127.0.0.1:0"
+
+_THREADS_BESIDE_WAITING = 32
+_LOG = logging.getLogger("topo.tracking")
+
+
+class AckerServer:
+    """One acker at an address; `start` binds it, `stop` lets calls in work finish."""
+
+    def __init__(
+        self,
+        bind: str = LOOPBACK,
+        *,
+        tls: Tls | None = None,
+        admission: str | None = None,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.host, self._port = split_address(bind)
+        if admission is None and not is_loopback(self.host):
+            raise ConfigError(
+                f"an acker at {bind} would be open to everyone who reaches it",
+                hint="give it an admission token, or bind to 127.0.0.1",
+            )
+        self.service = AckerService(limits, clock, admission)
+        self._tls = tls
+        self._health = health.HealthServicer()
+        self._server: grpc.Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self._port}"
+
+    def start(self) -> AckerServer:
+        if problem := _why_not(self.host, self._port):
+            raise self._cannot_listen(problem)
+        limits = self.service.limits
+        server = grpc.server(
+            ThreadPoolExecutor(limits.waiting + _THREADS_BESIDE_WAITING, "topo-acker"),
+            options=[
+                ("grpc.max_receive_message_length", limits.message_bytes),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+            ],
+        )
+        handlers = {
+            name: grpc.unary_unary_rpc_method_handler(functools.partial(self._answer, name))
+            for name in self.service.methods
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),)
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        try:
+            if self._tls is None:
+                self._port = server.add_insecure_port(self.address)
+            else:
+                self._port = server.add_secure_port(self.address, _credentials(self._tls))
+        except (RuntimeError, ValueError) as error:
+            raise self._cannot_listen(str(error)) from None
+        server.start()
+        self._server = server
+        for name in ("", SERVICE_NAME):
+            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return self
+
+    def stop(self, grace_secs: float = 5.0) -> None:
+        """Take no more calls, end the waiting, let the others finish for so long."""
+        if self._server is None:
+            return
+        self._health.enter_graceful_shutdown()
+        self.service.stop_waiting()
+        self._server.stop(grace_secs).wait()
+        self._server = None
+
+    def wait(self) -> None:
+        """Until stopped."""
+        if self._server is not None:
+            self._server.wait_for_termination()
+
+    def __enter__(self) -> AckerServer:
+        return self.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop(0.0)
+
+    def _cannot_listen(self, why: str) -> AckerError:
+        return AckerError(
+            f"cannot listen on {self.address}: {why}",
+            code="acker-bind",
+            hint="is the port taken? port 0 takes any free one",
+        )
+
+    def _answer(self, method: str, request: bytes, context: Any) -> bytes:
+        metadata = dict(context.invocation_metadata())
+        try:
+            return self.service.handle(method, request, metadata)
+        except Refused as refused:
+            kind, message = refused.kind.value, refused.message
+        except Exception:
+            _LOG.exception("%s failed", method)
+            kind, message = "INTERNAL", "the acker failed; its log says why"
+        context.abort(grpc.StatusCode[kind], message)
+        raise AssertionError("abort raises")
+
+
+def _why_not(host: str, port: int) -> str:
+    """What keeps this address from being bound to, which gRPC does not tell; or ""."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, place = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return ""
+
+
+def _credentials(tls: Tls) -> grpc.ServerCredentials:
+    if tls.certificate is None or tls.key is None:
+        raise ConfigError("an acker with TLS needs a certificate and its key")
+    return grpc.ssl_server_credentials(
+        [(tls.key, tls.certificate)],
+        root_certificates=tls.ca,
+        require_client_auth=tls.ca is not None,
+    )

@@ -1,0 +1,330 @@
+"""The acker's calls, one topology beside the other: who may, what fits, how much, and who waits.
+
+This is everything between bytes and `tracking`, and it knows no transport: `server` puts it on
+gRPC, tests call `handle`. A call is `bytes` with metadata; it is answered with `bytes`, or
+`Refused`, and then nothing has changed. A token is checked before anything is parsed.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from topo._pb import acker_pb2 as pb
+from topo.tracking import packing
+from topo.tracking.epochs import Cursor, Figures, StagedExecution, Tracking
+from topo.tracking.ids import ARRAYS, Updates
+from topo.tracking.pages import page_bytes
+from topo.tracking.refusals import Refusal, Refused
+from topo.tracking.security import ADMISSION_KEY, TOKEN_KEY, TOPOLOGY_KEY, same_token
+
+Metadata = Mapping[str, str | bytes]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one acker takes on; beyond it, it refuses."""
+
+    topologies: int = 64
+    topology_bytes: int = 2 << 30
+    """What one topology may hold: roots, staged updates, verdicts not yet heard."""
+    message_bytes: int = 64 << 20
+    payload_bytes: int = 4 << 20
+    """What one execution may send along for the driver."""
+    waiting: int = 256
+    """Slots that wait at the same time; others are told to come again."""
+    wait_secs: float = 2.0
+    forgotten_after_secs: float = 3600.0
+    """A topology that was silent for so long makes room when there is none."""
+
+
+@dataclass
+class _Known:
+    """A topology, and what guards it."""
+
+    token: str
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    tracking: Tracking | None = None
+    waiting: int = 0
+    heard: float = 0.0
+
+
+class AckerService:
+    """One acker. `clock` is the time of batches; whoever moves it by hand calls `wake`."""
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
+        admission: str | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self._clock = clock
+        self._admission = admission
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+        self._waiting = 0
+        self._stopping = False
+        self._methods: dict[str, tuple[Any, Callable[[_Known, Any], Any]]] = {
+            "Register": (pb.RegisterRequest, self._register),
+            "Begin": (pb.BeginRequest, self._begin),
+            "Wait": (pb.WaitRequest, self._wait),
+            "Stage": (pb.StageRequest, self._stage),
+            "Command": (pb.CommandRequest, self._command),
+            "Status": (pb.StatusRequest, self._status),
+            "Unregister": (pb.UnregisterRequest, self._unregister),
+        }
+
+    @property
+    def methods(self) -> list[str]:
+        return list(self._methods)
+
+    def handle(self, method: str, request: bytes, metadata: Metadata) -> bytes:
+        """Answer one call."""
+        if len(request) > self.limits.message_bytes:
+            raise Refused(
+                Refusal.LIMIT,
+                f"a message of {len(request):,} bytes; {self.limits.message_bytes:,} is the most",
+            )
+        message_class, answer = self._methods[method]
+        known = self._authenticate(method, metadata)
+        message = message_class()
+        try:
+            message.ParseFromString(request)
+        except DecodeError:
+            self._forget_if_empty(known)
+            raise Refused(Refusal.MALFORMED, f"this is no {message_class.__name__}") from None
+        reply: bytes = answer(known, message).SerializeToString()
+        return reply
+
+    def wake(self) -> None:
+        """Let those that wait look at the clock again."""
+        for known in self._all():
+            with known.changed:
+                known.changed.notify_all()
+
+    def stop_waiting(self) -> None:
+        """End all waiting, now and from now on: the acker is about to stop."""
+        self._stopping = True
+        self.wake()
+
+    def figures(self) -> dict[str, Figures]:
+        """Figures of every topology, by name."""
+        found = {}
+        with self._lock:
+            topologies = list(self._known.items())
+        for name, known in topologies:
+            with known.changed:
+                if known.tracking:
+                    found[name] = known.tracking.figures(self._clock())
+        return found
+
+    # -- who may
+
+    def _authenticate(self, method: str, metadata: Metadata) -> _Known:
+        name, token = _text(metadata, TOPOLOGY_KEY), _text(metadata, TOKEN_KEY)
+        if not name or not token:
+            raise Refused(Refusal.TOKEN, "a call needs a topology and its token in the metadata")
+        if len(name) > packing.MAX_NAME_CHARS:
+            raise Refused(Refusal.MALFORMED, "the topology's name is too long")
+        with self._lock:
+            known = self._known.get(name)
+            if known is None and method == "Register":
+                if self._admission and not same_token(
+                    _text(metadata, ADMISSION_KEY), self._admission
+                ):
+                    raise Refused(
+                        Refusal.TOKEN, "this acker admits new topologies with its own token only"
+                    )
+                known = self._admit(name, token)
+        if known is None:
+            raise Refused(
+                Refusal.UNKNOWN,
+                f"this acker does not know topology {name!r}: it was never registered here, or "
+                f"the acker has restarted since",
+            )
+        if not same_token(token, known.token):
+            raise Refused(Refusal.TOKEN, f"this is not the token of topology {name!r}")
+        known.heard = time.monotonic()
+        return known
+
+    def _admit(self, name: str, token: str) -> _Known:
+        if len(self._known) >= self.limits.topologies:
+            longest = min(self._known, key=lambda other: self._known[other].heard)
+            silent = time.monotonic() - self._known[longest].heard
+            if silent < self.limits.forgotten_after_secs:
+                raise Refused(
+                    Refusal.LIMIT,
+                    f"this acker has {len(self._known)} topologies, and takes no more",
+                )
+            del self._known[longest]
+        known = self._known[name] = _Known(token)
+        return known
+
+    # -- the calls
+
+    def _register(self, known: _Known, message: pb.RegisterRequest) -> pb.RegisterReply:
+        try:
+            registration = packing.unpack_registration(message)
+        except Refused:
+            self._forget_if_empty(known)
+            raise
+        now = max(self._clock(), registration.clock)
+        with known.changed:
+            if known.tracking is None:
+                known.tracking = Tracking(registration, now)
+            else:
+                known.tracking.register(registration, now)
+            known.changed.notify_all()
+            tracking = known.tracking
+            return pb.RegisterReply(
+                epoch=tracking.epoch, clock=tracking.clock, incarnation=tracking.incarnation
+            )
+
+    def _begin(self, known: _Known, message: pb.BeginRequest) -> pb.BeginReply:
+        cursors = [Cursor(c.task, c.incarnation, c.number) for c in message.cursors]
+        clock = packing.check_clock(message.clock)
+        with self._tracking(known) as tracking:
+            begun = tracking.begin(
+                message.epoch, message.batch, message.slot, clock, cursors, self._clock()
+            )
+        return pb.BeginReply(
+            incarnation=begun.incarnation,
+            clock=begun.clock,
+            previous_clock=begun.previous_clock,
+            mode=begun.mode.name,
+            mode_version=begun.mode_version,
+            verdicts=[packing.pack_verdicts(*item) for item in begun.verdicts.items()],
+            next_timeout=begun.next_timeout,
+        )
+
+    def _wait(self, known: _Known, message: pb.WaitRequest) -> pb.WaitReply:
+        wake_at = message.wake_at if message.HasField("wake_at") else float("inf")
+        if math.isnan(wake_at) or math.isnan(message.limit_secs):
+            raise Refused(Refusal.MALFORMED, "nobody waits for what is not a number")
+        until = time.monotonic() + min(max(message.limit_secs, 0.0), self.limits.wait_secs)
+        with self._tracking(known) as tracking:
+            if not tracking.is_coordinator:
+                raise Refused(Refusal.MALFORMED, "slots wait at the coordinator, shard 0")
+            if not self._take_seat(known):
+                return pb.WaitReply(pause_secs=min(1.0, max(0.0, message.limit_secs)))
+            try:
+                while True:
+                    now = self._clock()
+                    if tracking.should_go(message.epoch, message.batch, message.busy, wake_at, now):
+                        known.changed.notify_all()
+                        return pb.WaitReply(go=True)
+                    left = min(until - time.monotonic(), tracking.wakes_at(wake_at) - now)
+                    if until <= time.monotonic() or self._stopping:
+                        return pb.WaitReply(go=False)
+                    known.changed.wait(max(left, 0.0))
+            finally:
+                self._leave_seat(known)
+
+    def _stage(self, known: _Known, message: pb.StageRequest) -> pb.StageReply:
+        if len(message.payload) > self.limits.payload_bytes:
+            raise Refused(
+                Refusal.LIMIT,
+                f"a payload of {len(message.payload):,} bytes; "
+                f"{self.limits.payload_bytes:,} is the most",
+            )
+        clock = packing.check_clock(message.clock)
+        updates = packing.unpack_updates(message.updates)
+        size = _cost(updates) + len(message.payload)
+        part, parts = message.part, max(1, message.parts)
+        if part >= parts:
+            raise Refused(Refusal.MALFORMED, f"part {part} of {parts}")
+        said = StagedExecution(message.nonce, updates, message.payload, size, part, parts)
+        with self._tracking(known) as tracking:
+            packing.only_tasks(updates, tracking.spout_tasks)
+            if tracking.nbytes + size > self.limits.topology_bytes:
+                raise Refused(
+                    Refusal.LIMIT,
+                    f"the topology holds {tracking.nbytes:,} bytes here, and this would make it "
+                    f"more than {self.limits.topology_bytes:,}; lower topology.max.spout.pending",
+                )
+            try:
+                next_timeout = tracking.stage(
+                    message.epoch,
+                    message.batch,
+                    message.level,
+                    message.slot,
+                    clock,
+                    said,
+                    message.busy,
+                    self._clock(),
+                )
+            finally:  # the fence, too, ends the waiting
+                known.changed.notify_all()
+        return pb.StageReply(next_timeout=next_timeout)
+
+    def _command(self, known: _Known, message: pb.CommandRequest) -> pb.CommandReply:
+        mode = packing.unpack_mode(message.mode)
+        with self._tracking(known) as tracking:
+            version = tracking.command(mode)
+            known.changed.notify_all()
+        return pb.CommandReply(mode_version=version)
+
+    def _status(self, known: _Known, message: pb.StatusRequest) -> pb.StatusReply:
+        with self._tracking(known) as tracking:
+            figures = tracking.figures(self._clock())
+            if message.payloads:
+                figures.payloads = tracking.payloads_after(message.payloads_after)
+            waiting = known.waiting
+        return packing.pack_figures(figures, waiting)
+
+    def _unregister(self, known: _Known, message: pb.UnregisterRequest) -> pb.UnregisterReply:
+        with known.changed:
+            known.tracking = None
+            known.changed.notify_all()
+        self._forget_if_empty(known)
+        return pb.UnregisterReply()
+
+    # -- what they share
+
+    @contextmanager
+    def _tracking(self, known: _Known) -> Any:
+        with known.changed:
+            if known.tracking is None:
+                raise Refused(Refusal.UNKNOWN, "the topology is not registered here any more")
+            yield known.tracking
+
+    def _forget_if_empty(self, known: _Known) -> None:
+        with self._lock:
+            if known.tracking is None:
+                self._known = {n: k for n, k in self._known.items() if k is not known}
+
+    def _take_seat(self, known: _Known) -> bool:
+        with self._lock:
+            if self._waiting >= self.limits.waiting:
+                return False
+            self._waiting += 1
+        known.waiting += 1
+        return True
+
+    def _leave_seat(self, known: _Known) -> None:
+        with self._lock:
+            self._waiting -= 1
+        known.waiting -= 1
+
+    def _all(self) -> list[_Known]:
+        with self._lock:
+            return list(self._known.values())
+
+
+def _cost(updates: Updates) -> int:
+    """The bytes that these updates may come to hold."""
+    arrays: int = sum(getattr(updates, name).nbytes for name in ARRAYS)
+    return arrays + page_bytes(updates.init_roots) + 100 * len(updates.fail_roots)
+
+
+def _text(metadata: Metadata, key: str) -> str:
+    value = metadata.get(key, "")
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

@@ -1,0 +1,131 @@
+"""How a client's calls reach ackers: the seam between the two, and gRPC behind it.
+
+A transport starts a call at one of the ackers; its result is the reply, `Refused` (it arrived and
+was turned down) or `Unreachable` (nobody knows whether it arrived: the caller repeats it).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import grpc
+
+from topo.tracking.refusals import Refusal, Refused
+from topo.tracking.security import ADMISSION_KEY, TOKEN_KEY, TOPOLOGY_KEY, Tls
+
+_SERVICE = "/topo.acker.v1.Acker/"
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+_AGAIN = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+_REFUSALS = {grpc.StatusCode[kind.value]: kind for kind in Refusal}
+
+
+@dataclass(frozen=True)
+class AckerTarget:
+    """Where a topology's ackers are and how to speak to them; travels to whoever runs tasks."""
+
+    topology: str
+    token: str = field(repr=False)
+    addresses: tuple[str, ...]
+    tls: Tls | None = None
+    admission: str | None = field(default=None, repr=False)
+    """What an acker of its own process wants to see before it takes on a topology."""
+    call_secs: float = 10.0
+    """How long one try of a call may take."""
+    give_up_secs: float = 30.0
+    """How long a call is repeated before the batch fails."""
+
+
+class Unreachable(Exception):
+    """No answer; the call may or may not have arrived."""
+
+
+class AckerFailed(Exception):
+    """An answer that no acker in good order gives."""
+
+
+class PendingCall(Protocol):
+    def result(self) -> bytes: ...
+
+
+class Transport(Protocol):
+    def start(self, shard: int, method: str, request: bytes, timeout: float) -> PendingCall: ...
+
+
+class GrpcTransport:
+    """Channels to a target's ackers. Not to be carried over a fork: see `transport_of`."""
+
+    def __init__(self, target: AckerTarget) -> None:
+        self._channels = [_channel(address, target.tls) for address in target.addresses]
+        metadata: list[tuple[str, str | bytes]] = [
+            (TOPOLOGY_KEY, target.topology.encode()),
+            (TOKEN_KEY, target.token),
+        ]
+        if target.admission is not None:
+            metadata.append((ADMISSION_KEY, target.admission))
+        self._metadata = tuple(metadata)
+        self._methods: dict[tuple[int, str], Any] = {}
+
+    def start(self, shard: int, method: str, request: bytes, timeout: float) -> PendingCall:
+        call = self._methods.get((shard, method))
+        if call is None:
+            call = self._channels[shard].unary_unary(_SERVICE + method)
+            self._methods[shard, method] = call
+        return _GrpcCall(call.future(request, timeout=timeout, metadata=self._metadata))
+
+    def close(self) -> None:
+        for channel in self._channels:
+            channel.close()
+
+
+class _GrpcCall:
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def result(self) -> bytes:
+        try:
+            reply: bytes = self._call.result()
+        except grpc.FutureCancelledError:
+            raise Unreachable("the call was cancelled") from None
+        except grpc.RpcError as error:
+            failed: Any = error
+            code, details = failed.code(), failed.details() or ""
+            if code in _AGAIN:
+                raise Unreachable(_why(code, details)) from None
+            if code in _REFUSALS:
+                raise Refused(_REFUSALS[code], details) from None
+            raise AckerFailed(f"{code.name.lower()}: {details}") from None
+        return reply
+
+
+def _why(code: Any, details: str) -> str:
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return "no answer in time"
+    return details.rpartition("last error: ")[2][:300]
+
+
+def _channel(address: str, tls: Tls | None) -> grpc.Channel:
+    if tls is None:
+        return grpc.insecure_channel(address, _OPTIONS)
+    credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
+    return grpc.secure_channel(address, credentials, _OPTIONS)
+
+
+_transports: dict[tuple[int, AckerTarget], GrpcTransport] = {}
+
+
+def transport_of(target: AckerTarget) -> GrpcTransport:
+    """This process's channels to a target, made when they are first asked for."""
+    key = (os.getpid(), target)
+    transport = _transports.get(key)
+    if transport is None:
+        transport = _transports[key] = GrpcTransport(target)
+    return transport

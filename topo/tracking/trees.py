@@ -1,0 +1,317 @@
+"""Tuple trees within one execution: the edges of the tuples a task makes, and what its acks say.
+
+For each emitted tuple, each target task and each anchor a fresh edge id is drawn: it becomes the
+child's edge for every root of the anchor, and is XORed into what the anchor's ack will report.
+All of it is done a flush at a time in numpy; only rows with several anchors, or with an anchor
+that was kept from an earlier batch, are worked on singly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from topo.tracking.ids import EdgeIds, Updates, root_ids
+from topo.tuples import Held
+from topo.wire.frame import I64, U64, Section, Trees
+
+if TYPE_CHECKING:
+    from topo.runtime.emitter import OutStream
+
+# What `parents` has for a row that has no single anchor among the inputs.
+NO_ANCHOR, SEVERAL, NOT_ANCHORED = -1, -2, -3
+
+Anchor: TypeAlias = "int | Held"
+
+
+class Inputs:
+    """The tuples of one run, by link: their roots and edges, and the edges anchored to them."""
+
+    def __init__(self, roots: U64, edges: U64, counts: I64 | None, size: int) -> None:
+        self.roots = roots
+        self.edges = edges
+        self.counts = counts
+        self.children = np.zeros(size, np.uint64)
+        self.size = size
+        self._starts = None if counts is None else np.cumsum(counts) - counts
+
+    @classmethod
+    def of(cls, sections: Sequence[Section]) -> Inputs | None:
+        """The trees of these sections, end to end; None where nothing is tracked."""
+        if all(section.trees is None for section in sections):
+            return None
+        size = sum(section.count for section in sections)
+        trees = [s.trees or Trees(*_no_trees(), np.zeros(s.count, np.int64)) for s in sections]
+        counts = None
+        if any(tree.counts is not None for tree in trees):
+            counts = np.concatenate(
+                [
+                    np.ones(section.count, np.int64) if tree.counts is None else tree.counts
+                    for section, tree in zip(sections, trees, strict=True)
+                ]
+            )
+        if len(trees) == 1:
+            return cls(trees[0].roots, trees[0].edges, counts, size)
+        return cls(
+            np.concatenate([tree.roots for tree in trees]),
+            np.concatenate([tree.edges for tree in trees]),
+            counts,
+            size,
+        )
+
+    def span(self, link: int) -> slice:
+        if self.counts is None or self._starts is None:
+            return slice(link, link + 1)
+        start = int(self._starts[link])
+        return slice(start, start + int(self.counts[link]))
+
+    def children_trees(self, parents: I64, ids: EdgeIds) -> Trees | None:
+        """The trees of tuples with these single anchors (or none, where negative)."""
+        anchored = parents >= 0
+        if not anchored.any():
+            return None
+        edges = ids.take(len(parents))
+        if self.counts is None and anchored.all():
+            _xor_at(self.children, parents, edges)
+            return Trees(self.roots[parents], edges)
+        links = parents[anchored]
+        edges = edges[anchored]
+        _xor_at(self.children, links, edges)
+        own = np.ones(len(links), np.int64) if self.counts is None else self.counts[links]
+        counts = np.zeros(len(parents), np.int64)
+        counts[anchored] = own
+        return Trees(self.roots[self._entries(links)], np.repeat(edges, own), counts)
+
+    def acks(self, links: I64) -> tuple[U64, U64]:
+        """What acking these inputs says: roots and values.
+
+        Neighbours often hang on the same root, as the words of a sentence do; those are one update.
+        """
+        if self.counts is None:
+            roots, values = self.roots[links], self.edges[links] ^ self.children[links]
+        else:
+            entries = self._entries(links)
+            roots = self.roots[entries]
+            values = self.edges[entries] ^ np.repeat(self.children[links], self.counts[links])
+        if len(roots) == 0:
+            return roots, values
+        starts = np.flatnonzero(np.concatenate(([True], roots[1:] != roots[:-1])))
+        if len(starts) == len(roots):
+            return roots, values
+        return roots[starts], np.bitwise_xor.reduceat(values, starts)
+
+    def _entries(self, links: I64) -> I64:
+        if self.counts is None or self._starts is None:
+            return links
+        counts = self.counts[links]
+        ends = np.cumsum(counts)
+        within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
+        entries: I64 = np.repeat(self._starts[links], counts) + within
+        return entries
+
+    def hold(self, link: int, key: int, now: float) -> Held:
+        span = self.span(link)
+        return Held(
+            key,
+            tuple(self.roots[span].tolist()),
+            tuple(self.edges[span].tolist()),
+            int(self.children[link]),
+            now,
+        )
+
+
+class BoltTrees:
+    """Makes the trees of a bolt's emitted tuples."""
+
+    def __init__(self) -> None:
+        self.ids = EdgeIds(0)
+        self.inputs: Inputs | None = None
+        self._parents = np.empty(0, np.int64)
+        self._several: dict[int, list[Anchor]] = {}
+
+    def begin(self, stream: OutStream, order: list[int]) -> None:
+        self._parents = np.array(stream.parents, np.int64)
+        self._several = stream.several
+
+    def trees(self, rows: I64 | None, copies: int) -> Trees | None:
+        own = self._parents if rows is None else self._parents[rows]
+        trees = None if self.inputs is None else self.inputs.children_trees(own, self.ids)
+        places = np.flatnonzero(own == SEVERAL) if self._several else ()
+        if len(places) == 0:
+            return trees
+        numbers = np.arange(len(own)) if rows is None else rows
+        singly = {int(p): self._edges(self._several[int(numbers[p])]) for p in places}
+        return _merged(trees, singly, len(own))
+
+    def end(self) -> None:
+        """Nothing to do: what a row was anchored to is in `inputs` and the held tuples."""
+
+    def flushed(self) -> None:
+        """Nothing to do."""
+
+    def _edges(self, anchors: list[Anchor]) -> dict[int, int]:
+        """One child's edge for each of its roots."""
+        found: dict[int, int] = {}
+        for anchor in anchors:
+            edge = self.ids.take_one()
+            if isinstance(anchor, Held):
+                anchor.children ^= edge
+                roots: Sequence[int] = anchor.roots
+            else:
+                assert self.inputs is not None, "a link is an input's"
+                self.inputs.children[anchor] ^= np.uint64(edge)
+                roots = self.inputs.roots[self.inputs.span(anchor)].tolist()
+            for root in roots:
+                found[root] = found.get(root, 0) ^ edge
+        return found
+
+
+class BasicBoltTrees(BoltTrees):
+    """Of a basic bolt: anchored to the input that was executed when they were emitted.
+
+    `marks` has, for each input that is done, how many emits there were by then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marks: list[int] = []
+        self.first = 0
+        self._links: I64 | None = None
+
+    def begin(self, stream: OutStream, order: list[int]) -> None:
+        if self.inputs is None:
+            self._parents = np.full(len(stream.rows), NO_ANCHOR)
+            return
+        emits = len(order) or len(stream.rows)
+        ends = np.array([0, *self.marks, emits])
+        inputs = np.arange(self.first, self.first + len(self.marks) + 1)
+        parents = np.repeat(inputs, np.diff(ends))
+        if self._links is not None:
+            parents = self._links[parents]
+        self._parents = parents[np.array(order) == stream.index] if order else parents
+
+    def flushed(self) -> None:
+        self.first += len(self.marks)
+        self.marks.clear()
+
+    def run(self, inputs: Inputs | None, links: I64 | None = None) -> None:
+        """Begin with these inputs; `links` has their links as they are executed, if not in turn."""
+        self.inputs = inputs
+        self._links = links
+        self.first = 0
+        self.marks.clear()
+
+    def link_of(self, number: int) -> int:
+        """The link of the input that is executed at this place."""
+        return number if self._links is None else int(self._links[number])
+
+
+class SpoutTrees:
+    """Makes a root for each tracked emit of a spout."""
+
+    def __init__(self, task: int, updates: UpdateLog) -> None:
+        self.ids = EdgeIds(0)
+        self._task = task
+        self._updates = updates
+        self._tracked = np.empty(0, bool)
+        self._roots = self._values = np.empty(0, np.uint64)
+
+    def begin(self, stream: OutStream, order: list[int]) -> None:
+        sequences = np.array(stream.parents, np.uint64)
+        self._tracked = sequences > 0
+        self._roots = root_ids(self._task, sequences)
+        self._values = np.zeros(len(sequences), np.uint64)
+
+    def trees(self, rows: I64 | None, copies: int) -> Trees | None:
+        tracked = self._tracked if rows is None else self._tracked[rows]
+        if not tracked.any():
+            return None
+        edges = self.ids.take(copies)
+        roots = self._roots
+        if rows is None:
+            self._values ^= edges
+        else:
+            _xor_at(self._values, rows, edges)
+            roots = roots[rows]
+        if tracked.all():
+            return Trees(roots, edges)
+        return Trees(roots[tracked], edges[tracked], tracked.astype(np.int64))
+
+    def end(self) -> None:
+        if self._tracked.any():
+            self._updates.init(self._roots[self._tracked], self._values[self._tracked])
+
+    def flushed(self) -> None:
+        """Nothing to do."""
+
+
+def _merged(trees: Trees | None, singly: dict[int, dict[int, int]], count: int) -> Trees:
+    if trees is None:
+        counts = np.zeros(count, np.int64)
+        roots, edges = _no_trees()
+    else:
+        counts = np.ones(count, np.int64) if trees.counts is None else trees.counts.copy()
+        roots, edges = trees.roots, trees.edges
+    for place, found in singly.items():
+        counts[place] = len(found)
+    total = int(counts.sum())
+    merged = Trees(np.empty(total, np.uint64), np.empty(total, np.uint64), counts)
+    starts = np.cumsum(counts) - counts
+    rest = np.ones(total, bool)
+    for place, found in singly.items():
+        span = slice(int(starts[place]), int(starts[place]) + len(found))
+        merged.roots[span] = np.fromiter(found, np.uint64, len(found))
+        merged.edges[span] = np.fromiter(found.values(), np.uint64, len(found))
+        rest[span] = False
+    merged.roots[rest] = roots
+    merged.edges[rest] = edges
+    return merged
+
+
+class UpdateLog:
+    """Collects what one execution tells the acker."""
+
+    def __init__(self) -> None:
+        self.parts: list[Updates] = []
+
+    def init(self, roots: U64, values: U64) -> None:
+        self.parts.append(Updates(init_roots=roots, init_values=values))
+
+    def ack(self, roots: U64, values: U64) -> None:
+        self.parts.append(Updates(ack_roots=roots, ack_values=values))
+
+    def fail(self, roots: Sequence[int], reason: str) -> None:
+        if roots:
+            self.parts.append(
+                Updates(fail_roots=np.array(roots, np.uint64), fail_reasons=[reason] * len(roots))
+            )
+
+    def reset(self, roots: Sequence[int]) -> None:
+        if roots:
+            self.parts.append(Updates(reset_roots=np.array(roots, np.uint64)))
+
+    def held(self, roots: list[int], task: int) -> None:
+        if roots:
+            tasks = np.full(len(roots), task, np.uint32)
+            self.parts.append(Updates(held_roots=np.array(roots, np.uint64), held_tasks=tasks))
+
+    def released(self, roots: list[int], task: int) -> None:
+        if roots:
+            tasks = np.full(len(roots), task, np.uint32)
+            self.parts.append(
+                Updates(released_roots=np.array(roots, np.uint64), released_tasks=tasks)
+            )
+
+    def take(self) -> Updates:
+        parts, self.parts = self.parts, []
+        return Updates.concat(parts)
+
+
+def _xor_at(target: U64, places: I64, values: U64) -> None:
+    np.bitwise_xor.at(target, places, values)
+
+
+def _no_trees() -> tuple[U64, U64]:
+    return np.empty(0, np.uint64), np.empty(0, np.uint64)

@@ -1,0 +1,92 @@
+"""What became of messages: verdicts in order, kept until a committed cursor has passed them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from topo.tracking.ids import U64, no_u64
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """Verdicts of one spout task: number `first` and those after it.
+
+    `failures` says why, by position; what is not in it was acked.
+    """
+
+    first: int = 1
+    sequences: U64 = field(default_factory=no_u64)
+    failures: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    @property
+    def last(self) -> int:
+        """The number of the last one: the cursor of whoever has heard them all."""
+        return self.first + len(self.sequences) - 1
+
+    @property
+    def reasons(self) -> list[str | None]:
+        """Why each failed, in order; None: acked."""
+        if not self.failures:
+            return [None] * len(self.sequences)
+        return [self.failures.get(position) for position in range(len(self.sequences))]
+
+    def after(self, number: int) -> Verdicts:
+        """Those with a greater number."""
+        skip = min(max(number + 1 - self.first, 0), len(self.sequences))
+        if not skip:
+            return self
+        failures = {at - skip: reason for at, reason in self.failures.items() if at >= skip}
+        return Verdicts(self.first + skip, self.sequences[skip:], failures)
+
+
+class VerdictLog:
+    """The verdicts of one spout task that no committed cursor has passed yet."""
+
+    def __init__(self) -> None:
+        self._parts: deque[Verdicts] = deque()
+        self.last = 0
+        self.nbytes = 0
+
+    def append(self, sequences: U64, failures: Mapping[int, str]) -> None:
+        self._parts.append(Verdicts(self.last + 1, sequences, failures))
+        self.last += len(sequences)
+        self.nbytes += _size(self._parts[-1])
+
+    def after(self, number: int) -> Verdicts:
+        parts = [part.after(number) for part in self._parts if part.last > number]
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return Verdicts(self.last + 1)
+        first = parts[0].first
+        failures = {
+            part.first - first + at: reason
+            for part in parts
+            for at, reason in part.failures.items()
+        }
+        return Verdicts(first, np.concatenate([part.sequences for part in parts]), failures)
+
+    def forget(self, upto: int) -> None:
+        while self._parts and self._parts[0].first <= upto:
+            part = self._parts.popleft()
+            self.nbytes -= _size(part)
+            if part.last > upto:
+                rest = part.after(upto)
+                rest = Verdicts(rest.first, rest.sequences.copy(), rest.failures)
+                self._parts.appendleft(rest)
+                self.nbytes += _size(rest)
+
+    def __len__(self) -> int:
+        return self._parts[-1].last - self._parts[0].first + 1 if self._parts else 0
+
+
+def _size(part: Verdicts) -> int:
+    # Reasons are shared between many failures; each costs its entry.
+    return part.sequences.nbytes + 150 + 100 * len(part.failures)

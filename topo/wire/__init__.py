@@ -1,0 +1,1 @@
+"""The bytes that travel between tasks: frames, and the columns inside them."""

@@ -1,0 +1,249 @@
+"""Frames: tuples on their way from one task to another, column by column.
+
+A frame holds up to a few thousand tuples. It has one section for each stream, since the columns of
+two streams differ; where a bolt reads several streams of one component, `order` keeps the order
+in which they were emitted. The tuple trees travel beside the values: for each tuple its roots and,
+for each root, its edge.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topo.errors import TopoError
+from topo.wire.column import decode_column, encode_column
+
+U64: TypeAlias = NDArray[np.uint64]
+I64: TypeAlias = NDArray[np.int64]
+Column: TypeAlias = list[Any] | tuple[Any, ...]
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MAX_TUPLES = 4096
+MAX_BYTES = 1 << 20
+SEQUENCE_STEP = 1 << 16  # between frames, so that the parts of one that is split have their own
+_VERSION = 1
+_HEAD = struct.Struct("<BIIQHI")
+_SECTION = struct.Struct("<HIHBI")
+_LENGTH = struct.Struct("<I")
+
+NO_TREES, ONE_ROOT_EACH, ANY_ROOTS = 0, 1, 2
+
+
+@dataclass
+class Trees:
+    """Where a run of tuples hangs: `roots` and `edges` run over all of them.
+
+    `counts` is how many roots each tuple has; None means one each, the ordinary case.
+    """
+
+    roots: U64
+    edges: U64
+    counts: I64 | None = None
+
+    def select(self, selector: slice | I64) -> Trees | None:
+        """The trees of some of the tuples; None where those have no roots."""
+        if self.counts is None:
+            return Trees(self.roots[selector], self.edges[selector])
+        starts = (np.cumsum(self.counts) - self.counts)[selector]
+        counts = self.counts[selector]
+        ends = np.cumsum(counts)
+        total = int(ends[-1]) if len(ends) else 0
+        if total == 0:
+            return None
+        entries = np.repeat(starts - (ends - counts), counts) + np.arange(total)
+        return Trees(self.roots[entries], self.edges[entries], counts)
+
+
+def join_trees(parts: Sequence[tuple[int, Trees | None]]) -> Trees | None:
+    """The trees of several runs of tuples, end to end; each with its number of tuples."""
+    if all(trees is None for _, trees in parts):
+        return None
+    if len(parts) == 1:
+        return parts[0][1]
+    given = [trees for _, trees in parts if trees is not None]
+    roots = np.concatenate([trees.roots for trees in given])
+    edges = np.concatenate([trees.edges for trees in given])
+    if all(trees is not None and trees.counts is None for _, trees in parts):
+        return Trees(roots, edges)
+    counts = [
+        np.zeros(count, np.int64)
+        if trees is None
+        else np.ones(count, np.int64)
+        if trees.counts is None
+        else trees.counts
+        for count, trees in parts
+    ]
+    return Trees(roots, edges, np.concatenate(counts))
+
+
+@dataclass
+class Section:
+    """The tuples of one stream in a frame."""
+
+    stream: str
+    count: int
+    columns: list[Column]
+    trees: Trees | None = None
+
+    def cut(self, start: int, stop: int) -> Section:
+        if start == 0 and stop == self.count:
+            return self
+        trees = self.trees.select(slice(start, stop)) if self.trees is not None else None
+        columns = [column[start:stop] for column in self.columns]
+        return Section(self.stream, stop - start, columns, trees)
+
+
+@dataclass
+class Frame:
+    """Tuples from one task to another, in the order they were emitted.
+
+    `order` has the section number of each tuple, and is None where there is one section.
+    """
+
+    source_task: int
+    target_task: int
+    sequence: int
+    sections: list[Section]
+    order: NDArray[np.uint8] | None = field(default=None)
+
+    def __len__(self) -> int:
+        return sum(section.count for section in self.sections)
+
+    def encode(self) -> bytes:
+        order = b"" if self.order is None else self.order.tobytes()
+        parts = [
+            _HEAD.pack(
+                _VERSION,
+                self.source_task,
+                self.target_task,
+                self.sequence,
+                len(self.sections),
+                len(order),
+            ),
+            order,
+        ]
+        for section in self.sections:
+            _encode_section(section, parts)
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: Buffer) -> Frame:
+        view = memoryview(data)
+        try:
+            version, source, target, sequence, sections, ordered = _HEAD.unpack_from(view)
+            if version != _VERSION:
+                raise TopoError(f"a frame of format {version}; this topo reads {_VERSION}")
+            at = _HEAD.size
+            order = np.frombuffer(view[at : at + ordered], np.uint8) if ordered else None
+            at += ordered
+            found = []
+            for _ in range(sections):
+                section, at = _decode_section(view, at)
+                found.append(section)
+        except (struct.error, ValueError, IndexError) as error:
+            raise TopoError(f"{len(data)} bytes that are no frame: {error}") from error
+        return cls(source, target, sequence, found, order)
+
+    def unpack(self) -> Frame:
+        return self
+
+    def pack(self) -> Iterator[PackedFrame]:
+        """Encoded: one piece, or several where it is larger than a frame should be."""
+        data = self.encode()
+        if len(data) <= MAX_BYTES or len(self) <= 1:
+            yield PackedFrame(self.source_task, self.target_task, self.sequence, data)
+        else:
+            for half in self._halves():
+                yield from half.pack()
+
+    def _halves(self) -> Iterator[Frame]:
+        middle = len(self) // 2
+        order = np.zeros(len(self), np.uint8) if self.order is None else self.order
+        before = np.bincount(order[:middle], minlength=len(self.sections)).tolist()
+        head = [s.cut(0, at) for s, at in zip(self.sections, before, strict=True)]
+        tail = [s.cut(at, s.count) for s, at in zip(self.sections, before, strict=True)]
+        several = self.order is not None
+        for start, sections, part in ((0, head, order[:middle]), (middle, tail, order[middle:])):
+            yield Frame(
+                self.source_task,
+                self.target_task,
+                self.sequence + start,
+                sections,
+                part if several else None,
+            )
+
+
+@dataclass
+class PackedFrame:
+    """A frame as bytes, whose values nobody has looked at yet."""
+
+    source_task: int
+    target_task: int
+    sequence: int
+    data: Buffer
+
+    @classmethod
+    def of(cls, data: Buffer) -> PackedFrame:
+        """What `data` says of itself."""
+        try:
+            version, source, target, sequence, _, _ = _HEAD.unpack_from(data)
+        except struct.error as error:
+            raise TopoError(f"{len(data)} bytes that are no frame: {error}") from error
+        if version != _VERSION:
+            raise TopoError(f"a frame of format {version}; this topo reads {_VERSION}")
+        return cls(source, target, sequence, data)
+
+    def unpack(self) -> Frame:
+        return Frame.decode(self.data)
+
+
+AnyFrame: TypeAlias = Frame | PackedFrame
+
+
+def _encode_section(section: Section, parts: list[bytes]) -> None:
+    name = section.stream.encode()
+    trees = section.trees
+    kind = NO_TREES if trees is None else ONE_ROOT_EACH if trees.counts is None else ANY_ROOTS
+    roots = 0 if trees is None else len(trees.roots)
+    parts.append(_SECTION.pack(len(name), section.count, len(section.columns), kind, roots))
+    parts.append(name)
+    if trees is not None:
+        parts += (trees.roots.tobytes(), trees.edges.tobytes())
+        if trees.counts is not None:
+            parts.append(trees.counts.astype(np.uint32).tobytes())
+    for column in section.columns:
+        data = encode_column(column)
+        parts += (_LENGTH.pack(len(data)), data)
+
+
+def _decode_section(view: memoryview, at: int) -> tuple[Section, int]:
+    name_length, count, columns, kind, roots = _SECTION.unpack_from(view, at)
+    at += _SECTION.size
+    name = str(view[at : at + name_length], "utf-8")
+    at += name_length
+    trees = None
+    if kind != NO_TREES:
+        # Copied, for the bytes of a frame are not aligned.
+        both = np.frombuffer(view[at : at + 16 * roots], np.uint64).copy()
+        at += 16 * roots
+        trees = Trees(both[:roots], both[roots:])
+        if kind == ANY_ROOTS:
+            counts = np.frombuffer(view[at : at + 4 * count], np.uint32)
+            trees.counts = counts.astype(np.int64)
+            at += 4 * count
+    found: list[Column] = []
+    for _ in range(columns):
+        (length,) = _LENGTH.unpack_from(view, at)
+        at += _LENGTH.size
+        column = decode_column(view[at : at + length])
+        if len(column) != count:
+            raise ValueError(f"a column of {len(column)} values for {count} tuples")
+        found.append(column)
+        at += length
+    return Section(name, count, found, trees), at
