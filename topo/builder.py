@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from topo.components import BasicBolt, Bolt, Component, FieldNames, Spout
 from topo.config import Config
 from topo.errors import ComponentError, InvalidTopologyError, Problem
 from topo.groupings import CustomStreamGrouping
+from topo.topology.draft import Draft
 from topo.topology.model import GroupingDef, InputDef, Topology
 from topo.tuples import DEFAULT_STREAM, Fields
 
 D = TypeVar("D", bound="_Declarer")
-
-
-@dataclass
-class Draft:
-    """A component as it was set, before the topology is checked."""
-
-    id: str
-    kind: str
-    component: Component
-    parallelism: int
-    place: str
-    conf: dict[str, Any] = field(default_factory=dict)
-    inputs: list[InputDef] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-    @property
-    def where(self) -> str:
-        return f"{self.kind} {self.id!r}"
 
 
 class _Declarer:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topo.errors import TopoError, did_you_mean
-from topo.topology.layout import TaskLayout
-from topo.topology.model import GroupingDef, Topology
 from topo.tuples import Fields
+
+if TYPE_CHECKING:
+    from topo.topology.layout import TaskLayout
+    from topo.topology.model import GroupingDef, Topology
 
 
 class TopologyContext:

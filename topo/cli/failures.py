@@ -21,6 +21,7 @@ _EXIT_CODES = {
     "uncaught": USER_CODE,
     "config": USAGE,
     "target": USAGE,
+    "project": ENVIRONMENT,
     "checkpoint": USAGE,
     "bench": USAGE,
     "invalid-topology": INVALID,

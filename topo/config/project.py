@@ -20,13 +20,15 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from topo.cli.failures import environment_error, usage_error
 from topo.config import SETTINGS, Layer
 from topo.config.storm import IGNORED
-from topo.errors import did_you_mean
+from topo.errors import ConfigError, did_you_mean
+
+_usage_error = partial(ConfigError, code="usage")
 
 _ENV_KEYS = {
     "master": str,
@@ -82,7 +84,7 @@ def load_project(env: str | None, start: Path | None = None) -> Project:
     path, document = _find(start or Path.cwd())
     if path is None:
         if env:
-            raise usage_error(f"no topo.toml from {Path.cwd()} upwards to find env {env!r} in")
+            raise _usage_error(f"no topo.toml from {Path.cwd()} upwards to find env {env!r} in")
         return Project(None, Environment(), (), ())
     _check_keys(document, ["conf", "env"], str(path), "")
     environments = _table(document, "env", str(path))
@@ -92,7 +94,7 @@ def load_project(env: str | None, start: Path | None = None) -> Project:
     if env not in environments:
         hint = did_you_mean(env, environments)
         hint = hint or f"it has: {', '.join(sorted(environments)) or 'none'}"
-        raise usage_error(f"topo.toml ({path}) has no [env.{env}]", hint=hint)
+        raise _usage_error(f"topo.toml ({path}) has no [env.{env}]", hint=hint)
     table = _table(environments, env, str(path))
     _check_environment(table, str(path), env)
     layers.append(Layer(f"{path.name} [env.{env}.conf]", flatten(table.get("conf", {}))))
@@ -110,14 +112,14 @@ def load_conf_file(name: str) -> Layer:
         elif path.suffix == ".json":
             document = json.loads(text)
         else:
-            raise usage_error(f"--config takes a .toml or .json file; got {name!r}")
+            raise _usage_error(f"--config takes a .toml or .json file; got {name!r}")
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        raise usage_error(f"cannot read {name}: {words}", at="--config") from None
+        raise _usage_error(f"cannot read {name}: {words}", at="--config") from None
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-        raise usage_error(f"{name} is not valid {path.suffix[1:].upper()}: {error}") from None
+        raise _usage_error(f"{name} is not valid {path.suffix[1:].upper()}: {error}") from None
     if not isinstance(document, dict):
-        raise usage_error(f"{name} must hold a mapping of settings", at="--config")
+        raise _usage_error(f"{name} must hold a mapping of settings", at="--config")
     return Layer(name, flatten(document))
 
 
@@ -160,16 +162,16 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise usage_error(f"{path} is not valid TOML: {error}") from None
+        raise _usage_error(f"{path} is not valid TOML: {error}") from None
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        raise environment_error(f"cannot read {path}: {words}", code="project") from None
+        raise ConfigError(f"cannot read {path}: {words}", code="project") from None
 
 
 def _table(document: Mapping[str, Any], key: str, at: str) -> dict[str, Any]:
     table = document.get(key, {})
     if not isinstance(table, dict):
-        raise usage_error(f"{key} must be a table; got {table!r}", at=at)
+        raise _usage_error(f"{key} must be a table; got {table!r}", at=at)
     return table
 
 
@@ -177,7 +179,7 @@ def _check_keys(table: Mapping[str, Any], known: list[str], at: str, within: str
     for key in table:
         if key not in known:
             hint = did_you_mean(key, known) or f"there are: {', '.join(known)}"
-            raise usage_error(
+            raise _usage_error(
                 f"{within}{'.' if within else ''}{key}: no such key", at=at, hint=hint
             )
 
@@ -186,7 +188,7 @@ def _check_environment(table: Mapping[str, Any], at: str, env: str) -> None:
     _check_keys(table, list(_ENV_KEYS), at, f"env.{env}")
     for key, value in table.items():
         if not isinstance(value, _ENV_KEYS[key]):
-            raise usage_error(f"env.{env}.{key} must be {_WORDS[key]}; got {value!r}", at=at)
+            raise _usage_error(f"env.{env}.{key} must be {_WORDS[key]}; got {value!r}", at=at)
 
 
 def _environment(name: str, table: Mapping[str, Any], base: Path) -> Environment:

@@ -35,6 +35,13 @@ _AROUND_BYTES = 150
 """What a line takes beside its message, about."""
 
 
+class LogSource:
+    """An object whose methods run the code that logs: a task, by which its lines are labelled."""
+
+    component_id: str
+    id: int
+
+
 def keep_logs(source: str) -> None:
     """Keep what this process logs and prints from now on; `source` names its file."""
     directory = os.environ.get(LOG_DIR)
@@ -344,12 +351,10 @@ class _Prints(io.TextIOBase):
 
 def _working() -> tuple[str, int]:
     """The component and task whose code runs, as the stack tells; ("", 0) if it is none's."""
-    from topo.runtime.task import Task
-
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         owner: Any = frame.f_locals.get("self")
-        if issubclass(type(owner), Task):  # isinstance asks it, which may raise
+        if issubclass(type(owner), LogSource):  # isinstance asks it, which may raise
             return owner.component_id, owner.id
         frame = frame.f_back
     return "", 0

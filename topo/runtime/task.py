@@ -16,6 +16,7 @@ from topo.config.layers import Layer
 from topo.context import TopologyContext
 from topo.errors import UncaughtError
 from topo.groupings import CustomStreamGrouping
+from topo.logs.capture import LogSource
 from topo.metrics.counters import TaskMetrics
 from topo.routing.groupers import (
     ByFields,
@@ -81,7 +82,7 @@ def full_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     return {key: found.value for key, found in effective(Layer("conf", conf)).items()}
 
 
-class Task:
+class Task(LogSource):
     """One task: a component instance, what it emitted, what is saved of it."""
 
     def __init__(self, setting: TaskEnvironment, task: int) -> None:

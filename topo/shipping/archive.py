@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import topo
-
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
@@ -28,18 +26,18 @@ _SCRIPT = f"""#!/bin/sh
 command -v {{python}} > /dev/null || {{{{ echo "{NO_PYTHON} "{{python}} >&2; exit 127; }}}}
 exec {{python}} "$@"
 """
-_DAEMON_SOURCE = Path(topo.__file__).with_name("engine") / "spark" / "worker" / "cluster_daemon.py"
+_PACKAGE = Path(__file__).parents[1]
+_DAEMON_SOURCE = _PACKAGE / "engine" / "spark" / "worker" / "cluster_daemon.py"
 
 
 def pack_topo(directory: Path) -> Path:
     """The topo that runs here, as an archive that Python imports from."""
-    package = Path(topo.__file__).parent
     archive = directory / ARCHIVE
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.write(_DAEMON_SOURCE, f"{DAEMON}.py")
-        for file in sorted(package.rglob("*")):
+        for file in sorted(_PACKAGE.rglob("*")):
             if file.suffix in (".py", ".typed"):
-                packed.write(file, Path("topo") / file.relative_to(package))
+                packed.write(file, Path("topo") / file.relative_to(_PACKAGE))
     return archive
 
 

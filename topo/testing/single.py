@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from topo.builder import Draft
 from topo.collectors import BasicOutputCollector, OutputCollector, SpoutOutputCollector
 from topo.components import BasicBolt, Bolt, Component, Spout, StatefulBasicBolt, StatefulBolt
 from topo.config import Config, ConfigView
@@ -15,6 +14,7 @@ from topo.runtime.emitter import Emitter, OutStream
 from topo.runtime.ports import each_anchor, no_anchor
 from topo.runtime.task import full_conf
 from topo.state import KeyValueState
+from topo.topology.draft import Draft
 from topo.topology.layout import TaskLayout
 from topo.topology.lint import check_component
 from topo.topology.model import ComponentDef, GroupingDef, InputDef, StreamDef, Topology

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from topo.builder import TopologyBuilder
 from topo.errors import ConfigError, TargetError
 from topo.topology.model import Topology
 
@@ -32,7 +31,7 @@ def check_topology(given: object, call: str) -> None:
     if isinstance(given, Topology):
         return
     hint = "give what builder.create_topology() returns"
-    if isinstance(given, TopologyBuilder):
+    if hasattr(given, "create_topology"):
         hint = "write builder.create_topology()"
     described = "None" if given is None else f"a {type(given).__name__}"
     raise TargetError(f"{call} takes a Topology; got {described}", hint=hint)

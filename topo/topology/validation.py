@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from topo.builder import Draft
 from topo.components import BasicBolt, OutputFieldsDeclarer, Spout
 from topo.config import Config
 from topo.errors import InvalidTopologyError, Problem, TopoError, did_you_mean
 from topo.shipping.pickling import pickle_component
+from topo.topology.draft import Draft
 from topo.topology.lint import component_problems
 from topo.topology.model import ComponentDef, InputDef, StreamDef, Topology
 from topo.tuples import RESERVED_FIELD_NAMES
