@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+
+import pytest
+
+from topo.shipping.pickling import is_users_own
 
 MODULES = {
     "shop/__init__.py": "",
@@ -52,3 +58,39 @@ def test_what_did_not_come_is_missed_by_name() -> None:
 def test_a_module_that_is_here_gives_the_rest_and_makes_the_carried_class(tmp_path: Path) -> None:
     code = "from shop.late import made; print(type(made()) is Plum)"
     assert run(code, bring(tmp_path)) == "True"
+
+
+def module(name: str, origin: Path) -> types.ModuleType:
+    made = types.ModuleType(name)
+    made.__spec__ = ModuleSpec(name, None, origin=str(origin))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("flask", ".local/lib/python3.13/site-packages/flask/__init__.py"),
+        ("numpy.core", "lib/python3/dist-packages/numpy/core.py"),
+        ("six", "vendored/six.py"),
+        ("google.protobuf.any", "vendored/google/protobuf/any.py"),
+        ("click", "vendored/click/__init__.py"),
+    ],
+)
+def test_an_installed_package_is_not_the_users_wherever_it_lies(
+    name: str, file: str, tmp_path: Path
+) -> None:
+    (tmp_path / "vendored" / "six-1.0.dist-info").mkdir(parents=True)
+    assert not is_users_own(module(name, tmp_path / file))
+
+
+@pytest.mark.parametrize("file", ["shop/fruit.py", "site-packages.py", "vendored/mine/job.py"])
+def test_what_lies_beside_installed_packages_is_the_users(file: str, tmp_path: Path) -> None:
+    (tmp_path / "vendored" / "six-1.0.dist-info").mkdir(parents=True)
+    name = "shop.fruit" if file.startswith("shop") else "job"
+    assert is_users_own(module(name, tmp_path / file))
+
+
+def test_a_directory_whose_name_begins_as_pythons_does_is_the_users() -> None:
+    stdlib = os.path.dirname(os.__file__)
+    assert not is_users_own(module("abc", Path(stdlib, "abc.py")))
+    assert is_users_own(module("job", Path(f"{stdlib}-jobs", "job.py")))

@@ -17,7 +17,8 @@ import pytest
 
 from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple, UncaughtError
 from topo.engine.inline import InlineRun
-from topo.engine.spark.worker.stages import StageError, with_lines
+from topo.engine.spark.worker.stage_errors import StageError
+from topo.engine.spark.worker.stages import with_lines
 from topo.logs import capture as logs
 from topo.logs.capture import LOG_DIR, ReceivedLines, collect_logs, collected_lines, keep_logs
 from topo.logs.reader import LogReader, Wanted
@@ -158,10 +159,12 @@ def test_what_was_logged_before_an_error_travels_with_it() -> None:
     collect_logs(2000)
     log.info("about to fail")
     raised = UncaughtError("it broke", component="b", task=3, user_traceback="Traceback: ...")
-    found = StageError.found_in(str(StageError.of(with_lines(raised))))
+    found = StageError.find_in(str(StageError.of(with_lines(raised), "token")), "token")
     assert found is not None
     assert [line["message"] for line in found.__dict__["lines"]] == ["about to fail"]
-    again = StageError.found_in(str(StageError.of(with_lines(raised))))  # Spark's next try
+    again = StageError.find_in(
+        str(StageError.of(with_lines(raised), "token")), "token"
+    )  # Spark's next try
     assert again is not None
     assert again.__dict__["lines"] == found.__dict__["lines"]
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.wiring import Fed
 from topo import Bolt, Tuple
@@ -109,3 +113,16 @@ def test_a_traceback_is_of_its_own_place_with_its_own_message() -> None:
     assert 'raise ValueError(f"number {at}")' in texts[1]
     lines = [failures.users_line(raised(at)) for at in (0, 1)]
     assert lines[0] != lines[1]
+
+
+@pytest.mark.parametrize("beside", ["topology.py", "topo_jobs/sink.py", "topo/testing_of_mine.py"])
+def test_code_beside_the_package_is_the_users(beside: str) -> None:
+    package = Path(failures.__file__).parents[1]
+    name = str(package.parent / beside)
+    space: dict[str, Any] = {}
+    exec(compile("def execute():\n    raise ValueError('theirs')\n", name, "exec"), space)
+    with pytest.raises(ValueError, match="theirs") as caught:
+        space["execute"]()
+    is_users = not beside.startswith("topo/")
+    assert (f"{name}:2" in failures.users_line(caught.value)) is is_users
+    assert (name in failures.users_traceback(caught.value)) is is_users

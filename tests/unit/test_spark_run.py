@@ -17,7 +17,7 @@ from topo import EngineError, UncaughtError
 from topo.engine.spark.driver import jvm_death as lost
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
 from topo.engine.spark.driver.run import SparkRun
-from topo.engine.spark.worker.stages import StageError
+from topo.engine.spark.worker.stage_errors import StageError
 from topo.tracking.plan import Mode
 from topo.tracking.server import AckerServer
 from topo.tracking.transport import AckerTarget
@@ -77,7 +77,7 @@ RAISED = UncaughtError("it broke", component="b1", task=1, user_traceback="Trace
 @pytest.mark.parametrize("error", [RAISED, None])
 def test_what_was_committed_before_it_failed_counts(slot: Slot, error: Exception | None) -> None:
     run = SparkRun("t", line(Numbers(12), Sums()), CONF, capture=["s"])
-    opened: Any = RunResources(slot, error and RuntimeError(str(StageError.of(RAISED))))
+    opened: Any = RunResources(slot, error and RuntimeError(str(StageError.of(RAISED, "token"))))
     with pytest.raises(UncaughtError if error else ConnectionRefusedError):
         run._supervise(opened)
     # The batch that none followed may not be committed, for all that anybody knows.

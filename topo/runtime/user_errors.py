@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ from topo.runtime.loops import GENERATED
 from topo.tuples import Tuple
 from topo.wire.column import dump, load
 
-_TOPO = str(Path(__file__).resolve().parents[1])
-_TESTING = str(Path(_TOPO) / "testing")
+_HOME = Path(__file__).resolve().parents[1]
+# With a separator at the end: `topology.py` or `topo_jobs/` beside the package are the user's.
+_TOPO = str(_HOME) + os.sep
+_TESTING = str(_HOME / "testing") + os.sep
 
 
 def uncaught(
@@ -102,7 +105,7 @@ class _Stack:
     line: str
 
 
-_stacks: dict[tuple[tuple[CodeType, int], ...], _Stack] = {}
+_stacks: dict[tuple[tuple[str, CodeType, int], ...], _Stack] = {}
 _MOST_STACKS = 256
 
 
@@ -111,7 +114,8 @@ def _stack(trace: TracebackType | None) -> _Stack:
     way = []
     part = trace
     while part is not None:
-        way.append((part.tb_frame.f_code, part.tb_lasti))
+        code = part.tb_frame.f_code
+        way.append((code.co_filename, code, part.tb_lasti))  # equal code in two files is equal
         part = part.tb_next
     found = _stacks.get(key := tuple(way))
     if found is None:

@@ -9,9 +9,11 @@ class's methods copies of the module's globals, and a test would look at the wro
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.machinery
 import inspect
 import io
+import os
 import pickle
 import re
 import sys
@@ -20,6 +22,7 @@ import threading
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -33,8 +36,12 @@ if TYPE_CHECKING:
     from topo.topology.model import ComponentDef
 
 _INSTALLED = tuple(
-    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
+_PACKAGE_DIRECTORIES = tuple(
+    f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages")
+)
+"""Also of another Python: the user's site, the system's, an environment on PYTHONPATH."""
 
 
 _by_value = threading.RLock()
@@ -125,7 +132,22 @@ def is_users_own(module: types.ModuleType) -> bool:
         return False
     if isinstance(getattr(spec, "loader", None), importlib.machinery.ExtensionFileLoader):
         return False
-    return not origin.startswith(_INSTALLED)
+    return not _is_installed(origin, name.count("."))
+
+
+def _is_installed(origin: str, depth: int) -> bool:
+    """Return True if a module's file was put there by Python's or a package's installer."""
+    if origin.startswith(_INSTALLED) or any(part in origin for part in _PACKAGE_DIRECTORIES):
+        return True
+    parents = Path(origin).parents
+    top = depth + (Path(origin).stem == "__init__")  # where the outermost package lies
+    return len(parents) > top and _has_installed_packages(parents[top])
+
+
+@functools.cache
+def _has_installed_packages(directory: Path) -> bool:
+    """Return True for a directory that `pip install --target` filled, wherever it is."""
+    return any(directory.glob("*.dist-info"))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from topo.engine.spark.driver.worker_check import in_words_of_workers
 from topo.engine.spark.worker.relay import RelayLost
 from topo.engine.spark.worker.spool import FramesLost
-from topo.engine.spark.worker.stages import StageError
+from topo.engine.spark.worker.stage_errors import StageError
 from topo.errors import AckerError, EngineError, TopoError
 from topo.tracking.client import can_restart
 
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 _CANNOT_START = "STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE"
 
 
-def error_of(query: StreamingQuery) -> Exception:
-    """Why a query ended: what a stage raised, or Spark's own words without its stack."""
+def error_of(query: StreamingQuery, token: str) -> Exception:
+    """Return why a query ended: what a stage raised, or Spark's own words without its stack.
+
+    `token` is the run's, with which its stages sign what they raise.
+    """
     raised = query.exception()
     if raised is None:
         return EngineError("Spark ended the query", hint="its log says why")
     text = str(raised)
-    found = StageError.found_in(text)
+    found = StageError.find_in(text, token)
     if found is not None:
         return found
     if (workers := in_words_of_workers(text)) is not None:

@@ -260,7 +260,7 @@ class SparkRun:
                 query.stop()
             if ended:
                 return
-            error = error_of(query)
+            error = error_of(query, opened.control.target.token)
             self._progress.logs.write("failed", error.__dict__.pop("lines", ()))
             if not is_passing(error):
                 raise error

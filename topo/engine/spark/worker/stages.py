@@ -7,10 +7,8 @@ or the batch's header. Rows for deeper levels pass through untouched. A level th
 
 from __future__ import annotations
 
-import base64
 import gc
 import pickle
-import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.worker.messages import COMMITTED, Outcome, Payload, RecordKey, Runner, Work
 from topo.engine.spark.worker.remote import RemoteRunner
+from topo.engine.spark.worker.stage_errors import StageError
 from topo.errors import EngineError, TopoError
 from topo.logs.capture import collected_lines
-from topo.wire.column import dump
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,15 +177,16 @@ def _record_key(text: str) -> RecordKey:
 
 
 def _run(setup: StageSetup, work: Work, restore: Callable[[], dict[RecordKey, Payload]]) -> Outcome:
+    token = setup.lease.target.token
     try:
         return setup.runner(work.slot, work.batch).execute(work, restore, lambda: False)
     except TopoError as error:
-        raise StageError.of(with_lines(error)) from None
+        raise StageError.of(with_lines(error), token) from None
     except Exception as error:  # nobody's on purpose; another try may get over it
         where = f"level {work.level}, slot {work.slot}"
         failed = EngineError(f"{where}: {type(error).__name__}: {error}", code="spark")
         failed.hint = f"where it happened:\n{traceback.format_exc()}"
-        raise StageError.of(failed) from None
+        raise StageError.of(failed, token) from None
 
 
 def with_lines(error: TopoError) -> TopoError:
@@ -196,26 +195,6 @@ def with_lines(error: TopoError) -> TopoError:
     if lines:  # none where it was raised before, and is raised again for Spark's next try
         error.__dict__["lines"] = lines[-_LINES_OF_ERROR:]
     return error
-
-
-class StageError(Exception):
-    """An error on its way through Spark, which keeps nothing of it but the text."""
-
-    _MARK = "topo-error:"
-
-    @classmethod
-    def of(cls, error: TopoError) -> StageError:
-        packed = base64.b64encode(dump(error)).decode()
-        return cls(f"{error}\n{cls._MARK}{packed};")
-
-    @classmethod
-    def found_in(cls, text: str) -> TopoError | None:
-        """The error that a stage raised, out of what Spark made of it."""
-        match = re.search(re.escape(cls._MARK) + r"([A-Za-z0-9+/=]+);", text)
-        if match is None:
-            return None
-        error: TopoError = pickle.loads(base64.b64decode(match.group(1)))
-        return error
 
 
 def _in_batches(

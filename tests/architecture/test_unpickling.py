@@ -1,0 +1,60 @@
+"""Unpickling runs code: every place that does it is listed here with the reason why it may."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+# module below topo/: why nobody but topo can have written those bytes
+TRUSTED = {
+    "engine/spark/worker/execution.py": "a header, out of rows that this run's stages made",
+    "engine/spark/worker/relay.py": "a unix socket in a directory that only this user enters",
+    "engine/spark/worker/remote.py": "the same socket",
+    "engine/spark/worker/report.py": "a report, which an acker takes with the run's token only",
+    "engine/spark/worker/slot_process.py": "the driver's pipe, and what is pickled here itself",
+    "engine/spark/worker/spool.py": "a reference, out of rows that this run's stages made",
+    "engine/spark/worker/stage_errors.py": "signed with the run's token",
+    "engine/spark/worker/stages.py": "Spark's closure, which the driver made",
+    "runtime/task.py": "the topology, and the state in the checkpoint",
+    "runtime/user_errors.py": "inside an error that is unpickled already",
+    "shipping/pickling.py": "the topology",
+    "storage/saving.py": "the state in the checkpoint",
+    "wire/column.py": "a frame, out of rows that this run's stages made",
+}
+_CALLS = {"loads", "load", "Unpickler"}
+_MODULES = {"pickle", "cloudpickle", "_pickle", "dill"}
+
+
+def unpickles(tree: ast.Module) -> bool:
+    """Return True if a module refers to something that unpickles."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id in _MODULES and node.attr in _CALLS:
+                return True
+        elif isinstance(node, ast.ImportFrom):
+            imported = {alias.name for alias in node.names}
+            if node.module in _MODULES | {"topo.wire.column"} and imported & _CALLS:
+                return True
+    return False
+
+
+def test_every_place_that_unpickles_says_whom_it_trusts() -> None:
+    found = {
+        str(path.relative_to(ROOT / "topo"))
+        for path in (ROOT / "topo").rglob("*.py")
+        if unpickles(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == set(TRUSTED)
+
+
+def test_the_rule_sees_what_it_forbids() -> None:
+    for text in (
+        "import pickle\nx = pickle.loads(y)",
+        "from pickle import loads",
+        "class A(pickle.Unpickler): pass",
+        "from topo.wire.column import dump, load",
+    ):
+        assert unpickles(ast.parse(text)), text
+    assert not unpickles(ast.parse("import json\njson.loads(x)"))
