@@ -12,8 +12,8 @@ from topo.runtime.loops import (
     COLLECT,
     EXECUTE,
     EXECUTE_AND_KEEP,
-    can_tell_who_is_alone,
     loop_over_values,
+    refcounts_are_reliable,
 )
 from topo.tuples import SETTLED, Source, Tuple, tuple_class
 
@@ -108,11 +108,11 @@ def test_where_references_cannot_be_told_every_tuple_is_a_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "getrefcount", lambda thing: 1)
-    can_tell_who_is_alone.cache_clear()
+    refcounts_are_reliable.cache_clear()
     loop_over_values.cache_clear()
     try:
-        assert not can_tell_who_is_alone()
+        assert not refcounts_are_reliable()
         test_tuples_that_are_kept_stay_as_they_were()
     finally:
-        can_tell_who_is_alone.cache_clear()
+        refcounts_are_reliable.cache_clear()
         loop_over_values.cache_clear()

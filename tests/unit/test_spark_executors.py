@@ -111,13 +111,13 @@ def test_a_slot_that_waits_gives_its_core_to_one_that_has_none() -> None:
     executors = running(2, ONE, LOST)
     clock = iter([0.0, 0.5, 1.1, 1.2, 2.0, 2.5])
     executors._monotonic = lambda: next(clock)
-    assert not executors.is_in_the_way(7, waiting=1)
-    assert not executors.is_in_the_way(7, waiting=1)
-    assert executors.is_in_the_way(7, waiting=1)
-    assert not executors.is_in_the_way(8, waiting=1)
-    assert not executors.is_in_the_way(8, waiting=0)
-    assert not executors.is_in_the_way(8, waiting=1)
-    assert not running(2, ONE, ONE).is_in_the_way(7, waiting=2)
+    assert not executors.idle_slots_block_others(7, waiting=1)
+    assert not executors.idle_slots_block_others(7, waiting=1)
+    assert executors.idle_slots_block_others(7, waiting=1)
+    assert not executors.idle_slots_block_others(8, waiting=1)
+    assert not executors.idle_slots_block_others(8, waiting=0)
+    assert not executors.idle_slots_block_others(8, waiting=1)
+    assert not running(2, ONE, ONE).idle_slots_block_others(7, waiting=2)
 
 
 def test_spark_is_not_asked_all_the_time() -> None:

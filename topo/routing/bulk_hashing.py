@@ -4,7 +4,7 @@ Text is hashed by a polynomial in its bytes, so that numpy can do a column in on
 joined bytes: each byte times a power that belongs to its place, summed up from the left; a word's
 hash is the difference of two sums, divided by the power of the place it begins at (the base is
 odd, so that every power has an inverse modulo 2**64). That costs about the same for every word,
-known or not, where looking words up costs a cache miss each.
+known or not, whereas a look-up costs a cache miss for each word.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GAMMA, _PART, _FIRST, _SECOND = (
 
 
 class ColumnHasher:
-    """Hashes the columns of one key field; remembers what it had to hash singly."""
+    """A hasher of the columns of one key field, with a memory of values that were hashed singly."""
 
     def __init__(self) -> None:
         self._known: dict[Any, int] = {}
@@ -66,7 +66,7 @@ class ColumnHasher:
 
 
 def mix_arrays(seed: U64, part: U64) -> U64:
-    """`hashing.mix`, element by element."""
+    """Apply `hashing.mix` element by element."""
     z = seed * _GAMMA + part + _PART
     z = (z ^ (z >> np.uint64(30))) * _FIRST
     z = (z ^ (z >> np.uint64(27))) * _SECOND
@@ -85,7 +85,7 @@ def _int_hashes(column: Column) -> U64 | None:
 
 
 def _text_hashes(column: Column) -> U64 | None:
-    """None for texts with a NUL or a lone surrogate, which are rare and hashed singly."""
+    """Hash a column of text; return None if a text has a NUL or a lone surrogate, which is rare."""
     try:
         data = "\0".join(column).encode()
     except UnicodeEncodeError:
@@ -116,7 +116,7 @@ def _text_hashes(column: Column) -> U64 | None:
 
 @cache
 def _powers() -> tuple[U64, U64]:
-    """The powers of the base, and their inverses modulo 2**64."""
+    """Return the powers of the base, and their inverses modulo 2**64."""
     return _powers_of(BASE), _powers_of(pow(BASE, -1, 1 << 64))
 
 

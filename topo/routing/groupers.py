@@ -24,7 +24,7 @@ Selector: TypeAlias = slice | I64 | None
 
 @dataclass
 class Deal:
-    """`rows` are row numbers, None for all; each part selects from them (None: everything)."""
+    """A split of `rows` (numbers; None: all) into one part per task, each a selection from them."""
 
     rows: I64 | None
     parts: list[tuple[int, Selector]]
@@ -32,7 +32,7 @@ class Deal:
 
 @dataclass
 class Rows:
-    """What a stream has collected since the last flush."""
+    """The rows that a stream has collected since the last flush."""
 
     values: list[Any]
     columns: list[Column]
@@ -44,7 +44,7 @@ class Rows:
 
 
 class Grouper:
-    """Deals rows over `tasks`; what it remembers between flushes is `state`."""
+    """A rule that deals rows over `tasks`; its memory between flushes is `state`."""
 
     def __init__(self, tasks: Sequence[int]) -> None:
         self.tasks = list(tasks)
@@ -53,17 +53,17 @@ class Grouper:
         raise NotImplementedError
 
     def start_batch(self, batch_id: int) -> None:
-        """In a component that keeps nothing: begin as every execution of this batch would."""
+        """Begin a batch of a stateless component alike in every execution of the batch."""
 
     def state(self) -> Any:
         return None
 
     def restore(self, state: Any) -> None:
-        """Take over what `state` returned."""
+        """Take over a saved `state`."""
 
 
 class OneTask(Grouper):
-    """Global, and any grouping over a single task."""
+    """The global grouping, and any grouping over a single task."""
 
     def deal(self, rows: Rows) -> list[Deal]:
         return [Deal(None, [(self.tasks[0], None)])]
@@ -75,7 +75,7 @@ class EveryTask(Grouper):
 
 
 class Shuffle(Grouper):
-    """In turn. Producers begin at different tasks, lest few tuples of many all meet at one."""
+    """Round robin. Producers begin at different tasks, so that few tuples spread over several."""
 
     def __init__(self, tasks: Sequence[int], start: int) -> None:
         super().__init__(tasks)
@@ -100,7 +100,7 @@ class Shuffle(Grouper):
 
 
 class ByFields(Grouper):
-    """Equal values, same task: by a hash that every process agrees on."""
+    """The same task for equal values, by a hash on which every process agrees."""
 
     def __init__(self, tasks: Sequence[int], positions: Sequence[int]) -> None:
         super().__init__(tasks)
@@ -134,7 +134,7 @@ class PartialKey(Grouper):
         return [Deal(None, _by_target(chosen, self.tasks))]
 
     def candidates(self, key: tuple[Any, ...]) -> tuple[int, ...]:
-        """Two places in `tasks`, different ones where there are two."""
+        """Return two places in `tasks`, which differ if there are two tasks."""
         count = len(self.tasks)
         digest = stable_hash(key)
         first = digest % count
@@ -151,12 +151,12 @@ class PartialKey(Grouper):
 
 
 def least_used(candidates: Sequence[int], loads: Sequence[int]) -> int:
-    """The candidate with the least load; the first of them, where several have it."""
+    """Return the first candidate with the least load."""
     return min(candidates, key=loads.__getitem__)
 
 
 class ChoiceFailed(Exception):
-    """A custom grouping chose no tasks for these values; `__cause__` says why."""
+    """The failure of a custom grouping to choose tasks; `__cause__` says why."""
 
     def __init__(self, grouping: str, values: Any) -> None:
         super().__init__(grouping, values)
@@ -188,7 +188,7 @@ class Custom(Grouper):
         return _listed(numbers, targets)
 
     def _chosen(self, returned: Any) -> list[int]:
-        """The tasks of what `choose_tasks` returned, which may be a generator of the user's."""
+        """Return the tasks that `choose_tasks` chose; it may have returned a generator."""
         listed = list(returned) if isinstance(returned, Iterable) else None
         try:
             chosen = list(map(index, listed or ()))
@@ -203,7 +203,7 @@ class Custom(Grouper):
 
 
 class Direct(Grouper):
-    """The tasks the producer named, as far as they are this bolt's."""
+    """The tasks named by the producer, as far as they are this bolt's."""
 
     def deal(self, rows: Rows) -> list[Deal]:
         own = frozenset(self.tasks)
@@ -220,7 +220,7 @@ def _listed(numbers: list[int], targets: list[int]) -> list[Deal]:
 
 
 def _by_target(chosen: Any, tasks: Sequence[int]) -> list[tuple[int, Selector]]:
-    """One part for each task that was chosen, its rows in order."""
+    """Return one part for each chosen task, its rows in order."""
     # A stable sort of 16-bit integers is a radix sort.
     order = np.argsort(chosen, kind="stable")
     ends = np.cumsum(np.bincount(chosen, minlength=len(tasks))).tolist()

@@ -26,7 +26,7 @@ _SEQUENCE, _SET, _MAPPING, _TIME, _OBJECT = (0x9E37, 0x7F4A, 0x94D0, 0x2545, 0xF
 
 
 def stable_hash(value: Any) -> int:
-    """64 bits that depend on the value alone: not on the process, its hash seed or the platform."""
+    """Return 64 bits that depend on the value alone, not on the process, hash seed or platform."""
     kind = value.__class__
     if kind is str:
         return _bytes_hash(value.encode("utf-8", "surrogatepass"))
@@ -36,7 +36,7 @@ def stable_hash(value: Any) -> int:
 
 
 def mix(seed: int, part: int) -> int:
-    """Combine in order: splitmix64's finaliser over both."""
+    """Combine two hashes in order, by splitmix64's finaliser over both."""
     z = (seed * 0x9E3779B97F4A7C15 + part + 0x632BE59BD9B4E019) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -142,7 +142,7 @@ def _object_hash(value: Any, above: tuple[int, ...]) -> int:
 
 
 def _plain(part: Any) -> Any:
-    """`copyreg.__newobj__`'s arguments begin with the class itself, which `_name_hash` has."""
+    """Drop the class from `copyreg.__newobj__`'s arguments, since `_name_hash` covers it."""
     if isinstance(part, tuple):
         return tuple(item for item in part if not isinstance(item, type))
     return part

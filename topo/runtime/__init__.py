@@ -1,4 +1,4 @@
-"""What runs the tasks of components, the same on every engine.
+"""Execution of the tasks of components, the same on every engine.
 
 `slot` is the seam to the engines; a reader starts there, then reads `task`, `bolt_task`, `emitter`.
 """

@@ -65,7 +65,7 @@ class BasicBoltTask(BoltTask):
         return None if self._trees.inputs is None else self._current()
 
     def _current(self) -> int:
-        """The link of the input that is being executed."""
+        """Return the link of the input that is being executed."""
         trees = self._trees
         if self._marking:
             return trees.link_of(trees.first + len(trees.marks))
@@ -75,8 +75,8 @@ class BasicBoltTask(BoltTask):
         inputs = Inputs.of(sections_of(frames)) if self.setting.tracking else None
         self._trees.run(inputs, _links_as_executed(frames))
         count = sum(map(len, frames))
-        # Which input an emit belongs to matters only where somebody reads it; which one is being
-        # executed can be told from what is left of the values, where they come one after the other.
+        # The input of an emit matters only if the emit is read; the input being executed follows
+        # from the number of values that are left, if the values come one after the other.
         self._marking = (inputs is not None and self._is_read) or not _is_plain(frames)
         self.run_segments(frames, self._body(), linked=False, tracked=False)
         self.metrics.acked += count - len(self._failed)
@@ -104,7 +104,7 @@ class BasicBoltTask(BoltTask):
             self._check_rows(emits)
 
     def _check_rows(self, rows: list[Any]) -> None:
-        """What a generator function yielded went straight to the rows, unseen."""
+        """Check rows that a generator function yielded, which went into the stream unchecked."""
         (stream,) = self.outlet.streams.values()
         if set(map(type, rows)) <= {list, tuple} and _all_have(rows, stream.width):
             return
@@ -141,7 +141,7 @@ class BasicBoltTask(BoltTask):
 
 
 def _is_plain(frames: Sequence[Frame]) -> bool:
-    """Whether these are executed in the order of their values."""
+    """True iff the inputs of these frames are executed in the order of their values."""
     return all(
         frame.order is None and all(section.columns for section in frame.sections)
         for frame in frames
@@ -149,7 +149,7 @@ def _is_plain(frames: Sequence[Frame]) -> bool:
 
 
 def _links_as_executed(frames: Sequence[Frame]) -> I64 | None:
-    """The links in the order in which inputs are executed; None: in turn.
+    """Return the links in the order in which inputs are executed; None for the natural order.
 
     Links run over the sections of a frame one after the other, which the frame's order mixes.
     """

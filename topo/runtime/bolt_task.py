@@ -1,7 +1,7 @@
 """Bolt tasks: run a bolt over frames of tuples.
 
-Per tuple there is one tuple object and one call of the user's `execute`; what it emitted, acked
-and anchored is worked out a few thousand emits at a time. `rich` and `basic` have the two kinds.
+Per tuple there is one tuple object and one call of the user's `execute`; emits, acks and anchors
+are processed a few thousand at a time. `rich_bolt_task` and `basic_bolt_task` have the two kinds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SMALLEST_SEGMENT = 16
 
 
 class BoltTask(Task):
-    """What rich and basic bolts have in common."""
+    """The base of rich and basic bolt tasks."""
 
     component: Bolt | BasicBolt
     basic = False
@@ -83,7 +83,7 @@ class BoltTask(Task):
     # -- tuples -------------------------------------------------------------------------------
 
     def execute(self, frames: Iterable[AnyFrame]) -> None:
-        """Run the bolt over these frames, in this order."""
+        """Run the bolt over these frames, in order."""
         self.worked = True
         if self.outlet.is_waiting:  # what `prepare` emitted comes of no input
             self.settle()
@@ -109,9 +109,9 @@ class BoltTask(Task):
         raise NotImplementedError
 
     def run_segments(self, frames: Sequence[Frame], body: str, linked: bool, tracked: bool) -> None:
-        """Call the user's code for each tuple, settling every few thousand emits.
+        """Call the user's code for each tuple, and settle every few thousand emits.
 
-        That often, because what a segment emitted should still be in the cache when it is dealt.
+        Segments are that short so that their emits are still in the cache when they are dealt.
         """
         first = 0
         for frame in frames:
@@ -132,7 +132,7 @@ class BoltTask(Task):
         self._unsettled = 0.0
 
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
-        """Run the loop to the end of the items, dealing with every error on the way."""
+        """Run the loop to the end of the items, and handle every error on the way."""
         raise NotImplementedError
 
     def _runs_of(
@@ -152,11 +152,11 @@ class BoltTask(Task):
                 yield values.items, loop_over_values(cls, body, linked), section.count
 
     def position(self) -> int:
-        """The place of the input being executed, where inputs are executed as they lie."""
+        """Return the place of the input being executed, if inputs are executed in natural order."""
         return self._end - self._left() - 1
 
     def _in_order(self, frame: Frame, linked: bool, tracked: bool, first: int) -> Iterator[Tuple]:
-        """The tuples of several streams, in the order in which they were emitted."""
+        """Yield the tuples of several streams in the order in which they were emitted."""
         assert frame.order is not None
         made = []
         for section in frame.sections:
@@ -186,7 +186,7 @@ class BoltTask(Task):
         return _ticks_by(now, period) > _ticks_by(before, period)
 
     def next_tick(self, after: float) -> float | None:
-        """When a tick is due next."""
+        """Return when the next tick is due, or None."""
         if self._tick_secs is None or not self.last_tick_due():
             return None
         number = _ticks_by(after, self._tick_secs) + 1
@@ -213,7 +213,7 @@ class BoltTask(Task):
         return found
 
     def stop_or_fail(self, error: BaseException, tup: Tuple | None) -> str:
-        """Raise the uncaught error, or keep it and return the reason to fail the tuple with."""
+        """Raise the uncaught error, or report it and return the reason to fail the tuple with."""
         caught = self.uncaught(error, tup)
         if self._stops_on_error:
             raise caught from error
@@ -221,7 +221,7 @@ class BoltTask(Task):
         return f"{type(error).__name__}: {error}"
 
     def reason_to_fail(self, error: BaseException, tup: Tuple | None) -> str | None:
-        """What a tuple fails with whose execution raised this; raises what stops the topology."""
+        """Return the reason to fail the tuple with, or raise the error that stops the topology."""
         if not isinstance(error, FailTuple):
             return self.stop_or_fail(error, tup)
         if error.report:
@@ -238,7 +238,7 @@ def sections_of(frames: Sequence[Frame]) -> list[Section]:
 
 
 def _empty(cls: Callable[..., Tuple], count: int) -> Iterator[Tuple]:
-    """Tuples without fields."""
+    """Return tuples without fields."""
     return (cls() for _ in range(count))
 
 

@@ -1,7 +1,7 @@
-"""Where a task's emits collect, and how they become frames.
+"""The output side of a task: it collects emits and makes frames of them.
 
 Ports append rows to streams; a flush deals them over the target tasks and gives them their place
-in the tuple trees; at the end of the batch what lies ready for each target is packed into frames.
+in the tuple trees; at the end of the batch the rows for each target are packed into frames.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ emitted_tuples = logging.getLogger("topo.emitted")
 
 @dataclass
 class Subscription:
-    """One bolt's reading of one stream."""
+    """One bolt's subscription to one stream."""
 
     consumer: str
     grouper: Grouper
@@ -35,7 +35,7 @@ class Subscription:
 
 @dataclass
 class OutStream:
-    """One declared stream of a task, and the rows waiting on it."""
+    """One declared stream of a task, and the rows that wait on it."""
 
     name: str
     fields: tuple[str, ...]
@@ -47,7 +47,7 @@ class OutStream:
     several: dict[int, list[Anchor]] = field(default_factory=dict)
     targets: list[int] = field(default_factory=list)
     copies: list[bytes] = field(default_factory=list)
-    # How many emits were only counted, since nobody reads them.
+    # The number of emits that were only counted, since no bolt reads them.
     take_unread: Callable[[], int] | None = None
     width: int = 0
     takes_direct: bool = False
@@ -63,19 +63,19 @@ class OutStream:
 
 
 class TreeMaker(Protocol):
-    """Gives emitted rows their place in the tuple trees, a stream and a deal at a time."""
+    """A protocol for placing emitted rows in the tuple trees, a stream and a deal at a time."""
 
     def begin(self, stream: OutStream, order: list[int]) -> None:
-        """The rows of `stream` are about to be dealt; `order` is the outlet's."""
+        """Prepare for dealing the rows of `stream`; `order` is the emitter's."""
 
     def trees(self, rows: I64 | None, copies: int) -> Trees | None:
-        """The trees of one deal: tuple i of it is row `rows[i]` (None: row i)."""
+        """Return the trees of one deal: tuple i of it is row `rows[i]` (None: row i)."""
 
     def end(self) -> None:
-        """All deals of the stream are done."""
+        """Finish a stream, after all its deals."""
 
     def flushed(self) -> None:
-        """All streams are done."""
+        """Finish a flush, after all streams."""
 
 
 class Emitter:
@@ -104,27 +104,27 @@ class Emitter:
 
     @property
     def emitted_in_all(self) -> int:
-        """How much was emitted for others in this batch, flushed or not."""
+        """The number of tuples emitted for other tasks in this batch, flushed or not."""
         return self.dealt + sum(len(stream.rows) for stream in self.streams.values())
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something was emitted that has not been dealt."""
+        """True iff an emitted row has not been dealt."""
         return any(stream.rows for stream in self.streams.values())
 
     def take_emitted(self) -> dict[str, int]:
-        """What was emitted in this batch, by stream."""
+        """Return the number of tuples emitted in this batch, by stream."""
         for stream in self.streams.values():
             if stream.take_unread is not None and (count := stream.take_unread()):
                 self.emitted[stream.name] = self.emitted.get(stream.name, 0) + count
         return self.emitted
 
     def is_read(self, stream: OutStream) -> bool:
-        """Whether anybody, a test among them, looks at the rows of the stream."""
+        """True iff a bolt, a listener or a check needs the rows of the stream."""
         return bool(stream.subscriptions or self.hear or self.strict or self.debug)
 
     def checked(self, values: Any, name: str, direct: bool) -> OutStream:
-        """The stream to emit on; raises what is wrong with an emit."""
+        """Return the stream to emit on; raise an error if the emit is wrong."""
         try:
             stream = self.streams[name]
         except (KeyError, TypeError):  # TypeError: a list is no key
@@ -189,14 +189,14 @@ class Emitter:
         )
 
     def added(self, stream: OutStream, values: Any) -> None:
-        """What every emit does besides appending its row, where something else is wanted."""
+        """Do the rare work of an emit besides appending its row: order, strict copies."""
         if self.keeps_order:
             self.order.append(stream.index)
         if self.strict:
             stream.copies.append(dump_emitted(values))
 
     def flush(self, asked: OutStream | None = None) -> list[int]:
-        """Deal everything collected; returns where the last row of the stream asked for went."""
+        """Deal all rows; return the target tasks of the last row of the stream asked for."""
         chosen: list[int] = []
         for stream in self.streams.values():
             if stream.rows:
@@ -254,7 +254,7 @@ class Emitter:
         return np.flatnonzero(np.array(self.order, np.int64) == stream.index) + self._position
 
     def _look_at(self, stream: OutStream) -> None:
-        """Show the rows to whoever wants to see them, before they are dealt."""
+        """Check, log and report the rows as far as configured, before they are dealt."""
         if self.debug:
             for values in stream.rows:
                 emitted_tuples.info("%s task %d %s %r", self.owner, self.task, stream.name, values)
@@ -269,7 +269,7 @@ class Emitter:
                 )
 
     def frames(self) -> Iterator[AnyFrame]:
-        """Everything that was flushed, in frames; the outlet is empty afterwards."""
+        """Return all flushed rows as frames, and leave the emitter empty."""
         self._position = 0
         return self.outbox.take()
 
@@ -281,7 +281,7 @@ class Emitter:
 
 
 def check_values(values: Any, said: str) -> None:
-    """Raise what an emit of these values raises; `said` begins the sentence: "bolt 'b' emitted"."""
+    """Raise the error of an emit of these values; `said` begins it: "bolt 'b' emitted"."""
     if isinstance(values, list | tuple):
         return
     shown = _short(values)
@@ -297,7 +297,7 @@ def _as_it_is(error: BaseException, what: str) -> BaseException:
 
 
 def _reads_several(streams: Sequence[OutStream]) -> bool:
-    """Whether some bolt reads two of these streams, so that their common order matters."""
+    """True iff a bolt reads two of these streams, so that their common order matters."""
     readers = [s.consumer for stream in streams for s in stream.subscriptions]
     return len(readers) > len(set(readers))
 

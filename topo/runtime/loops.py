@@ -1,10 +1,10 @@
 """The innermost loops: make a tuple, call the user's code, next.
 
 They are generated for each class of tuples, since making the tuple in the loop itself, attribute by
-attribute, is a fifth cheaper than calling its class. When the user's code has returned and nobody
-refers to the tuple any more, it gets the next values: nobody can see that, and making an object
-costs as much as all else that a loop does. A loop ends when its items do, or hands back the tuple
-and the error that ended it; called again with the same items it goes on behind them.
+attribute, is a fifth cheaper than calling its class. If the user's code has returned and no
+reference to the tuple is left, the tuple gets the next values: no code can see that, and making an
+object costs as much as the rest of a loop. A loop ends with its items, or returns the tuple and the
+error that ended it; called again with the same items, it resumes after them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from topo.wire.frame import Section
 Stopped: TypeAlias = "tuple[Tuple | None, Exception] | None"
 Loop: TypeAlias = Callable[..., Stopped]
 
-# What is done with each tuple. `mark` notes how many emits there are by now; `keep` gets those that
+# The work on each tuple. `mark` notes how many emits there are by now; `keep` gets the tuples that
 # are neither acked nor failed.
 EXECUTE = "execute(tup)"
 EXECUTE_AND_MARK = "execute(tup); mark(len(emits))"
@@ -61,8 +61,8 @@ def loop({parameters}):
 
 @lru_cache(maxsize=65536)
 def loop_over_values(cls: Any, body: str, linked: bool) -> Loop:
-    """A loop over the items of `values_of`."""
-    if not can_tell_who_is_alone():
+    """Return a loop over the items of `values_of`."""
+    if not refcounts_are_reliable():
         return _loop_over_values(cls, body, linked, lambda tup: object())
     return _loop_over_values(cls, body, linked, sys.getrefcount)
 
@@ -80,8 +80,8 @@ def _loop_over_values(
 
 
 @cache
-def can_tell_who_is_alone() -> bool:
-    """Whether this Python's reference counts say that a tuple was kept: tried, not assumed."""
+def refcounts_are_reliable() -> bool:
+    """True iff this Python's reference counts reveal a tuple that was kept: tried, not assumed."""
     cls = tuple_class(Source("", DEFAULT_STREAM, 0, ("number",)), basic=True)
     kept: list[Tuple] = []
     _loop_over_values(cls, EXECUTE, False, sys.getrefcount)(iter(range(3)), kept.append)
@@ -90,7 +90,7 @@ def can_tell_who_is_alone() -> bool:
 
 @lru_cache(maxsize=16)
 def loop_over_tuples(body: str) -> Loop:
-    """A loop over tuples that are made already."""
+    """Return a loop over existing tuples."""
     return _compiled(_OVER_TUPLES, body=body)
 
 
@@ -103,14 +103,14 @@ def _compiled(template: str, *, body: str, item: str = "", fill: str = "", **nam
 
 @dataclass
 class Values:
-    """The values of some tuples, one item each, and how many are left to come."""
+    """The values of some tuples, one item each, and the number of items that are left."""
 
     items: Iterator[Any]
     left: Callable[[], int]
 
 
 def values_of(section: Section, links: Iterable[int] | None) -> Values | None:
-    """What a loop makes tuples of; None where there is nothing to iterate over."""
+    """Return the values that a loop makes tuples of, or None if there is no column."""
     if not section.columns and links is None:
         return None
     first, *rest = section.columns if links is None else [*section.columns, links]

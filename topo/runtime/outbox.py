@@ -1,7 +1,7 @@
-"""What lies ready for each target task, and how it is packed into frames.
+"""The tuples that are ready for each target task, and their packing into frames.
 
-A target that has enough for a frame gets it at once, encoded while its values are still in the
-cache; a batch then lies in memory as a few bytes a tuple, not as Python objects.
+A frame is encoded as soon as there are enough tuples for a target, while their values are still in
+the cache; a batch then takes a few bytes of memory per tuple instead of Python objects.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Piece:
 
 
 class Outbox:
-    """Of one task. What is for tasks in `unpacked_for` stays as it is, for they live here too."""
+    """The outbox of one task. Frames for `unpacked_for`, tasks of the same slot, stay decoded."""
 
     def __init__(self, task: int) -> None:
         self._task = task
@@ -59,13 +59,13 @@ class Outbox:
             self._full.append(task)
 
     def pack_full(self) -> None:
-        """Make frames for the targets that have enough; after a flush, when the order is known."""
+        """Make frames for targets with enough tuples; after a flush, when the order is known."""
         for task in self._full:
             self._pack(task)
         self._full.clear()
 
     def take(self) -> Iterator[AnyFrame]:
-        """Everything, and be empty."""
+        """Return all frames, and leave the outbox empty."""
         for task in list(self._pieces):
             self._pack(task)
         packed, self._packed = self._packed, []
@@ -118,7 +118,7 @@ def piece_of(
     trees: Trees | None,
     positions: I64 | None,
 ) -> Piece:
-    """One part of a deal that covers `rows`."""
+    """Return one part of a deal that covers `rows`."""
     columns, count = emitted.columns, emitted.count
     chosen: Selector = selector
     if rows is not None:
@@ -153,7 +153,7 @@ def _joined(sections: list[Section]) -> Section:
 
 
 def _even_cuts(count: int) -> Iterator[tuple[int, int]]:
-    """Cuts of about the same size, none over the most that a frame holds."""
+    """Yield cuts of about the same size, none over a frame's maximum."""
     parts = -(-count // MAX_TUPLES)
     for part in range(parts):
         yield part * count // parts, (part + 1) * count // parts

@@ -1,10 +1,10 @@
-"""The functions behind the collectors: what `emit`, `ack` and `fail` do.
+"""The functions behind the collectors: `emit`, `ack` and `fail`.
 
-Each is a closure over the task's own lists, so that a call appends and returns; what it means is
-worked out at the flush. A task with one declared stream, which is nearly every task, gets an emit
-that checks the values and appends them; anything unusual goes the long way. The short emits have
-positional parameters, though their types say keyword only: a call with keyword-only defaults costs
-CPython 40 ns more. Their defaults are tested by identity, which is the cheapest test there is.
+Each is a closure over the task's own lists, so that a call appends and returns; the flush does the
+rest. A task with one declared stream, which is nearly every task, gets an emit that checks the
+values and appends them; unusual emits take the long path. The short emits have positional
+parameters, though their types say keyword only: a call with keyword-only defaults costs CPython 40
+ns more. Defaults are tested by identity, which is the cheapest test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from topo.tuples import BASIC, DEFAULT_STREAM, HELD, SETTLED, UNTRACKED, Tuple
 
 @dataclass
 class Settling:
-    """What a bolt acked, failed and reset since the last flush."""
+    """The inputs that a bolt acked, failed and reset since the last flush."""
 
     acked: list[int] = field(default_factory=list)  # links, UNTRACKED among them
     acked_held: list[Tuple] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Settling:
 
 
 class BoltPort:
-    """A rich bolt's calls."""
+    """The calls of a rich bolt."""
 
     def __init__(
         self, outlet: Emitter, tracking: bool, report_error: Callable[[BaseException | str], None]
@@ -101,7 +101,7 @@ class BoltPort:
         out.rows.append(values)
 
     def _parent_of(self, anchors: Any, out: OutStream) -> int:
-        """What `parents` gets for these anchors of the row about to be appended."""
+        """Return the entry of `parents` for these anchors of the next row."""
         found: list[Anchor] = []
         for anchor in (anchors,) if isinstance(anchors, Tuple) else each_anchor(anchors):
             if not isinstance(anchor, Tuple):
@@ -163,7 +163,7 @@ class BoltPort:
 
 
 class BasicBoltPort:
-    """A basic bolt's calls; `this_input` is the link of the input being executed."""
+    """The calls of a basic bolt; `this_input` is the link of the input being executed."""
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class BasicBoltPort:
 
 
 class SpoutPort:
-    """A spout's calls."""
+    """The calls of a spout."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class SpoutPort:
 
 
 def _is_plain(outlet: Emitter) -> bool:
-    """Whether an emit on the default stream needs nothing but its row."""
+    """True iff an emit on the default stream only appends its row."""
     stream = outlet.streams.get(DEFAULT_STREAM)
     if stream is None or len(outlet.streams) > 1:
         return False

@@ -85,7 +85,7 @@ class RichBoltTask(BoltTask):
         inputs = Inputs.of(sections_of(frames)) if self.setting.tracking else None
         self._trees.inputs = inputs
         tracked = inputs is not None
-        # Where nothing is tracked, a tuple may go as soon as its bolt lets go of it.
+        # If nothing is tracked, a tuple may be freed as soon as its bolt drops it.
         body = EXECUTE_AND_KEEP if tracked else EXECUTE
         self.run_segments(frames, body, linked=True, tracked=tracked)
         self._trees.inputs = None

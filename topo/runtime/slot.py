@@ -1,9 +1,9 @@
-"""Runs the tasks of one slot, or of a whole topology, batch by batch: the seam to every engine.
+"""Execution of the tasks of one slot, or of a whole topology, batch by batch: the engines' seam.
 
 An engine makes a SlotTasks for the tasks that live together, and in each batch calls, in order:
 `begin`, then for spouts `deliver` and `poll`, then `work` with the frames that arrived, then
-`save`, `take_updates` and `take_metrics`. Frames between tasks of the same host are worked on at
-once, those to other tasks come out of `work`. Nothing here knows Spark, gRPC or threads.
+`save`, `take_updates` and `take_metrics`. Frames between tasks of the same slot are processed at
+once, those to other tasks come out of `work`. This module knows no Spark, gRPC or threads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Batch", "SlotTasks", "TaskEnvironment", "full_conf"]
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch: its number, its clock and the clock of the one before it, in seconds."""
+    """One micro-batch: its number, its clock and the previous batch's clock, in seconds."""
 
     id: int
     now: float
@@ -45,8 +45,8 @@ class SlotTasks:
     """The tasks of one slot.
 
     `shuffled` gives the order in which tasks of a component run and in which frames of different
-    sources are worked on; without it both are the natural ones. With `travelling`, frames between
-    tasks of this host are encoded and decoded as if they went elsewhere.
+    sources are processed; without it both are the natural ones. With `travelling`, frames between
+    tasks of this slot are encoded and decoded as if they went to another slot.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class SlotTasks:
     # -- life ---------------------------------------------------------------------------------
 
     def open(self, saved: Mapping[int, Mapping[str, bytes]] | None = None) -> None:
-        """Make every instance live: prototype, open or prepare, what was saved, restored."""
+        """Start every instance: copy the prototype, open or prepare, load saved state, restored."""
         for task in self.tasks.values():
             task.open((saved or {}).get(task.id, {}))
 
     def close(self) -> None:
-        """The run ends in good order."""
+        """Close every component at the orderly end of the run."""
         for task in self.tasks.values():
             task.close()
 
@@ -94,17 +94,17 @@ class SlotTasks:
             spout.set_active(active)
 
     def deliver(self, task: int, incarnation: str, verdicts: Verdicts) -> None:
-        """Tell a spout task what became of its messages, as this incarnation of the acker knows."""
+        """Deliver verdicts of this incarnation of the acker to a spout task."""
         spout = self.tasks[task]
         assert isinstance(spout, SpoutTask)
         spout.meet_acker(incarnation)
         spout.deliver(verdicts)
 
     def poll(self, max_tuples: int, rounds: int | None = None, until: float = math.inf) -> int:
-        """Ask the spouts in turn; returns how many tuples they emitted.
+        """Ask the spouts in turn; return how many tuples they emitted.
 
-        Ends when a whole round emitted nothing, when every spout is at its pending limit, after
-        `max_tuples`, after `rounds`, or at `until` by the monotonic clock.
+        Polling ends when a whole round emitted nothing, when every spout is at its pending limit,
+        after `max_tuples`, after `rounds`, or at `until` by the monotonic clock.
         """
         emitted = 0
         done = 0
@@ -131,7 +131,7 @@ class SlotTasks:
 
     @property
     def exhausted(self) -> bool:
-        """Whether every spout task, when last asked, had nothing and said that none will come."""
+        """True iff every spout task, when last asked, was exhausted."""
         return len(self._exhausted) == len(self.spouts)
 
     @property
@@ -141,9 +141,9 @@ class SlotTasks:
     def work(
         self, frames: Iterable[AnyFrame] = (), *, last_tick: bool = False
     ) -> Iterator[PackedFrame]:
-        """Run every task over what has arrived for it; yields the frames for tasks elsewhere.
+        """Run every task over the frames for it; yield the frames for tasks of other slots.
 
-        To be iterated to its end: tasks run while it is.
+        The caller must iterate to the end: tasks run during the iteration.
         """
         inbox: dict[int, list[AnyFrame]] = {}
         for frame in frames:
@@ -170,7 +170,7 @@ class SlotTasks:
             task.tick()  # after what the last tick of those before it made
 
     def _ordered(self, frames: list[AnyFrame]) -> list[AnyFrame]:
-        """Each source's frames in the order it emitted them; the sources in turn."""
+        """Return each source's frames in the order of emission; the sources in turn."""
         if self._shuffled is not None:
             rank = {source: self._shuffled.random() for source in sorted(_sources(frames))}
             return sorted(frames, key=lambda f: (rank[f.source_task], f.sequence))
@@ -184,7 +184,7 @@ class SlotTasks:
     # -- the end of a batch -------------------------------------------------------------------
 
     def save(self) -> dict[int, Changes]:
-        """What the batch changed in each task's saved state; tasks without change are left out."""
+        """Return the changes of this batch to each task's saved state; omit unchanged tasks."""
         found = {}
         for task in self.tasks.values():
             changes = task.save()
@@ -193,7 +193,7 @@ class SlotTasks:
         return found
 
     def take_updates(self) -> Updates:
-        """What the batch has to tell the acker; after `save`, which reports the tuples kept."""
+        """Return the batch's updates for the acker; call after `save`, which adds held tuples."""
         return Updates.concat([task.updates.take() for task in self.tasks.values()])
 
     def take_metrics(self) -> dict[int, TaskMetrics]:
@@ -201,7 +201,7 @@ class SlotTasks:
 
 
 def component_order(topology: Topology) -> list[str]:
-    """The components, each after all it reads."""
+    """Return the components, each after all components that it reads."""
     ordered: dict[str, None] = {}
 
     def visit(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A spout task: polls the spout, tracks what it emits, tells it what became of its messages."""
+"""A spout task: it polls the spout, tracks its emits, and delivers verdicts on its messages."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ class SpoutTask(Task):
 
     @property
     def cursor(self) -> int:
-        """The number of the last verdict that was heard."""
+        """The number of the last verdict that this task has heard."""
         return self._cursor
 
     @property
     def incarnation(self) -> str:
-        """The acker's that knows the pending messages; "" before the first."""
+        """The incarnation of the acker that knows the pending messages; "" before the first."""
         return self._incarnation
 
     @property
@@ -122,7 +122,7 @@ class SpoutTask(Task):
         return self.limit is not None and self.pending_count >= self.limit
 
     def set_active(self, active: bool) -> None:
-        """Call `activate` or `deactivate` where the status changed."""
+        """Call `activate` or `deactivate` if the status changed."""
         if active == self._active:
             return
         first = self._active is None
@@ -136,8 +136,10 @@ class SpoutTask(Task):
                 self.component.deactivate()
 
     def poll(self, most: int, until: float) -> int:
-        """Ask the spout until it emits nothing, has emitted `most` tuples, is at its limit, or it
-        is `until` by the monotonic clock; once at least. How many tuples it emitted.
+        """Ask the spout, at least once; return how many tuples it emitted.
+
+        Polling ends when a call emitted nothing, after `most` tuples, at the pending limit, or at
+        `until` by the monotonic clock.
         """
         ask, waiting, outlet, limit = self._next_tuple, self._waiting, self.outlet, self.limit
         first = so_far = waiting() + outlet.dealt
@@ -164,7 +166,7 @@ class SpoutTask(Task):
             return bool(self.component.is_exhausted())
 
     def deliver(self, verdicts: Verdicts) -> None:
-        """Tell the spout what became of messages; those it does not know any more are skipped."""
+        """Deliver verdicts to the spout; skip those of messages that are no longer pending."""
         sequences = verdicts.sequences.tolist()
         if sequences:
             self.worked = True
@@ -177,7 +179,7 @@ class SpoutTask(Task):
         self._cursor = max(self._cursor, verdicts.last)
 
     def _ack_all(self, sequences: list[int]) -> None:
-        """As `_conclude`, for many: the ordinary case."""
+        """Conclude many acked messages at once: the ordinary case."""
         known = [sequence for sequence in sequences if sequence in self._pending]
         self._removed.extend(known)
         self.metrics.acked += len(known)
@@ -193,7 +195,7 @@ class SpoutTask(Task):
             raise self.uncaught(error, None) from error
 
     def meet_acker(self, incarnation: str) -> None:
-        """Fail what another incarnation of the acker was tracking, for this one knows nothing."""
+        """Fail the messages that another incarnation of the acker was tracking, now lost."""
         if incarnation == self._incarnation:
             return
         if self._incarnation:
@@ -225,7 +227,7 @@ class SpoutTask(Task):
                 self.component.fail(msg_id)
 
     def _ages(self, sequences: list[int]) -> float:
-        """How long ago these were emitted, all together, as far back as the clocks are kept."""
+        """Return the sum of these messages' ages, as far back as the clocks are stored."""
         if not self._clocks:
             return 0.0
         firsts = [first for first, _ in self._clocks]
@@ -255,7 +257,7 @@ class SpoutTask(Task):
 
 
 def reason_kind(reason: str) -> str:
-    """The kind a failure counts under: "timeout", "acker lost", or the rest."""
+    """Return the kind that a failure counts under: "timeout", "acker lost" or "failed"."""
     for kind in ("timeout", ACKER_LOST):
         if reason.startswith(kind):
             return kind

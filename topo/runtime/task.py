@@ -1,4 +1,4 @@
-"""What spout tasks and bolt tasks have in common: an instance, its outlet, its saved state."""
+"""The base of spout tasks and bolt tasks: an instance, its emitter, its saved state."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ _NOT_THE_USERS = frozenset(
 
 
 class Listener(Protocol):
-    """Hears what tasks emit and what becomes of messages; for tests and captures."""
+    """A listener to emits and verdicts, for tests and captures."""
 
     def emitted(self, component: str, stream: str, task: int, rows: Sequence[Any]) -> None:
-        """Rows were emitted; the lists are the emitted ones and stay as they are."""
+        """Take rows that were emitted; the lists are the emitted ones and must not be changed."""
 
     def concluded(self, component: str, msg_id: Any, reason: str | None) -> None:
-        """A message was acked, or failed for this reason."""
+        """Take the verdict on a message: acked (reason None), or failed for this reason."""
 
 
 @dataclass
 class TaskEnvironment:
-    """What the tasks of one host share."""
+    """Everything the tasks of one slot share: topology, layout, settings, clock."""
 
     topology: Topology
     layout: TaskLayout
@@ -78,12 +78,12 @@ def _not_the_users(component: Component) -> frozenset[str]:
 
 
 def full_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """A topology's settings with the defaults below them."""
+    """Return a topology's settings merged over the defaults."""
     return {key: found.value for key, found in effective(Layer("conf", conf)).items()}
 
 
 class Task(LogSource):
-    """One task: a component instance, what it emitted, what is saved of it."""
+    """One task: a component instance, its emitter and its saved state."""
 
     def __init__(self, setting: TaskEnvironment, task: int) -> None:
         self.setting = setting
@@ -128,18 +128,18 @@ class Task(LogSource):
     # -- what subclasses say ------------------------------------------------------------------
 
     def open(self, saved: Mapping[str, bytes]) -> None:
-        """Bring the component to life, with what was saved of it."""
+        """Start the component from its saved state."""
         raise NotImplementedError
 
     def close(self) -> None:
         raise NotImplementedError
 
     def core(self) -> dict[str, Any]:
-        """The framework's own part of what is saved."""
+        """Return the framework's own part of the saved state."""
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Flush, and tell the acker what was acked and failed."""
+        """Flush emits, and add acks and failures to the updates."""
         raise NotImplementedError
 
     # -- a batch ------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Task(LogSource):
             self.settle()
 
     def save(self) -> Changes:
-        """What this batch changed in the saved state."""
+        """Return the changes of this batch to the saved state."""
         changes = Changes()
         if self.definition.stateless:
             self.attributes.check_stateless()
@@ -183,7 +183,7 @@ class Task(LogSource):
 
     @contextlib.contextmanager
     def users_code(self, tup: Any = None) -> Iterator[None]:
-        """Around a hook: what it raises becomes the run's error, named and with its traceback."""
+        """Run a hook; convert its exception to the run's error, with component and traceback."""
         try:
             yield
         except UncaughtError:
@@ -205,10 +205,10 @@ class Task(LogSource):
     # -- saved state --------------------------------------------------------------------------
 
     def settle_in(self) -> None:
-        """After the instance is made: give it a dict of its own.
+        """Give a new instance a dict of its own.
 
-        Attributes of an instance whose `__dict__` was looked at are slow to read in CPython 3.11,
-        by a tenth of what a small `execute` takes, unless the dict is not shared with its class.
+        In CPython 3.11, attributes of an instance whose `__dict__` was accessed are slower to read,
+        by a tenth of a small `execute`, unless the dict does not share its keys with the class.
         """
         self.component.__dict__ = dict(vars(self.component))
 
@@ -236,7 +236,7 @@ class Task(LogSource):
         }
 
     def bind(self, **calls: Any) -> None:
-        """Point calls of the instance straight at the port, unless its class overrides them."""
+        """Bind calls of the instance directly to the port, unless its class overrides them."""
         for name, call in calls.items():
             defined = next(cls for cls in type(self.component).__mro__ if name in vars(cls))
             if defined.__module__ == "topo.components":

@@ -1,4 +1,4 @@
-"""What becomes of an exception that leaves the user's code."""
+"""The handling of exceptions that leave the user's code."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _TESTING = str(_HOME / "testing") + os.sep
 def uncaught(
     error: BaseException, owner: str, component: str, task: int, tup: Tuple | str | None
 ) -> UncaughtError:
-    """The error to stop with; it is an instance of the original's class as well.
+    """Return the error to stop with; it is an instance of the original's class as well.
 
-    `tup` is the tuple that was worked on, or words for what was.
+    `tup` is the tuple that was being processed, or a description.
     """
     if isinstance(error, UncaughtError):  # of a grouping, in an emit that asked for the task ids
         return copy.copy(error)
@@ -46,7 +46,7 @@ def uncaught(
 
 
 def report(error: BaseException | str, component: str, task: int, kind: str) -> ErrorReport:
-    """The error as `topo errors` shows it."""
+    """Return the error as `topo errors` shows it."""
     if isinstance(error, str):
         return ErrorReport(component, task, kind, "", error)
     return ErrorReport(
@@ -65,7 +65,7 @@ def failure_reason(failure: FailTuple) -> str | None:
 
 
 def described(tup: Tuple) -> str:
-    """A tuple in an error: "tuple ['cow'] of 'split'"."""
+    """Describe a tuple for an error: "tuple ['cow'] of 'split'"."""
     values = repr(tup.values)
     if len(values) > 200:
         values = values[:197] + "..."
@@ -73,7 +73,7 @@ def described(tup: Tuple) -> str:
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback without topo's own frames."""
+    """Return the traceback without topo's own frames."""
     if not _has_others(error):
         lines = traceback.format_exception_only(error)
         return "".join([_stack(error.__traceback__).text, *lines])
@@ -87,12 +87,12 @@ def users_traceback(error: BaseException) -> str:
 
 
 def users_line(error: BaseException) -> str:
-    """Where in the user's code it happened: "sink.py:31"."""
+    """Return the place in the user's code that raised the error: "sink.py:31"."""
     return _stack(error.__traceback__).line
 
 
 def _has_others(error: BaseException) -> bool:
-    """Whether other errors are shown with it."""
+    """True iff other errors are shown with this one."""
     related = (error.__cause__, error.__context__)
     return isinstance(error, BaseExceptionGroup) or any(other is not None for other in related)
 
@@ -110,7 +110,7 @@ _MOST_STACKS = 256
 
 
 def _stack(trace: TracebackType | None) -> _Stack:
-    """Made once for each way to come to a place: every tuple of a batch may fail there."""
+    """Format a traceback, once for each call path: every tuple of a batch may fail there."""
     way = []
     part = trace
     while part is not None:
@@ -139,7 +139,7 @@ def _plain_message(error: BaseException) -> str:
 
 
 def _class_for(original: type[BaseException]) -> type[UncaughtError]:
-    """UncaughtError that is also what the user raised, so that either can be caught."""
+    """Return a subclass of UncaughtError and the user's class, so that either can be caught."""
     if not issubclass(original, Exception) or issubclass(original, UncaughtError):
         return UncaughtError
     body = {"__module__": original.__module__, "__reduce__": _reduced, "_original": original}
@@ -159,14 +159,14 @@ def _made(kind: type[UncaughtError], message: str, **named: Any) -> UncaughtErro
 
 
 def _reduced(error: Any) -> tuple[object, ...]:
-    """As bytes within the bytes: on its way it may pass where the user's modules are not."""
+    """Pickle as nested bytes: the error may pass processes without the user's modules."""
     plain = _plain(error)
     others = {name: value for name, value in vars(error).items() if name not in plain}
     return (_again, (dump((error._original, error.args, others)), plain))
 
 
 def _plain(error: UncaughtError) -> dict[str, Any]:
-    """What every UncaughtError has, and can be read anywhere."""
+    """Return the attributes of every UncaughtError, which any process can unpickle."""
     names = {*vars(_made(UncaughtError, "", component="", task=0)), "lines"}
     return {name: value for name, value in vars(error).items() if name in names}
 
@@ -185,7 +185,7 @@ def _again(packed: bytes, plain: dict[str, Any]) -> UncaughtError:
 
 
 class _Packed(UncaughtError):
-    """One whose class is unknown in this process, and may be known where it goes."""
+    """A pickled error whose class is unknown in this process, but may be known elsewhere."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_again, (self.__dict__["packed"], _plain(self)))

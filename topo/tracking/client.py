@@ -1,8 +1,8 @@
-"""What talks to the ackers: the driver, which begins epochs, and each slot, a few calls a batch.
+"""The callers of the ackers: the driver, which begins epochs, and each slot, a few calls a batch.
 
-Calls to several ackers go out at the same time. A call that finds nobody is repeated, with growing
-pauses, until `give_up_secs` have passed: every call may be repeated, since the acker tells a
-repetition by its nonce. What then is left is an `AckerError` whose `code` says which kind:
+Calls to several ackers go out at the same time. A call that is not answered is repeated, with
+growing pauses, until `give_up_secs` have passed: every call may be repeated, since the acker
+recognises a repetition by its nonce. Other failures are an `AckerError` whose `code` says the kind:
 
     acker-unreachable   no answer for `give_up_secs`
     acker-lost          it answers, and knows nothing of the topology: it has restarted
@@ -60,7 +60,7 @@ _HINTS = {
 
 
 def can_restart(error: AckerError) -> bool:
-    """Whether a restart of the query from its last commit gets over this error."""
+    """True iff restarting the query from its last commit can overcome this error."""
     return error.code in _RESTART
 
 
@@ -77,7 +77,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class BatchStart:
-    """What a slot is told when it begins its part of a batch."""
+    """The acker's answer to a slot that begins its part of a batch."""
 
     batch: int
     clock: float
@@ -85,11 +85,11 @@ class BatchStart:
     mode: Mode
     mode_version: int
     verdicts: Mapping[int, Verdicts]
-    """By spout task; only those that were asked for."""
+    """Verdicts by spout task, of the tasks whose cursors were sent."""
     incarnations: Mapping[int, int]
-    """By spout task: of the acker that has its roots. What is pending under another is lost."""
+    """By spout task, the incarnation of the acker with its roots. Messages of another are lost."""
     wake_at: float | None
-    """When other shards have something overdue."""
+    """The time of the next timeout on another shard."""
 
 
 @dataclass
@@ -111,7 +111,7 @@ class _Caller:
     def all(
         self, method: str, requests: Mapping[int, bytes], extra_secs: float = 0.0
     ) -> dict[int, bytes]:
-        """Make all of these calls, at the same time; by shard."""
+        """Make all of these calls at the same time; return the replies by shard."""
         transport = self.transport or transport_of(self.target)
         replies: dict[int, bytes] = {}
         began, pause = self.monotonic(), _FIRST_PAUSE_SECS
@@ -182,14 +182,14 @@ class AckerControl:
         return Lease(self.target, plan, reply.epoch, incarnations, reply.clock)
 
     def command(self, mode: Mode) -> int:
-        """What the topology does from its next batch on; `AckerStatus` tells when it is begun."""
+        """Set the mode from the next batch on; `AckerStatus` tells when such a batch has begun."""
         request = pb.CommandRequest(mode=mode.name)
         reply = self._caller.one(0, "Command", request.SerializeToString())
         version: int = pb.CommandReply.FromString(reply).mode_version
         return version
 
     def status(self, payloads_after: int | None = None) -> AckerStatus:
-        """Figures over all ackers; with payloads of committed batches if a number is given."""
+        """Return figures over all ackers, and the committed payloads after a given number."""
         wanted = pb.StatusRequest(payloads=payloads_after is not None)
         wanted.payloads_after = payloads_after or 0
         requests = {shard: pb.StatusRequest() for shard in range(len(self.target.addresses))}
@@ -200,7 +200,7 @@ class AckerControl:
         return status_of([pb.StatusReply.FromString(replies[shard]) for shard in sorted(replies)])
 
     def unregister(self) -> None:
-        """The topology is gone: its ackers forget it."""
+        """Make the ackers forget the topology."""
         request = pb.UnregisterRequest().SerializeToString()
         shards = range(len(self.target.addresses))
         self._caller.all("Unregister", dict.fromkeys(shards, request))
@@ -215,7 +215,7 @@ class AckerControl:
 
 
 class AckerClient:
-    """A slot's side. Cheap to make: channels are kept per process, and made in it."""
+    """The slot's side. An instance is cheap: channels are made once per process and shared."""
 
     def __init__(self, lease: Lease, transport: Transport | None = None) -> None:
         self.lease = lease
@@ -254,9 +254,9 @@ class AckerClient:
         )
 
     def wait(self, start: BatchStart, slot: int, limit_secs: float, busy: bool = False) -> bool:
-        """Wait for so long at most; True: all that wait in this batch go on now.
+        """Wait for at most `limit_secs`; return True if all slots waiting in this batch resume now.
 
-        `busy` says that this slot has found something to do, so that all go on at once.
+        `busy` says that this slot has data, so that all slots resume at once.
         """
         message = pb.WaitRequest(
             epoch=self.lease.epoch,
@@ -283,10 +283,10 @@ class AckerClient:
         payload: bytes = b"",
         busy: bool = True,
     ) -> None:
-        """Say what an execution did, to every acker; once per task attempt, with its nonce.
+        """Stage an execution's updates at every acker; once per task attempt, with its nonce.
 
-        `payload` goes to the driver when the batch is committed. `busy` False: the execution had
-        nothing to do, and those that wait may go on waiting.
+        `payload` goes to the driver when the batch is committed. If `busy` is False, the execution
+        had nothing to do, and waiting slots may continue to wait.
         """
         split = [packing.in_parts(own) for own in self._split(updates)]
         for number in range(max(map(len, split))):
@@ -331,7 +331,7 @@ class AckerClient:
         return {shard: pb.BeginReply.FromString(reply) for shard, reply in replies.items()}
 
     def _split(self, updates: Updates) -> list[Updates]:
-        """The updates of each shard's roots."""
+        """Split the updates by the shard that has their roots."""
         if self._shards == 1:
             return [updates]
         parts = [Updates() for _ in range(self._shards)]

@@ -1,19 +1,19 @@
 """One topology on one acker: epochs, batches in two phases, the fence, and the ledger behind them.
 
-Pure: no I/O, no lock, and every call is told the time. What an execution (one batch, level and
-slot) says is *staged*; it is applied when its batch is known to be committed, which the first call
-for the next batch says, or the registration of an epoch that starts later. XOR is its own inverse,
-so nothing may be applied twice, or for an attempt that did not come to be.
+The module is pure: it has no I/O and no lock, and every call is told the time. The updates of an
+execution (one batch, level and slot) are *staged*; they are applied when the batch is known to be
+committed, which the first call for the next batch says, or the registration of an epoch that starts
+later. XOR is its own inverse, so no update may be applied twice, or for an attempt that failed.
 
-What is too much for one call comes in parts, in their order; it is staged with the last of them.
-An attempt that ended before that has said nothing.
+Updates that are too large for one call come in parts, in order; they are staged with the last part.
+An attempt that ended before its last part has staged nothing.
 
-An execution that stages a second time, as another attempt, has come to other outputs than those
-that were staged: its batch must not go on (*the fence*). An attempt that is refused never
-completes, so what is staged is always what a committed batch did.
+An execution that stages a second time, as another attempt, may have other outputs than those that
+were staged: its batch must not continue (*the fence*). An attempt that is refused never completes,
+so staged updates are always those of the committed batch.
 
-Whatever was lost, a restarted acker or a batch it did not hear all of, shows as a new
-*incarnation*: spouts fail what they have pending under another one.
+A loss (a restarted acker, or a batch that it did not hear in full) shows as a new *incarnation*:
+spouts fail the messages that are pending under another one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RATE_WINDOW_SECS = 10.0
 
 @dataclass(frozen=True)
 class Registration:
-    """What an epoch begins with."""
+    """The request that begins an epoch."""
 
     plan: TrackingPlan
     first_batch: int
@@ -47,14 +47,14 @@ class Registration:
 
     @property
     def tasks(self) -> frozenset[int]:
-        """The spout tasks whose roots this shard has."""
+        """Return the spout tasks whose roots this shard has."""
         shards = shard_of(self.plan.spout_tasks, self.shards)
         return frozenset(task for task, shard in shards.items() if shard == self.shard)
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """How far a spout task has heard its verdicts, in committed batches of one incarnation."""
+    """The position up to which a spout task has heard its verdicts, under one incarnation."""
 
     task: int
     incarnation: int
@@ -63,7 +63,7 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Begun:
-    """What a slot is told when it begins its part of a batch."""
+    """The reply to a slot that begins its part of a batch."""
 
     incarnation: int
     clock: float
@@ -76,7 +76,7 @@ class Begun:
 
 @dataclass(frozen=True)
 class StagedExecution:
-    """What one execution said, or a part of it."""
+    """The updates and the payload of one execution, or a part of them."""
 
     nonce: int
     updates: Updates
@@ -88,7 +88,7 @@ class StagedExecution:
 
 @dataclass
 class _Parts:
-    """What one attempt has said so far."""
+    """The parts that one attempt has sent so far."""
 
     nonce: int
     said: list[StagedExecution] = field(default_factory=list)
@@ -106,7 +106,7 @@ class _Parts:
 
 @dataclass(frozen=True)
 class CommittedPayload:
-    """What an execution of a committed batch sent along."""
+    """The payload that an execution of a committed batch sent for the driver."""
 
     number: int
     batch: int
@@ -117,7 +117,7 @@ class CommittedPayload:
 
 @dataclass
 class Figures:
-    """One topology on one acker, in numbers."""
+    """The figures of one topology on one acker."""
 
     counts: LedgerCounts
     epoch: int
@@ -155,7 +155,7 @@ class Tracking:
     # -- epochs
 
     def register(self, new: Registration, now: float) -> None:
-        """Begin an epoch; a repeated try of the present one's registration changes nothing."""
+        """Begin an epoch; repeating the registration of the present epoch changes nothing."""
         old = self._registration
         if new.nonce == old.nonce:
             return
@@ -171,7 +171,7 @@ class Tracking:
         self._open_epoch(new)
 
     def _reaches(self, first_batch: int) -> bool:
-        """Whether all that is committed before this batch is known here, and nothing else."""
+        """True iff this acker has heard of exactly the batches before `first_batch`."""
         if first_batch == self._next_batch:
             return True
         return first_batch == self._next_batch + 1 and not self._missing()
@@ -201,7 +201,7 @@ class Tracking:
     def begin(
         self, epoch: int, batch: int, slot: int, clock: float, cursors: Sequence[Cursor], now: float
     ) -> Begun:
-        """A slot begins its part of a batch; the cursors are those of its committed state."""
+        """Begin a slot's part of a batch; the cursors are those of its committed state."""
         if slot >= self._registration.plan.slots:
             raise Refused(Refusal.MALFORMED, f"the plan has no slot {slot}")
         for cursor in cursors:
@@ -234,7 +234,7 @@ class Tracking:
         busy: bool,
         now: float,
     ) -> float | None:
-        """Take in what an execution has to say; gives the time of the next timeout."""
+        """Stage an execution's updates; return the time of the next timeout."""
         plan = self._registration.plan
         if slot >= plan.slots or level >= plan.levels:
             raise Refused(Refusal.MALFORMED, f"the plan has no level {level}, slot {slot}")
@@ -251,10 +251,10 @@ class Tracking:
         return self._ledger.next_timeout()
 
     def _with_part(self, level: int, slot: int, said: StagedExecution) -> _Parts:
-        """What an attempt has said so far, and this.
+        """Add a part to those of its attempt, and return them all.
 
-        Another attempt may begin where one has not come to its end. That one never will, for the
-        parts it finds are not its own.
+        Another attempt may begin before one has sent its last part. The earlier attempt is refused
+        from then on, since the stored parts are not its own.
         """
         before = self._parts.get((level, slot))
         parts = before if before and before.nonce == said.nonce else _Parts(said.nonce)
@@ -270,26 +270,26 @@ class Tracking:
         return parts
 
     def should_go(self, epoch: int, batch: int, busy: bool, wake_at: float, now: float) -> bool:
-        """Whether those that wait in this batch are to go on with it."""
+        """Return True if the slots that wait in this batch are to resume."""
         self._enter(epoch, batch, now, now)
         if busy or self._mode_version > self._mode_begun[1] or now >= self.wakes_at(wake_at):
             self._go = True
         return self._go
 
     def wakes_at(self, wake_at: float) -> float:
-        """When a tick or a timeout, here or elsewhere, ends the waiting."""
+        """Return the time at which a tick or a timeout, on any shard, ends the waiting."""
         due = (self._registration.plan.next_tick(self._clock), self._ledger.next_timeout())
         return min([wake_at, *(time for time in due if time is not None)])
 
     def command(self, mode: Mode) -> int:
-        """What the topology is to do from its next batch on; gives the version of the command."""
+        """Set the mode from the next batch on; return the version of the command."""
         if mode != self._mode:
             self._mode = mode
             self._mode_version += 1
         return self._mode_version
 
     def _enter(self, epoch: int, batch: int, clock: float, now: float) -> None:
-        """Check a call against epoch and batch; the first one of a batch commits that before."""
+        """Check a call's epoch and batch; the first call of a batch commits the one before."""
         if epoch != self._epoch:
             raise Refused(Refusal.EPOCH, f"epoch {epoch} is over; {self._epoch} is in force")
         if self._poison:
@@ -319,12 +319,12 @@ class Tracking:
         self._mode_begun = (self._mode, self._mode_version)
 
     def _missing(self) -> tuple[int, int] | None:
-        """An execution of the batch in work that has not staged."""
+        """Return an execution of the present batch that has not staged, or None."""
         executions = self._registration.plan.executions()
         return next((each for each in executions if each not in self._staged), None)
 
     def _apply_staged(self, now: float) -> None:
-        """The staged batch is committed: apply it, then see what is overdue."""
+        """Apply the staged batch, which is committed, then fail overdue messages."""
         executions = sorted(self._staged.items())
         self._parts.clear()
         self._staged = {}  # first: should applying fail, it is known as incomplete, not done twice
@@ -345,7 +345,7 @@ class Tracking:
         kept = CommittedPayload(self._payload_number, self._next_batch, level, slot, payload)
         self._payloads.append(kept)
         self._payload_bytes += len(payload)
-        # What one batch brings is kept whole, however much: nobody could have fetched it yet.
+        # All payloads of one batch are stored, whatever their size: none could be fetched yet.
         while (
             self._payload_bytes > MAX_PAYLOAD_BYTES and self._payloads[0].batch < self._next_batch
         ):
@@ -386,7 +386,7 @@ class Tracking:
         )
 
     def payloads_after(self, number: int) -> list[CommittedPayload]:
-        """Those that the driver has not seen yet; the ones it has seen are let go."""
+        """Return the payloads after this number, and drop those up to it: the driver has them."""
         while self._payloads and self._payloads[0].number <= number:
             self._payload_bytes -= len(self._payloads.popleft().payload)
         return list(self._payloads)
@@ -409,12 +409,12 @@ class Tracking:
 
     @property
     def spout_tasks(self) -> frozenset[int]:
-        """Those whose roots are here."""
+        """The spout tasks whose roots are on this acker."""
         return self._tasks
 
     @property
     def nbytes(self) -> int:
-        """What is held for this topology."""
+        """The bytes that are held for this topology."""
         return self._ledger.nbytes + self._staged_bytes + self._payload_bytes
 
     def _name_of(self, task: int) -> str:

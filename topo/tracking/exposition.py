@@ -1,7 +1,7 @@
 """An acker's figures over HTTP: `/metrics` for Prometheus, `/` for people.
 
-They tell names and counts of topologies and need no token, so the address is one that only those
-reach who may know these; it is never opened unless asked for.
+The pages show names and counts of topologies and need no token, so the address must be reachable
+only for those who may know these; it is never opened by default.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Exposition:
-    """Serves what `figures` returns at the time of the request."""
+    """A server of the figures that `figures` returns at the time of the request."""
 
     def __init__(self, bind: str, figures: Callable[[], Mapping[str, Figures]]) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -37,7 +37,7 @@ class Exposition:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """A scrape every few seconds is no news."""
+                """Log nothing: a scrape comes every few seconds."""
 
         host, port = split_address(bind)
         try:

@@ -13,19 +13,19 @@ from topo.tracking.plan import Mode
 
 @dataclass(frozen=True)
 class AckerStatus:
-    """A topology at its ackers; batch, mode and clock are the coordinator's."""
+    """The status of a topology at its ackers; batch, mode and clock are the coordinator's."""
 
     epoch: int
     incarnations: tuple[int, ...]
     next_batch: int
-    """The batch in work: all before it are committed and applied."""
+    """The present batch: all before it are committed and applied."""
     staged: tuple[tuple[int, int], ...]
-    """The (level, slot) of it that are done."""
+    """The (level, slot) pairs of the present batch that have staged."""
     poisoned: bool
     mode: Mode
     mode_version: int
     mode_version_begun: int
-    """The version of the command that the batch in work was begun with."""
+    """The version of the command that the present batch was begun with."""
     waiting: int
     clock: float
     pending: int
@@ -42,7 +42,7 @@ class AckerStatus:
 
 
 def status_of(replies: Sequence[pb.StatusReply]) -> AckerStatus:
-    """One status of what every shard says, the coordinator first."""
+    """Merge the replies of all shards, the coordinator's first, into one status."""
     first = replies[0]
     failed_by: Counter[str] = Counter()
     for reply in replies:
@@ -76,7 +76,7 @@ def status_of(replies: Sequence[pb.StatusReply]) -> AckerStatus:
 
 
 def for_people(figures: Mapping[str, Figures]) -> str:
-    """One line a topology."""
+    """Return the figures as text, one line per topology."""
     lines = []
     for name, shown in sorted(figures.items()):
         counts = shown.counts
@@ -92,7 +92,7 @@ def for_people(figures: Mapping[str, Figures]) -> str:
 
 
 def for_prometheus(figures: Mapping[str, Figures]) -> str:
-    """Prometheus' text format, version 0.0.4."""
+    """Return the figures in Prometheus' text format, version 0.0.4."""
     families: list[tuple[str, str, str, dict[str, float]]] = []
 
     def family(name: str, kind: str, meaning: str, samples: dict[str, float]) -> None:

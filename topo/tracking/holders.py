@@ -1,6 +1,6 @@
-"""Who keeps tuples of a pending root beyond a batch: so that a timeout can say whose fault it is.
+"""Tasks that keep tuples of a pending root beyond a batch, so that a timeout can name them.
 
-The first task to hold a root is in the columns beside it, further ones in a dictionary.
+The first task to hold a root stands in the columns beside it, further ones in a dictionary.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Holders:
         self._more: dict[int, Counter[int]] = {}
 
     def __len__(self) -> int:
-        """How many roots have more than one."""
+        """Return the number of roots with more than one holder."""
         return len(self._more)
 
     def hold(self, places: I64, roots: U64, tasks: U32) -> None:
-        """These tasks keep one more tuple each of these roots."""
+        """Note that each of these tasks keeps one more tuple of its root."""
         pages = self._pages
         free = pages.holder[places] == 0
         pages.holder[places[free]] = tasks[free]
@@ -39,7 +39,7 @@ class Holders:
             self._more.setdefault(root, Counter())[task] += 1
 
     def release(self, places: I64, roots: U64, tasks: U32) -> None:
-        """These tasks have settled one tuple each of these roots."""
+        """Note that each of these tasks has acked or failed one kept tuple of its root."""
         pages = self._pages
         first = pages.holder[places] == tasks
         np.subtract.at(pages.holds, places[first], 1)
@@ -53,13 +53,13 @@ class Holders:
                 del holders[task]
 
     def forget(self, roots: U64) -> None:
-        """These roots are settled."""
+        """Drop the holders of roots that are settled."""
         if self._more:
             for root in roots.tolist():
                 self._more.pop(root, None)
 
     def named(self, place: int) -> str:
-        """ "held by 'count' task 5", or "" if nobody holds what lies here."""
+        """Return "held by 'count' task 5", or "" if no task holds the root at this place."""
         pages = self._pages
         tasks = {int(pages.holder[place])} if pages.holds[place] > 0 else set()
         if self._more:

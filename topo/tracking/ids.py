@@ -1,4 +1,4 @@
-"""Roots, edge ids and updates: what whoever runs tasks and whoever tracks them agree on.
+"""Roots, edge ids and updates: the terms in which tasks and ackers talk.
 
 A *root* stands for one tracked emit of a spout. It is one unsigned 64-bit number,
 `spout task << 48 | sequence`, with a dense sequence from 1 per spout task, so that a ledger can
@@ -34,14 +34,14 @@ _MIX_2 = 0x94D049BB133111EB
 
 
 def root_id(spout_task: int, sequence: int) -> int:
-    """The root of a spout task's `sequence`-th tracked emit (the first is 1)."""
+    """Return the root of a spout task's `sequence`-th tracked emit (the first is 1)."""
     if not 0 < spout_task <= MAX_SPOUT_TASK or not 0 < sequence <= MAX_SEQUENCE:
         raise ValueError(f"no root can stand for emit {sequence} of spout task {spout_task}")
     return spout_task << SEQUENCE_BITS | sequence
 
 
 def root_ids(spout_task: int, sequences: U64) -> U64:
-    """The roots of several emits of one spout task."""
+    """Return the roots of several emits of one spout task."""
     return sequences | np.uint64(spout_task << SEQUENCE_BITS)
 
 
@@ -62,7 +62,7 @@ def sequences_of(roots: U64) -> U64:
 
 
 def fresh_nonce() -> int:
-    """64 random bits: what one execution of a task draws its edge ids from."""
+    """Return 64 random bits, from which one execution of a task derives its edge ids."""
     return int.from_bytes(os.urandom(8), "little")
 
 
@@ -74,7 +74,7 @@ class EdgeIds:
         self._taken = 0
 
     def take(self, count: int) -> U64:
-        """The next `count` ids."""
+        """Return the next `count` ids."""
         first = self._taken + 1
         self._taken += count
         z = np.arange(first, first + count, dtype=np.uint64)
@@ -88,7 +88,7 @@ class EdgeIds:
         return z
 
     def take_one(self) -> int:
-        """The next id, of the same sequence as `take`."""
+        """Return the next id of the same sequence as `take`."""
         self._taken += 1
         z = (self.nonce + self._taken * _GAMMA) & _MASK64
         z = ((z ^ (z >> 30)) * _MIX_1) & _MASK64
@@ -106,7 +106,7 @@ def no_u32() -> U32:
 
 @dataclass(eq=False)
 class Updates:
-    """What one execution has to say to the acker; arrays of a pair have the same length.
+    """The updates of one execution for the acker; arrays of a pair have the same length.
 
     `init` values are the XOR of one edge id per target (0: no target, complete at once), `ack`
     values the XOR of the tuple's own edge and of those anchored to it. `held` names roots of
@@ -131,7 +131,7 @@ class Updates:
 
     @classmethod
     def concat(cls, parts: Iterable[Updates]) -> Updates:
-        """All of `parts`, in their order."""
+        """Return all of `parts`, in order, as one."""
         given = [part for part in parts if not part.is_empty]
         if len(given) == 1:
             return given[0]
@@ -142,7 +142,7 @@ class Updates:
         return cls(**joined, fail_reasons=reasons)
 
     def parts(self, most: int, most_chars: int) -> list[Updates]:
-        """These in several, of at most so many entries each, and so long reasons; at least one."""
+        """Split into parts of at most `most` entries and `most_chars` of reasons; at least one."""
         parts = []
         for roots_name, names in GROUPS.items():
             start, count = 0, len(getattr(self, roots_name))
@@ -175,6 +175,6 @@ GROUPS = {
 
 
 def _how_many_fit(texts: list[str], most_chars: int) -> int:
-    """How many of these, from the first on, are not too long together; at least one."""
+    """Return how many texts, from the first on, fit in `most_chars` together; at least one."""
     ends = np.cumsum([len(text) for text in texts])
     return max(1, int(np.searchsorted(ends, most_chars, side="right")))

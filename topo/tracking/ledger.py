@@ -1,13 +1,13 @@
 """The ledger: which messages are done, which failed and why, which are overdue.
 
-Each tracked emit of a spout is a root whose value is the XOR of the edges that are still out. The
-ledger is pure: no I/O, no clock of its own, no lock. One `apply` is one committed micro-batch, in
-which the order of updates does not matter: everything is XORed first, then failures are decided,
-then what has come to zero is complete. `expire` comes after `apply`. So fail beats zero, and a
-root that completes in the batch in which it is overdue is complete.
+Each tracked emit of a spout is a root whose value is the XOR of the edges that are still open. The
+ledger is pure: it has no I/O, no clock of its own and no lock. One `apply` is one committed
+micro-batch, in which the order of updates does not matter: all values are XORed first, then
+failures are decided, then roots whose value is zero are complete. `expire` comes after `apply`. So
+fail beats zero, and a root that completes in the batch in which it is overdue is complete.
 
-What lies in pages (see `pages`) is the ordinary case: roots, values, start times, one holder.
-Dictionaries keep what is rare: second holders, and updates of roots that were not emitted yet.
+Pages (see `pages`) hold the ordinary case: roots, values, start times, one holder.
+Dictionaries hold the rare ones: second holders, and updates of roots that were not emitted yet.
 A root is "not emitted yet" while its sequence is beyond the highest emitted one of its spout
 task; anything else that is not pending is settled or belongs to another ledger, and is dropped.
 """
@@ -43,7 +43,7 @@ _RARE_BYTES = 300
 
 @dataclass
 class LedgerCounts:
-    """What a ledger has seen and holds."""
+    """The figures of a ledger."""
 
     pending: int
     acked: int
@@ -56,7 +56,7 @@ class LedgerCounts:
 
 @dataclass(slots=True)
 class _Lane:
-    """One spout task: how far it has emitted, and what became of it."""
+    """One spout task's highest sequence, counts and verdicts."""
 
     highest: int = 0
     pending: int = 0
@@ -67,7 +67,7 @@ class _Lane:
 
 @dataclass(slots=True)
 class _Early:
-    """What was said about a root before it was emitted."""
+    """The updates of a root that came before its emit."""
 
     since: float
     value: int = 0
@@ -75,7 +75,7 @@ class _Early:
 
 
 class Ledger:
-    """Roots of any number of spout tasks; `timeout_secs` None: nothing is ever overdue."""
+    """The roots of any number of spout tasks; if `timeout_secs` is None, none is ever overdue."""
 
     def __init__(
         self, timeout_secs: float | None, component_of: Callable[[int], str] | None = None
@@ -90,7 +90,7 @@ class Ledger:
         self._dropped = 0
 
     def apply(self, updates: Updates | Sequence[Updates], now: float) -> None:
-        """Take in one committed batch, and decide what completed and what failed in it."""
+        """Apply one committed batch, and decide which roots completed and which failed in it."""
         batch = updates if isinstance(updates, Updates) else Updates.concat(updates)
         if batch.is_empty:
             return
@@ -111,7 +111,7 @@ class Ledger:
         self._free(turned)
 
     def expire(self, now: float) -> None:
-        """Fail what is overdue at `now`."""
+        """Fail the roots that are overdue at `now`."""
         if self.timeout_secs is None:
             return
         pages, timeout = self._pages, self.timeout_secs
@@ -130,19 +130,19 @@ class Ledger:
             self._dropped += 1
 
     def next_timeout(self) -> float | None:
-        """When `expire` will next have something to do; None: not before more is applied."""
+        """Return when the next root will be overdue, or None if none is pending."""
         earliest = self._earliest()
         if earliest is None or self.timeout_secs is None:
             return None
         return earliest + self.timeout_secs
 
     def verdicts(self, spout_task: int, after: int = 0) -> Verdicts:
-        """The verdicts with a number greater than `after`, in order; the first ever is 1."""
+        """Return the verdicts with a number greater than `after`, in order; the first ever is 1."""
         lane = self._lanes.get(spout_task)
         return lane.log.after(after) if lane else Verdicts(1)
 
     def last_verdict(self, spout_task: int) -> int:
-        """The number of the last verdict there is; 0: none yet."""
+        """Return the number of the last verdict, or 0 if there is none yet."""
         lane = self._lanes.get(spout_task)
         return lane.log.last if lane else 0
 
@@ -153,14 +153,14 @@ class Ledger:
             lane.log.forget(upto)
 
     def pending(self, spout_task: int | None = None) -> int:
-        """How many roots are neither complete nor failed."""
+        """Return how many roots are neither complete nor failed."""
         if spout_task is None:
             return sum(lane.pending for lane in self._lanes.values())
         lane = self._lanes.get(spout_task)
         return lane.pending if lane else 0
 
     def counts(self, now: float, spout_task: int | None = None) -> LedgerCounts:
-        """Figures of one spout task or, for None, of all."""
+        """Return the figures of one spout task or, for None, of all."""
         lanes = list(self._lanes.values())
         if spout_task is not None:
             lanes = [self._lanes[spout_task]] if spout_task in self._lanes else []
@@ -180,7 +180,7 @@ class Ledger:
 
     @property
     def nbytes(self) -> int:
-        """What the ledger holds in memory, near enough to bound it by."""
+        """The ledger's memory in bytes, accurate enough for a limit."""
         rare = len(self._early) + len(self._holders)
         logs = sum(lane.log.nbytes for lane in self._lanes.values())
         return self._pages.nbytes + rare * _RARE_BYTES + logs
@@ -188,7 +188,7 @@ class Ledger:
     def _open(
         self, roots: U64, values: U64, now: float, failures: dict[int, str]
     ) -> tuple[I64, set[int]]:
-        """Start roots; give their places, and the pages that the spout tasks have gone beyond."""
+        """Start roots; return their places, and the pages that the spout tasks have passed."""
         if not len(roots):
             return np.empty(0, np.int64), set()
         if np.any(roots[1:] <= roots[:-1]):
@@ -220,7 +220,7 @@ class Ledger:
         return places, {page for page in map(pages.page_of, left) if page >= 0}
 
     def _recall(self, failures: dict[int, str]) -> None:
-        """Lay what was said too early over the roots that have been emitted by now."""
+        """Apply early updates to the roots that have been emitted by now."""
         pages = self._pages
         for root in [root for root in self._early if self._is_emitted(root)]:
             early = self._early.pop(root)
@@ -273,7 +273,7 @@ class Ledger:
         self._pages.stale[places >> PAGE_BITS] = True
 
     def _tell(self, tell: Callable[[I64, U64, U32], None], roots: U64, tasks: U32) -> None:
-        """Tell the holders about those of these roots that are pending."""
+        """Call `tell` of the holders with those of these roots that are pending."""
         if len(roots):
             places, found = self._find_pending(roots)
             tell(places, roots[found], tasks[found])
@@ -312,14 +312,14 @@ class Ledger:
         self._pages.release(over)
 
     def _find(self, roots: U64) -> tuple[I64, NDArray[np.uint8]]:
-        """Places and states; VACANT where the root is not there."""
+        """Return places and states; the state of an absent root is VACANT."""
         places = self._pages.locate(roots)
         state = self._pages.state[places]
         state[places < 0] = VACANT
         return places, state
 
     def _find_pending(self, roots: U64) -> tuple[I64, NDArray[np.bool_]]:
-        """The places of those that are pending, and which ones these are."""
+        """Return the places of the pending roots, and a mask that selects them."""
         places, state = self._find(roots)
         found = state == PENDING
         return places[found], found
@@ -335,7 +335,7 @@ class Ledger:
         return self._early.setdefault(root, _Early(now))
 
     def _earliest(self) -> float | None:
-        """When the root that waits longest was started, or started again."""
+        """Return when the oldest pending root was started, or last restarted."""
         pages = self._pages
         used = pages.used()
         if not len(used):
@@ -360,7 +360,7 @@ class Ledger:
 
 
 def _by_task(roots: U64) -> list[tuple[int, int, int]]:
-    """(spout task, start, end) of each run in sorted roots."""
+    """Return (spout task, start, end) of each run in sorted roots."""
     if not len(roots):
         return []
     tasks = spout_tasks_of(roots)

@@ -1,6 +1,6 @@
-"""Between the numpy arrays of the acker and the messages of its protocol.
+"""Conversion between the numpy arrays of the acker and the messages of its protocol.
 
-What comes from the wire is checked here, so that those behind it may rely on its shape.
+Messages from the wire are checked here, so that the code behind may rely on their shape.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_NAME_CHARS = 1000
 MAX_BATCH = 1 << 60
 MAX_CLOCK = 1e12
 
-# Of a part of what an execution says: 16 MB of arrays, and of reasons no more than that.
+# The bounds of one part of an execution's updates: 16 MB of arrays, and as much of reasons.
 _PART_ENTRIES = 1 << 20
 _PART_CHARS = 4 << 20
 
@@ -38,7 +38,7 @@ if sys.byteorder != "little":
 
 
 def pack_updates(updates: Updates) -> pb.Updates:
-    """One message; neighbouring acks of the same root become one."""
+    """Pack updates into one message; neighbouring acks of the same root become one."""
     acks, values = _merged(updates.ack_roots, updates.ack_values)
     reasons, which = _table(updates.fail_reasons)
     return pb.Updates(
@@ -58,7 +58,7 @@ def pack_updates(updates: Updates) -> pb.Updates:
 
 
 def in_parts(updates: Updates) -> list[Updates]:
-    """As many parts as messages have to be made of them; nearly always it is one."""
+    """Split updates into one part per message; nearly always it is one."""
     small = len(updates) <= _PART_ENTRIES
     if small and sum(map(len, updates.fail_reasons)) <= _PART_CHARS:
         return [updates]
@@ -66,7 +66,7 @@ def in_parts(updates: Updates) -> list[Updates]:
 
 
 def unpack_updates(message: pb.Updates) -> Updates:
-    """The arrays of a message; refuses those that do not fit each other."""
+    """Return the arrays of a message; refuse arrays whose lengths disagree."""
     reasons = list(message.reasons)
     if any(len(reason) > MAX_REASON_CHARS for reason in reasons):
         raise Refused(Refusal.MALFORMED, f"a reason is longer than {MAX_REASON_CHARS} characters")
@@ -150,7 +150,7 @@ def pack_registration(registration: Registration) -> pb.RegisterRequest:
 
 
 def unpack_registration(message: pb.RegisterRequest) -> Registration:
-    """A registration with a plan that a topology can have."""
+    """Return a message's registration; refuse a plan that no topology can have."""
     if not message.shards or message.shard >= message.shards:
         raise Refused(Refusal.MALFORMED, f"shard {message.shard} of {message.shards}")
     names = [component.name for component in message.plan.components]
@@ -233,7 +233,7 @@ def check_clock(clock: float) -> float:
 
 
 def only_tasks(updates: Updates, tasks: Iterable[int]) -> None:
-    """Refuse updates of roots of other spout tasks than these."""
+    """Refuse updates for roots of other spout tasks than these."""
     known = np.zeros(1 << 16, np.bool_)
     known[list(tasks)] = True
     arrays = (
@@ -260,7 +260,7 @@ def _merged(roots: U64, values: U64) -> tuple[U64, U64]:
 
 
 def _table(reasons: Iterable[str]) -> tuple[list[str], U32]:
-    """The distinct reasons, and which of them each one is."""
+    """Return the distinct reasons, and the index of each one among them."""
     table: dict[str, int] = {}
     which = [table.setdefault(reason[:MAX_REASON_CHARS], len(table)) for reason in reasons]
     return list(table), np.array(which, np.uint32)

@@ -36,7 +36,7 @@ _PER_PAGE = ("keys", "pending", "earliest", "stale")
 
 
 def page_bytes(roots: U64) -> int:
-    """What pages for these roots would take, if none was there."""
+    """Return the bytes that pages for these roots take if none exists yet."""
     keys = roots >> _BITS
     pages = np.count_nonzero(keys[1:] != keys[:-1]) + 1 if len(keys) else 0
     if pages > _LEAST_PAGES:
@@ -45,7 +45,7 @@ def page_bytes(roots: U64) -> int:
 
 
 class Pages:
-    """The columns, and which page of roots lies where in them."""
+    """The columns, and the place of each page of roots in them."""
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
@@ -74,11 +74,11 @@ class Pages:
         return own + len(self.keys) * _KEY_AND_DICTIONARY_BYTES
 
     def locate(self, roots: U64) -> I64:
-        """The place of each root in the columns; -1 where its page is not there."""
+        """Return the place of each root in the columns; -1 if its page does not exist."""
         return self._places(roots, lambda key: self._place.get(key, -1))
 
     def open(self, roots: U64) -> I64:
-        """The place of each root, with pages made for those that have none."""
+        """Return the place of each root, and make missing pages."""
         return self._places(roots, self._page)
 
     def _places(self, roots: U64, page_of: Callable[[int], int]) -> I64:
@@ -105,22 +105,22 @@ class Pages:
         return page
 
     def root_at(self, places: I64) -> U64:
-        """The roots that lie at these places."""
+        """Return the roots at these places."""
         low = (places & (PAGE_SIZE - 1)).astype(np.uint64)
         keys: U64 = self.keys[places >> PAGE_BITS] << _BITS
         return keys | low
 
     def pages_of(self, places: I64) -> I64:
-        """The pages that these places lie in, each once."""
+        """Return the pages of these places, each once."""
         marked = np.zeros(len(self.keys), np.bool_)
         marked[places >> PAGE_BITS] = True
         return np.flatnonzero(marked)
 
     def pending_zeros(self, places: I64) -> I64:
-        """Which of these places hold a pending root that has come to zero: in order, each once.
+        """Return the places among these whose pending root is zero, in order, each once.
 
-        Where many of a page's places are given, all of the page is looked at, since that needs no
-        sorting; what else is found there is none: a pending zero does not outlive its batch.
+        If many places of a page are given, the whole page is searched, since that needs no sorting;
+        the page cannot hold other pending zeros, because none outlives its batch.
         """
         if not len(places):
             return places
@@ -137,7 +137,7 @@ class Pages:
         return rows << PAGE_BITS | (found & (PAGE_SIZE - 1))
 
     def used(self) -> I64:
-        """The pages in use."""
+        """Return the pages in use."""
         return np.fromiter(self._place.values(), np.int64, len(self._place))
 
     def page_of(self, key: int) -> int:
@@ -161,7 +161,7 @@ class Pages:
             self._shrink()
 
     def _grow(self) -> None:
-        """Twice the pages; those in use stay in their places."""
+        """Double the pages; those in use stay in their places."""
         before, used = self.__dict__.copy(), len(self.keys)
         self._allocate(2 * used)
         for name in _PER_ROOT + _PER_PAGE:

@@ -1,4 +1,4 @@
-"""What the acker is told of a topology, and which of several ackers has which roots."""
+"""The plan that an acker is told of a topology, and the assignment of roots to ackers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST_SECS, MOST_SECS = 1e-3, 1e9
 
 
 class Mode(IntEnum):
-    """What a topology does from its next batch on; the numbers are those of the protocol."""
+    """The mode of a topology from its next batch on; the numbers are those of the protocol."""
 
     ACTIVE = 0
     INACTIVE = 1
@@ -36,7 +36,7 @@ class TrackingPlan:
     slots: int
     spout_tasks: tuple[int, ...]
     components: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Each component's first task and number of tasks: for names in reasons."""
+    """Each component's first task and number of tasks, used to name tasks in reasons."""
     timeout_secs: float | None = None
     tick_secs: tuple[float, ...] = ()
 
@@ -47,16 +47,16 @@ class TrackingPlan:
         return "?"
 
     def executions(self) -> Iterator[tuple[int, int]]:
-        """Every (level, slot) that has to stage in a batch."""
+        """Yield every (level, slot) that has to stage in a batch."""
         return product(range(self.levels), range(self.slots))
 
     def next_tick(self, after: float) -> float | None:
-        """When a tick is next due after this time."""
+        """Return the time of the first tick after this one, or None if there are no ticks."""
         due = [(math.floor(after / period) + 1) * period for period in self.tick_secs]
         return min(due, default=None)
 
     def check(self) -> None:
-        """Refuse a plan that no topology has."""
+        """Refuse a plan that no topology can have."""
         tasks = self.spout_tasks
         periods = self.tick_secs
         wrong = ""
@@ -79,5 +79,5 @@ def _is_period(secs: float) -> bool:
 
 
 def shard_of(spout_tasks: Sequence[int], shards: int) -> dict[int, int]:
-    """Which shard has the roots of each spout task: dealt out in turn."""
+    """Assign spout tasks to shards in turn; return the shard by task."""
     return {task: index % shards for index, task in enumerate(sorted(spout_tasks))}

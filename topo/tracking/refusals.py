@@ -1,4 +1,4 @@
-"""How the acker says no: each refusal has a kind, and each kind one status code on the wire."""
+"""The acker's refusals: each has a kind, and each kind one status code on the wire."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Refusal(Enum):
-    """Why a call was refused; the value is the name of its gRPC status code."""
+    """The kind of a refusal; the value is the name of its gRPC status code."""
 
     TOKEN = "UNAUTHENTICATED"
     UNKNOWN = "NOT_FOUND"
@@ -18,7 +18,7 @@ class Refusal(Enum):
 
 
 class Refused(Exception):
-    """A call that was refused; nothing has changed."""
+    """The refusal of a call, which has changed nothing."""
 
     def __init__(self, kind: Refusal, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Who may talk to an acker, and over what: tokens, TLS, addresses."""
+"""Access to an acker: tokens, TLS, addresses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ADMISSION_KEY = "topo-admission"
 
 
 def fresh_token() -> str:
-    """A secret that nobody guesses; fit for metadata, a file or the environment."""
+    """Return a random secret that fits in metadata, a file or the environment."""
     return secrets.token_urlsafe(32)
 
 
 def same_token(given: str, expected: str) -> bool:
-    """Equal, found out in a time that does not tell where they differ."""
+    """True iff both are equal, compared in a time that does not depend on where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
@@ -42,7 +42,7 @@ class Tls:
     def read(
         cls, certificate: str | None = None, key: str | None = None, ca: str | None = None
     ) -> Tls:
-        """From files; a certificate without its key, or the other way round, is an error."""
+        """Read PEM files; raise an error for a certificate without its key, or the reverse."""
         if (certificate is None) != (key is None):
             given, missing = ("certificate", "key") if certificate else ("key", "certificate")
             raise ConfigError(
@@ -61,7 +61,7 @@ def _content(name: str | None) -> bytes | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what is bound to this host."""
+    """True iff only this machine reaches a server bound to this host."""
     if host == "localhost":
         return True
     try:
@@ -71,7 +71,7 @@ def is_loopback(host: str) -> bool:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`, `[::1]:port` or a bare `host` (any free port)."""
+    """Split `host:port`, `[::1]:port` or a bare `host` (any free port) into host and port."""
     host, colon, port = address.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
         host, port = address, "0"

@@ -1,8 +1,8 @@
 """An acker on gRPC: the service bound to an address, with the standard health service beside it.
 
-Calls carry bytes both ways and are parsed behind the token check, so garbage is answered like
-anything else that cannot be read. Loop-back without TLS is the default; an address that others
-reach needs an admission token, so that not just anyone registers topologies there.
+Calls carry bytes both ways and are parsed after the token check, so invalid bytes are answered like
+any other unreadable message. Loop-back without TLS is the default; an address that other machines
+reach needs an admission token, so that not just anyone can register topologies there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOG = logging.getLogger("topo.tracking")
 
 
 class AckerServer:
-    """One acker at an address; `start` binds it, `stop` lets calls in work finish."""
+    """One acker at an address; `start` binds it, `stop` lets running calls finish."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class AckerServer:
         return self
 
     def stop(self, grace_secs: float = 5.0) -> None:
-        """Take no more calls, end the waiting, let the others finish for so long."""
+        """Refuse new calls, end waiting ones, and give the others `grace_secs` to finish."""
         if self._server is None:
             return
         self._health.enter_graceful_shutdown()
@@ -100,7 +100,7 @@ class AckerServer:
         self._server = None
 
     def wait(self) -> None:
-        """Until stopped."""
+        """Block until the server has stopped."""
         if self._server is not None:
             self._server.wait_for_termination()
 
@@ -131,7 +131,7 @@ class AckerServer:
 
 
 def _why_not(host: str, port: int) -> str:
-    """What keeps this address from being bound to, which gRPC does not tell; or ""."""
+    """Return why this address cannot be bound, which gRPC does not tell; or ""."""
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, place = found[0]

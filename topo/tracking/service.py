@@ -1,4 +1,4 @@
-"""The acker's calls, one topology beside the other: who may, what fits, how much, and who waits.
+"""The acker's calls for any number of topologies: access, checks, limits and waiting.
 
 This is everything between bytes and `tracking`, and it knows no transport: `server` puts it on
 gRPC, tests call `handle`. A call is `bytes` with metadata; it is answered with `bytes`, or
@@ -30,24 +30,24 @@ Metadata = Mapping[str, str | bytes]
 
 @dataclass(frozen=True)
 class Limits:
-    """What one acker takes on; beyond it, it refuses."""
+    """The limits beyond which an acker refuses calls."""
 
     topologies: int = 64
     topology_bytes: int = 2 << 30
-    """What one topology may hold: roots, staged updates, verdicts not yet heard."""
+    """Bytes that one topology may hold: roots, staged updates, verdicts not yet heard."""
     message_bytes: int = 64 << 20
     payload_bytes: int = 4 << 20
-    """What one execution may send along for the driver."""
+    """Bytes that one execution may send for the driver."""
     waiting: int = 256
-    """Slots that wait at the same time; others are told to come again."""
+    """Slots that may wait at the same time; others are told to retry."""
     wait_secs: float = 2.0
     forgotten_after_secs: float = 3600.0
-    """A topology that was silent for so long makes room when there is none."""
+    """Seconds of silence after which a topology may be dropped to make room for another."""
 
 
 @dataclass
 class _Known:
-    """A topology, and what guards it."""
+    """A topology with its lock and its token."""
 
     token: str
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -57,7 +57,7 @@ class _Known:
 
 
 class AckerService:
-    """One acker. `clock` is the time of batches; whoever moves it by hand calls `wake`."""
+    """One acker. `clock` is the time of batches; code that moves it by hand calls `wake`."""
 
     def __init__(
         self,
@@ -105,18 +105,18 @@ class AckerService:
         return reply
 
     def wake(self) -> None:
-        """Let those that wait look at the clock again."""
+        """Make waiting calls read the clock again."""
         for known in self._all():
             with known.changed:
                 known.changed.notify_all()
 
     def stop_waiting(self) -> None:
-        """End all waiting, now and from now on: the acker is about to stop."""
+        """End all waiting, present and future: the acker is about to stop."""
         self._stopping = True
         self.wake()
 
     def figures(self) -> dict[str, Figures]:
-        """Figures of every topology, by name."""
+        """Return the figures of every topology by name."""
         found = {}
         with self._lock:
             topologies = list(self._known.items())
@@ -320,7 +320,7 @@ class AckerService:
 
 
 def _cost(updates: Updates) -> int:
-    """The bytes that these updates may come to hold."""
+    """Return the bytes that the acker may have to hold for these updates."""
     arrays: int = sum(getattr(updates, name).nbytes for name in ARRAYS)
     return arrays + page_bytes(updates.init_roots) + 100 * len(updates.fail_roots)
 

@@ -1,4 +1,4 @@
-"""How a client's calls reach ackers: the seam between the two, and gRPC behind it.
+"""The seam between a client's calls and the ackers, and its implementation on gRPC.
 
 A transport starts a call at one of the ackers; its result is the reply, `Refused` (it arrived and
 was turned down) or `Unreachable` (nobody knows whether it arrived: the caller repeats it).
@@ -30,26 +30,26 @@ _REFUSALS = {grpc.StatusCode[kind.value]: kind for kind in Refusal}
 
 @dataclass(frozen=True)
 class AckerTarget:
-    """Where a topology's ackers are and how to speak to them; travels to whoever runs tasks."""
+    """The addresses of a topology's ackers and access to them; travels to the slots."""
 
     topology: str
     token: str = field(repr=False)
     addresses: tuple[str, ...]
     tls: Tls | None = None
     admission: str | None = field(default=None, repr=False)
-    """What an acker of its own process wants to see before it takes on a topology."""
+    """The admission token of an acker that runs in a process of its own."""
     call_secs: float = 10.0
-    """How long one try of a call may take."""
+    """Seconds that one try of a call may take."""
     give_up_secs: float = 30.0
-    """How long a call is repeated before the batch fails."""
+    """Seconds for which a call is repeated before the batch fails."""
 
 
 class Unreachable(Exception):
-    """No answer; the call may or may not have arrived."""
+    """A call without an answer; it may or may not have arrived."""
 
 
 class AckerFailed(Exception):
-    """An answer that no acker in good order gives."""
+    """An answer that a correct acker never gives."""
 
 
 class PendingCall(Protocol):
@@ -61,7 +61,7 @@ class Transport(Protocol):
 
 
 class GrpcTransport:
-    """Channels to a target's ackers. Not to be carried over a fork: see `transport_of`."""
+    """Channels to a target's ackers. They do not survive a fork: see `transport_of`."""
 
     def __init__(self, target: AckerTarget) -> None:
         self._channels = [_channel(address, target.tls) for address in target.addresses]
@@ -123,7 +123,7 @@ _transports: dict[tuple[int, AckerTarget], GrpcTransport] = {}
 
 
 def transport_of(target: AckerTarget) -> GrpcTransport:
-    """This process's channels to a target, made when they are first asked for."""
+    """Return this process's channels to a target; make them at the first call."""
     key = (os.getpid(), target)
     transport = _transports.get(key)
     if transport is None:

@@ -1,9 +1,9 @@
-"""Tuple trees within one execution: the edges of the tuples a task makes, and what its acks say.
+"""Tuple trees within one execution: the edges of the tuples a task makes, and its acks.
 
 For each emitted tuple, each target task and each anchor a fresh edge id is drawn: it becomes the
-child's edge for every root of the anchor, and is XORed into what the anchor's ack will report.
-All of it is done a flush at a time in numpy; only rows with several anchors, or with an anchor
-that was kept from an earlier batch, are worked on singly.
+child's edge for every root of the anchor, and is XORed into the value that the anchor's ack
+reports. All rows of a flush are computed at once in numpy; only rows with several anchors, or with
+an anchor that was held from an earlier batch, are computed singly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from topo.wire.frame import I64, U64, Section, Trees
 if TYPE_CHECKING:
     from topo.runtime.emitter import OutStream
 
-# What `parents` has for a row that has no single anchor among the inputs.
+# The entries of `parents` for rows that have no single anchor among the inputs.
 NO_ANCHOR, SEVERAL, NOT_ANCHORED = -1, -2, -3
 
 Anchor: TypeAlias = "int | Held"
@@ -39,7 +39,7 @@ class Inputs:
 
     @classmethod
     def of(cls, sections: Sequence[Section]) -> Inputs | None:
-        """The trees of these sections, end to end; None where nothing is tracked."""
+        """Join the trees of these sections, end to end; return None if nothing is tracked."""
         if all(section.trees is None for section in sections):
             return None
         size = sum(section.count for section in sections)
@@ -68,7 +68,7 @@ class Inputs:
         return slice(start, start + int(self.counts[link]))
 
     def children_trees(self, parents: I64, ids: EdgeIds) -> Trees | None:
-        """The trees of tuples with these single anchors (or none, where negative)."""
+        """Return the trees of tuples with these single anchors; a negative parent is no anchor."""
         anchored = parents >= 0
         if not anchored.any():
             return None
@@ -85,9 +85,9 @@ class Inputs:
         return Trees(self.roots[self._entries(links)], np.repeat(edges, own), counts)
 
     def acks(self, links: I64) -> tuple[U64, U64]:
-        """What acking these inputs says: roots and values.
+        """Return the roots and values that acking these inputs reports.
 
-        Neighbours often hang on the same root, as the words of a sentence do; those are one update.
+        Neighbours often have the same root, as the words of a sentence do; they become one update.
         """
         if self.counts is None:
             roots, values = self.roots[links], self.edges[links] ^ self.children[links]
@@ -123,7 +123,7 @@ class Inputs:
 
 
 class BoltTrees:
-    """Makes the trees of a bolt's emitted tuples."""
+    """A maker of the trees of a bolt's emitted tuples."""
 
     def __init__(self) -> None:
         self.ids = EdgeIds(0)
@@ -146,13 +146,13 @@ class BoltTrees:
         return _merged(trees, singly, len(own))
 
     def end(self) -> None:
-        """Nothing to do: what a row was anchored to is in `inputs` and the held tuples."""
+        """Do nothing: the children's edges are already in `inputs` and the held tuples."""
 
     def flushed(self) -> None:
         """Nothing to do."""
 
     def _edges(self, anchors: list[Anchor]) -> dict[int, int]:
-        """One child's edge for each of its roots."""
+        """Return one child's edge for each of its roots."""
         found: dict[int, int] = {}
         for anchor in anchors:
             edge = self.ids.take_one()
@@ -169,9 +169,9 @@ class BoltTrees:
 
 
 class BasicBoltTrees(BoltTrees):
-    """Of a basic bolt: anchored to the input that was executed when they were emitted.
+    """The trees of a basic bolt: tuples are anchored to the input executed at their emit.
 
-    `marks` has, for each input that is done, how many emits there were by then.
+    `marks` has, for each executed input, the number of emits up to its end.
     """
 
     def __init__(self) -> None:
@@ -197,19 +197,19 @@ class BasicBoltTrees(BoltTrees):
         self.marks.clear()
 
     def run(self, inputs: Inputs | None, links: I64 | None = None) -> None:
-        """Begin with these inputs; `links` has their links as they are executed, if not in turn."""
+        """Begin with these inputs; `links` gives the order of execution, None the natural one."""
         self.inputs = inputs
         self._links = links
         self.first = 0
         self.marks.clear()
 
     def link_of(self, number: int) -> int:
-        """The link of the input that is executed at this place."""
+        """Return the link of the input that is executed at this place."""
         return number if self._links is None else int(self._links[number])
 
 
 class SpoutTrees:
-    """Makes a root for each tracked emit of a spout."""
+    """A maker of the roots of a spout's tracked emits."""
 
     def __init__(self, task: int, updates: UpdateLog) -> None:
         self.ids = EdgeIds(0)
@@ -271,7 +271,7 @@ def _merged(trees: Trees | None, singly: dict[int, dict[int, int]], count: int) 
 
 
 class UpdateLog:
-    """Collects what one execution tells the acker."""
+    """A collector of one execution's updates for the acker."""
 
     def __init__(self) -> None:
         self.parts: list[Updates] = []

@@ -1,4 +1,4 @@
-"""What became of messages: verdicts in order, kept until a committed cursor has passed them."""
+"""Verdicts on messages, in order, stored until a committed cursor has passed them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from topo.tracking.ids import U64, no_u64
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """Verdicts of one spout task: number `first` and those after it.
+    """Verdicts of one spout task, from number `first` on.
 
-    `failures` says why, by position; what is not in it was acked.
+    `failures` has the reasons by position; a message without a reason was acked.
     """
 
     first: int = 1
@@ -27,18 +27,18 @@ class Verdicts:
 
     @property
     def last(self) -> int:
-        """The number of the last one: the cursor of whoever has heard them all."""
+        """The number of the last verdict: the cursor of a task that has heard them all."""
         return self.first + len(self.sequences) - 1
 
     @property
     def reasons(self) -> list[str | None]:
-        """Why each failed, in order; None: acked."""
+        """The reason of each verdict, in order; None for an ack."""
         if not self.failures:
             return [None] * len(self.sequences)
         return [self.failures.get(position) for position in range(len(self.sequences))]
 
     def after(self, number: int) -> Verdicts:
-        """Those with a greater number."""
+        """Return the verdicts with a greater number."""
         skip = min(max(number + 1 - self.first, 0), len(self.sequences))
         if not skip:
             return self

@@ -1,7 +1,7 @@
 """Values as bytes: one column of a frame at a time.
 
-A column of nothing but text is joined, which is several times faster than pickling it; anything
-else is one pickle. What plain pickle refuses (a lambda, a class of a function) goes by cloudpickle.
+A column of text alone is joined, which is several times faster than pickling it; any other column
+is one pickle. Values that plain pickle refuses (a lambda, a local class) go through cloudpickle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SEPARATOR = "\0"
 
 
 def dump(value: Any) -> bytes:
-    """A pickle of any value that has one."""
+    """Pickle a value, with cloudpickle if plain pickle refuses it."""
     try:
         return pickle.dumps(value, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -30,7 +30,7 @@ load = pickle.loads
 
 
 def dump_emitted(values: Any) -> bytes:
-    """The pickle of what a task emits; raises an EmitError that names what has none."""
+    """Pickle emitted values; raise an EmitError that names the value without a pickle."""
     try:
         return dump(values)
     except Exception as error:

@@ -1,9 +1,9 @@
 """Frames: tuples on their way from one task to another, column by column.
 
 A frame holds up to a few thousand tuples. It has one section for each stream, since the columns of
-two streams differ; where a bolt reads several streams of one component, `order` keeps the order
-in which they were emitted. The tuple trees travel beside the values: for each tuple its roots and,
-for each root, its edge.
+two streams differ; if a bolt reads several streams of one component, `order` keeps the order in
+which they were emitted. The tuple trees travel beside the values: for each tuple its roots and, for
+each root, its edge.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ NO_TREES, ONE_ROOT_EACH, ANY_ROOTS = 0, 1, 2
 
 @dataclass
 class Trees:
-    """Where a run of tuples hangs: `roots` and `edges` run over all of them.
+    """The trees of a run of tuples: `roots` and `edges` run over all of the tuples.
 
-    `counts` is how many roots each tuple has; None means one each, the ordinary case.
+    `counts` is the number of roots of each tuple; None means one each, the ordinary case.
     """
 
     roots: U64
@@ -47,7 +47,7 @@ class Trees:
     counts: I64 | None = None
 
     def select(self, selector: slice | I64) -> Trees | None:
-        """The trees of some of the tuples; None where those have no roots."""
+        """Return the trees of some of the tuples, or None if these have no roots."""
         if self.counts is None:
             return Trees(self.roots[selector], self.edges[selector])
         starts = (np.cumsum(self.counts) - self.counts)[selector]
@@ -61,7 +61,7 @@ class Trees:
 
 
 def join_trees(parts: Sequence[tuple[int, Trees | None]]) -> Trees | None:
-    """The trees of several runs of tuples, end to end; each with its number of tuples."""
+    """Join the trees of several runs of tuples, each given with its number of tuples."""
     if all(trees is None for _, trees in parts):
         return None
     if len(parts) == 1:
@@ -103,7 +103,7 @@ class Section:
 class Frame:
     """Tuples from one task to another, in the order they were emitted.
 
-    `order` has the section number of each tuple, and is None where there is one section.
+    `order` has the section number of each tuple; it is None if there is one section.
     """
 
     source_task: int
@@ -138,7 +138,7 @@ class Frame:
         try:
             version, source, target, sequence, sections, ordered = _HEAD.unpack_from(view)
             if version != _VERSION:
-                raise TopoError(f"a frame of format {version}; this topo reads {_VERSION}")
+                raise TopoError(f"unsupported frame format {version} (this topo reads {_VERSION})")
             at = _HEAD.size
             order = np.frombuffer(view[at : at + ordered], np.uint8) if ordered else None
             at += ordered
@@ -147,14 +147,14 @@ class Frame:
                 section, at = _decode_section(view, at)
                 found.append(section)
         except (struct.error, ValueError, IndexError) as error:
-            raise TopoError(f"{len(data)} bytes that are no frame: {error}") from error
+            raise TopoError(f"invalid frame ({len(data)} bytes): {error}") from error
         return cls(source, target, sequence, found, order)
 
     def unpack(self) -> Frame:
         return self
 
     def pack(self) -> Iterator[PackedFrame]:
-        """Encoded: one piece, or several where it is larger than a frame should be."""
+        """Encode the tuples as one frame, or as several if one would be too large."""
         data = self.encode()
         if len(data) <= MAX_BYTES or len(self) <= 1:
             yield PackedFrame(self.source_task, self.target_task, self.sequence, data)
@@ -181,7 +181,7 @@ class Frame:
 
 @dataclass
 class PackedFrame:
-    """A frame as bytes, whose values nobody has looked at yet."""
+    """A frame as bytes, whose values have not been decoded."""
 
     source_task: int
     target_task: int
@@ -190,13 +190,13 @@ class PackedFrame:
 
     @classmethod
     def of(cls, data: Buffer) -> PackedFrame:
-        """What `data` says of itself."""
+        """Read the head of a frame from `data`."""
         try:
             version, source, target, sequence, _, _ = _HEAD.unpack_from(data)
         except struct.error as error:
-            raise TopoError(f"{len(data)} bytes that are no frame: {error}") from error
+            raise TopoError(f"invalid frame ({len(data)} bytes): {error}") from error
         if version != _VERSION:
-            raise TopoError(f"a frame of format {version}; this topo reads {_VERSION}")
+            raise TopoError(f"unsupported frame format {version} (this topo reads {_VERSION})")
         return cls(source, target, sequence, data)
 
     def unpack(self) -> Frame:

@@ -85,8 +85,8 @@ class Executors:
             self._looked_at = now
             self.known = self._look()
 
-    def is_in_the_way(self, batch: int, waiting: int) -> bool:
-        """Whether slots that wait for data in this batch hold cores that others wait for."""
+    def idle_slots_block_others(self, batch: int, waiting: int) -> bool:
+        """True if idle slots occupy cores that other slots need."""
         now = self._monotonic()
         if not waiting or not 0 < self.cores < self.slots:
             self._waiting = None

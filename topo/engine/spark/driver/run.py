@@ -278,7 +278,7 @@ class SparkRun:
             self._take_in(status, query)
             if self.executors:
                 self.executors.look()
-                if self.executors.is_in_the_way(status.next_batch, status.waiting):
+                if self.executors.idle_slots_block_others(status.next_batch, status.waiting):
                     opened.go_on(status.next_batch)
             command = self._ending.next_command(status, self._progress.reports, time.monotonic())
             if command is not None:

@@ -21,7 +21,7 @@ from topo.engine.spark.driver.checkpoint import local_path
 from topo.engine.spark.driver.masters import check_master, is_local, with_room
 from topo.engine.spark.driver.scratch import make_jvm_directory, make_log_directory
 from topo.engine.spark.jvm.java import prepare_java
-from topo.engine.spark.jvm.speedups import hasten
+from topo.engine.spark.jvm.speedups import apply_jvm_speedups
 from topo.errors import ConfigError, EngineError
 from topo.shipping.archive import DAEMON, Shipment, workers_python
 
@@ -217,7 +217,7 @@ def _launched(
         ) from error
     context.setLogLevel("WARN")
     if is_local(context.master):
-        hasten(context)
+        apply_jvm_speedups(context)
     log.info("Spark %s on %s, %s; its log: %s", context.version, context.master, java, path)
     return session
 

@@ -34,8 +34,8 @@ public final class {_FILES_CLASS} extends RawLocalFileSystem {{
 """
 
 
-def hasten(context: SparkContext) -> None:
-    """Make the batches of this Spark shorter."""
+def apply_jvm_speedups(context: SparkContext) -> None:
+    """Patch the JVM to shorten batches."""
     for change in (
         _write_no_checksum_files,
         _set_permissions_without_forks,
