@@ -18,11 +18,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 from topo.builder import TopologyBuilder
 from topo.config import Layer
 from topo.errors import TargetError, TopoError, did_you_mean
+from topo.streamparse.specs import Topology as TopologyClass
 from topo.topology.model import Topology
 
 DEFAULT_ATTRIBUTE = "topology"
@@ -187,7 +188,9 @@ def _candidates(module: ModuleType) -> list[str]:
     """The module's own public names that could be a target, and its conf."""
     names = []
     for name, value in vars(module).items():
-        own = inspect.isfunction(value) and value.__module__ == module.__name__
+        own = (inspect.isfunction(value) or _builds_itself(value)) and (
+            value.__module__ == module.__name__
+        )
         if not name.startswith("_") and (
             own or isinstance(value, Topology | TopologyBuilder) or name == CONF_ATTRIBUTE
         ):
@@ -199,6 +202,9 @@ def _build(
     found: object, label: str, args: Sequence[str], hints: _Hints
 ) -> tuple[Topology, object]:
     said = label
+    if _builds_itself(found):
+        with _users_code(label):
+            return found.create_topology(), dict(found.config)
     if callable(found) and not isinstance(found, TopologyBuilder):
         _check_arguments(found, label, args, hints)
         with _users_code(label):
@@ -217,6 +223,11 @@ def _build(
         f"{said} {what} {described}, not a topology",
         hint="return builder.create_topology()" if what == "returned" else _WRITE_ONE,
     )
+
+
+def _builds_itself(found: object) -> TypeGuard[type[TopologyClass]]:
+    """Return True if this is a topology written as a class, in the manner of streamparse."""
+    return isinstance(found, type) and issubclass(found, TopologyClass) and bool(found.specs())
 
 
 def _check_arguments(factory: Any, label: str, args: Sequence[str], hints: _Hints) -> None:

@@ -7,7 +7,7 @@ would fail late or, worse, never be called; so each is named here, with what was
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from topo.components import BasicBolt, Bolt, Component, Spout
@@ -95,6 +95,27 @@ def _foreign_names(component: Component, where: str) -> Iterator[Problem]:
             where,
             f"{where} has 'initialize', streamparse's name",
             f"it is '{start}(self, conf, context, collector)' here",
+        )
+    if "process" not in own:
+        for name in sorted({"auto_ack", "auto_anchor", "auto_fail"} & own):
+            yield Problem(
+                "foreign-name",
+                where,
+                f"{where} has {name!r}, a switch of streamparse's",
+                "subclass topo.BasicBolt to anchor and ack by itself, topo.Bolt to do it by hand, "
+                "or topo.streamparse.Bolt, which has the switch",
+            )
+    config = getattr(component, "config", None)
+    if (
+        isinstance(config, Mapping)
+        and any(str(key).startswith("topology.") for key in config)
+        and "get_component_configuration" not in own
+    ):
+        yield Problem(
+            "foreign-name",
+            where,
+            f"{where} has an attribute 'config', as streamparse's components do",
+            "return it from get_component_configuration, or subclass topo.streamparse's classes",
         )
     if "output" in own and "outputs" not in own and "declare_output_fields" not in own:
         yield Problem(
