@@ -1,8 +1,8 @@
 """Settings of a topology: Storm's keys, topo's own, Spark's and the user's.
 
 `Config` is the dict users fill, `ConfigView` what components read. Both have a typed property for
-every key of the table in `settings`; both refuse any other attribute. A Config checks what is put
-into it at once, so that a traceback points at the line; `Config.validate` checks a plain mapping.
+every key of the table in `settings`; both refuse any other attribute. A Config checks each value
+when it is set, so that a traceback points at the line; `Config.validate` checks a plain mapping.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def _spark_text(value: object) -> str:
 
 
 class _Reading(Settings):
-    """What Config and ConfigView have in common besides the table."""
+    """The base of Config and ConfigView besides the table."""
 
     __slots__ = ()
 
     @property
     def spark_settings(self: Mapping[str, Any]) -> dict[str, str]:  # type: ignore[misc]
-        """The `spark.*` keys, as Spark takes them."""
+        """Return the `spark.*` keys as the texts that Spark takes."""
         return {key: _spark_text(value) for key, value in self.items() if key.startswith("spark.")}
 
     if not TYPE_CHECKING:  # a type checker is to see unknown attributes as errors, too
@@ -86,8 +86,8 @@ class Config(_Reading, dict[str, Any]):
     ) -> list[str]:
         """Check settings from anywhere; raise ConfigError, or return the warnings.
 
-        `at` is named in the error; `component` is who sets them for itself; `components` are those
-        that `COMPONENT/KEY` may name.
+        `at` is named in the error; `component` is the component that sets them for itself;
+        `components` are those that `COMPONENT/KEY` may name.
         """
         return check_settings(values, at=at, component=component, components=components)
 
@@ -119,7 +119,7 @@ class Config(_Reading, dict[str, Any]):
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
-        """`del conf.workers` forgets the setting: its default applies again."""
+        """Remove a setting (`del conf.workers`), so that its default applies again."""
         if name not in _ATTRIBUTES:
             raise _unknown(name)
         self.pop(getattr(type(self), name).key, None)
@@ -132,7 +132,7 @@ class Config(_Reading, dict[str, Any]):
 
 
 class ConfigView(_Reading, Mapping[str, Any]):
-    """A component's settings, which it may read."""
+    """A component's settings, read-only."""
 
     __slots__ = ("_values",)
 

@@ -1,9 +1,9 @@
-"""What is wrong with a mapping of settings, and what is merely worth a word.
+"""Checks of a mapping of settings: errors and warnings.
 
-A key is one of: a setting of topo's (checked against the table), one of Storm's that means nothing
-here (a warning), `spark.*` (handed to Spark), `COMPONENT/KEY` (a setting of one component, given
-from outside the code), or the user's own (anything JSON). What looks like a misspelt setting is an
-error, never the user's own key: a setting that is silently without effect costs hours.
+A key is one of: a setting of topo's (checked against the table), one of Storm's without a meaning
+on Spark (a warning), `spark.*` (passed to Spark), `COMPONENT/KEY` (a setting of one component,
+given from outside the code), or the user's own (any JSON value). A key that resembles a setting is
+an error, never the user's own: a setting that is silently without effect costs hours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME_YOUR_OWN = "keys that start with 'topology.' are topo's; name your own oth
 
 
 def check_setting(key: object, value: object, *, at: str = "", component: str = "") -> str:
-    """Raise ConfigError if this cannot be a setting; return a warning, or "".
+    """Check one setting: raise ConfigError if it is invalid; return a warning, or "".
 
     `component` names the component that sets it for itself.
     """

@@ -1,6 +1,6 @@
-"""Laying settings over each other: files, code, the command line, a component's own.
+"""The layers of settings, in order: files, code, the command line, a component's own.
 
-Every effective value remembers the layer it came from, for `topo explain --conf`.
+Every effective value has the layer it came from, for `topo explain --conf`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from topo.config.settings import SETTINGS
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings from one place; `origin` is how an error or `topo explain` names that place."""
+    """The settings from one place; `origin` names that place in errors and `topo explain`."""
 
     origin: str
     values: Mapping[str, JSON]
@@ -22,7 +22,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Effective:
-    """A setting as it will be used, and the layer that decided it."""
+    """The effective value of a setting, and the layer that set it."""
 
     value: JSON
     origin: str
@@ -41,7 +41,7 @@ def check_layers(layers: Iterable[Layer], components: Collection[str] | None = N
 
 
 def effective(*layers: Layer) -> dict[str, Effective]:
-    """Every key with its value and origin: the defaults, then the layers, the last one winning."""
+    """Return every key with its value and origin: the last layer wins over earlier ones."""
     found: dict[str, Effective] = {}
     for layer in (DEFAULTS, *layers):
         for key, value in layer.values.items():
@@ -51,16 +51,16 @@ def effective(*layers: Layer) -> dict[str, Effective]:
 
 
 def merged(*layers: Layer) -> dict[str, JSON]:
-    """What the layers set, without the defaults: what a topology is submitted with."""
+    """Merge the layers without the defaults, as the settings that a topology is submitted with."""
     return {key: value for layer in layers for key, value in layer.values.items()}
 
 
 def for_component(
     conf: Mapping[str, JSON], component: str, declared: Mapping[str, JSON]
 ) -> dict[str, JSON]:
-    """The settings one component sees.
+    """Return the settings that one component sees.
 
-    What it declares lies over the topology's; `COMPONENT/KEY`, given from outside, lies over both.
+    Its declared settings win over the topology's; `COMPONENT/KEY`, given from outside, wins over both.
     """
     prefix = f"{component}/"
     seen = {key: value for key, value in conf.items() if not _is_addressed(key)}

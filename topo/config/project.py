@@ -50,7 +50,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Environment:
-    """Where topologies run and what is kept where: one `[env.NAME]`, or what holds without one."""
+    """The master and the directories of one `[env.NAME]`, or the defaults without one."""
 
     name: str = ""
     master: str = "local[*]"
@@ -61,7 +61,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Project:
-    """What topo.toml says, for one environment."""
+    """The content of topo.toml for one environment."""
 
     path: Path | None
     environment: Environment
@@ -75,12 +75,12 @@ class Project:
 
 
 def topo_home() -> Path:
-    """Where runs are kept without an environment; absolute, since drivers go by it too."""
+    """Return the default registry, as an absolute path since drivers use it too."""
     return Path(os.environ.get("TOPO_HOME") or "~/.topo").expanduser().absolute()
 
 
 def load_project(env: str | None, start: Path | None = None) -> Project:
-    """The project around `start` (the current directory), seen from environment `env`."""
+    """Load the project around `start` (default: the current directory) for environment `env`."""
     path, document = _find(start or Path.cwd())
     if path is None:
         if env:
@@ -103,7 +103,7 @@ def load_project(env: str | None, start: Path | None = None) -> Project:
 
 
 def load_conf_file(name: str) -> Layer:
-    """The settings of a `--config` file."""
+    """Load the settings of a `--config` file."""
     path = Path(name)
     try:
         text = path.read_text(encoding="utf-8")
@@ -124,7 +124,7 @@ def load_conf_file(name: str) -> Layer:
 
 
 def flatten(table: Mapping[str, Any]) -> dict[str, Any]:
-    """`topology.workers = 2` without quotes is a nested table in TOML: make it a key again."""
+    """Flatten nested tables to keys: `topology.workers = 2` without quotes is a table in TOML."""
     found: dict[str, Any] = {}
     for key, value in table.items():
         if key in ("topology", "spark") and isinstance(value, dict):

@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """What values a setting takes; `words` completes "... must be"."""
+    """The kind of values that a setting takes; `words` completes "... must be"."""
 
     words: str
     accepts: Callable[[object], bool]
     parse: Callable[[str], object] | None = None
-    """For hints: the value that a string was probably meant to be, or None."""
+    """For hints: return the value that a string was probably meant to be, or None."""
 
     def or_null(self) -> Kind[T | None]:
         return Kind(
@@ -78,7 +78,7 @@ class _Values(Protocol):
 
 
 class Setting(Generic[T]):
-    """One line of the table, and the property of its key."""
+    """One line of the table; also the property of its key."""
 
     def __init__(
         self,
@@ -113,28 +113,28 @@ class Setting(Generic[T]):
         values[self.key] = value
 
     def meant(self, value: T | None) -> T:
-        """The value as it is used: null is the default, where null has no meaning of its own."""
+        """Return the value to use: null is the default, unless null has a meaning of its own."""
         return self.default if value is None else value
 
     @property
     def bare(self) -> str:
-        """The key without "topology.": what a flag or a slip of the pen calls it."""
+        """The key without "topology.", as in flags and in misspelt settings."""
         return self.key.removeprefix("topology.")
 
 
 class Settings:
-    """Every key topo knows."""
+    """The table of all keys."""
 
     __slots__ = ()
 
     name = Setting[str | None](
-        "topology.name", None, TEXT.or_null(), "The topology's name, where none is given otherwise."
+        "topology.name", None, TEXT.or_null(), "The topology's name, if none is given otherwise."
     )
     workers = Setting[int | None](
         "topology.workers",
         None,
         whole(1).or_null(),
-        "Slots the tasks are dealt over; null: the cores Spark offers, and never more than those.",
+        "Slots over which tasks are dealt; null: the cores Spark offers, which are also the maximum.",
     )
     tasks = Setting[int | None](
         "topology.tasks",
@@ -147,7 +147,7 @@ class Settings:
         "topology.max.task.parallelism",
         None,
         whole(1).or_null(),
-        "The most tasks any one component gets, whatever it asks for.",
+        "Maximum number of tasks of any component, whatever its parallelism.",
         component=True,
     )
     debug = Setting[bool](
@@ -157,7 +157,7 @@ class Settings:
         "topology.uncaught.error",
         "stop",
         choice("stop", "fail"),
-        "What an exception in user code does: stop the topology, or fail the tuple and go on.",
+        "Effect of an exception in user code: stop the topology, or fail the tuple and continue.",
     )
 
     acker_executors = Setting[int](
@@ -177,7 +177,7 @@ class Settings:
         "topology.enable.message.timeouts",
         True,
         FLAG,
-        "Whether messages time out at all.",
+        "If false, messages never time out.",
     )
     max_spout_pending = Setting[int | None](
         "topology.max.spout.pending",
@@ -198,7 +198,7 @@ class Settings:
         "topology.batch.target.ms",
         2000,
         whole(1),
-        "How long a batch takes while more waits than can be done; one costs 150 ms in any case.",
+        "Target duration of a batch under load. Each batch has a fixed cost of about 110 ms.",
     )
     batch_max_tuples = Setting[int](
         "topology.batch.max.tuples",
@@ -210,25 +210,25 @@ class Settings:
         "topology.batch.idle.ms",
         60_000,
         whole(1),
-        "How long a batch waits when no spout has data before it ends empty.",
+        "Time after which a batch ends empty if no spout has data.",
     )
     batch_poll_ms = Setting[int](
         "topology.batch.poll.ms",
         20,
         whole(1),
-        "How often spouts are asked again while a batch waits.",
+        "Interval at which spouts are asked again while a batch waits.",
     )
     batch_file_bytes = Setting[int](
         "topology.batch.file.bytes",
         65_536,
         whole(0),
-        "In one machine: what a slot sends on beyond this goes by a file, not in Spark's rows.",
+        "On one machine: data of a slot beyond this size goes through a file, not Spark's rows.",
     )
     checkpoint_dir = Setting[str | None](
         "topology.checkpoint.dir",
         None,
         TEXT.or_null(),
-        "Where state and progress are kept; every worker must reach it. null: chosen by topo.",
+        "Directory of state and progress; every worker must reach it. null: chosen by topo.",
     )
     restart_max = Setting[int](
         "topology.restart.max",
@@ -259,7 +259,7 @@ class Settings:
         "topology.acker.tls.ca",
         None,
         TEXT.or_null(),
-        "What that certificate is checked against, a PEM file.",
+        "The authority that the certificate is checked against, a PEM file.",
     )
 
 
@@ -270,7 +270,7 @@ SETTINGS: dict[str, Setting[Any]] = {
 
 
 def settings_table() -> str:
-    """The table as Markdown, for the README."""
+    """Return the table as Markdown, for the documentation."""
     lines = ["| key | default | value | meaning |", "|---|---|---|---|"]
     for setting in SETTINGS.values():
         default = (

@@ -1,6 +1,6 @@
-"""Storm's own topology settings that mean nothing on Spark, and what stands in for them.
+"""Storm's topology settings without a meaning on Spark, and their replacements.
 
-They are accepted, so that a configuration can be carried over as it is; each earns one warning.
+They are accepted, so that a configuration can be used unchanged; each causes one warning.
 """
 
 from __future__ import annotations

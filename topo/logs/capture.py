@@ -1,10 +1,10 @@
-"""What user code logs and prints, kept as JSON lines that `topo logs` reads.
+"""Capture of the user code's log records and prints, as JSON lines that `topo logs` reads.
 
-Where tasks run beside the driver, their process writes a file of its own; TOPO_LOG_DIR, which the
+If tasks run beside the driver, their process writes a file of its own; TOPO_LOG_DIR, which the
 driver of a submitted topology sets, names the directory. On a cluster the lines are collected, in
-bounded amounts, and travel to the driver with what an execution reports; the driver writes the
-same files. Which task it was that logged is read off the stack when something is logged, so that it
-costs nothing when nothing is.
+bounded amounts, and travel to the driver with the report of an execution; the driver writes the
+same files. The task that logged is found on the stack at the time of logging, so that code that
+does not log costs nothing.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class LogSource:
 
 
 def keep_logs(source: str) -> None:
-    """Keep what this process logs and prints from now on; `source` names its file."""
+    """Write this process's log records and prints to a file, which `source` names."""
     directory = os.environ.get(LOG_DIR)
     if directory:
         _listen(JsonLines(Path(directory) / f"{source}.jsonl"))
 
 
 def collect_logs(most_bytes: int) -> None:
-    """Collect what this process logs and prints, for `collected_lines`; no more at a time."""
+    """Collect this process's log records and prints for `collected_lines`, up to `most_bytes`."""
     global _collecting
     if _collecting is None:
         _collecting = Collecting(most_bytes)
@@ -61,12 +61,12 @@ def collect_logs(most_bytes: int) -> None:
 
 
 def collected_lines() -> list[Line]:
-    """What was collected since this was last called."""
+    """Return the lines collected since the last call."""
     return _collecting.take() if _collecting else []
 
 
 class Lines(logging.Handler):
-    """Keeps what is logged; whatever goes wrong with that is not for the code that logs."""
+    """A log handler whose own failures never reach the code that logs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Lines(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say so once, past `sys.stderr`: what is printed there would come here again."""
+        """Report a failure once, bypassing `sys.stderr`, whose lines would come here again."""
         if self._has_failed:
             return
         self._has_failed = True
@@ -94,7 +94,7 @@ class Lines(logging.Handler):
 
 
 class Collecting(Lines):
-    """Keeps lines until they are taken, up to so many bytes; counts those beyond."""
+    """A store of lines until they are taken, up to a number of bytes; it counts the others."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ _collecting: Collecting | None = None
 
 
 class JsonLines(Lines):
-    """Writes records to a file."""
+    """A handler that writes records to a file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class JsonLines(Lines):
 
 
 class _Warnings(logging.StreamHandler[TextIO]):
-    """Warnings, on a stream that may have gone away."""
+    """A handler for warnings, on a stream that may be closed."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -158,13 +158,13 @@ class _Warnings(logging.StreamHandler[TextIO]):
         return _text_of(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """It has been collected."""
+        """Do nothing: the record has been collected."""
 
 
 class LineFile:
-    """A file of JSON lines, which is kept from growing without end.
+    """A file of JSON lines of bounded size.
 
-    A full disk must not stop a topology that does not need it: lines are missing until there is
+    A full disk must not stop a topology that does not need it: lines are dropped until there is
     room again.
     """
 
@@ -199,14 +199,14 @@ class LineFile:
 
 
 class ReceivedLines:
-    """Writes lines that came from other machines, a file a slot, where this process keeps logs."""
+    """A writer of lines from other machines, one file per slot, beside this process's logs."""
 
     def __init__(self, directory: str | None = None) -> None:
         self._directory = directory or os.environ.get(LOG_DIR) or ""
         self._files: dict[str, LineFile] = {}
 
     def __bool__(self) -> bool:
-        """Whether lines are wanted."""
+        """Return True if lines are to be written."""
         return bool(self._directory)
 
     def write(self, source: str, lines: Iterable[Line]) -> None:
@@ -223,7 +223,7 @@ class ReceivedLines:
 
 
 def line_of(record: logging.LogRecord) -> Line:
-    """A log record as `topo logs` shows it."""
+    """Return a log record as `topo logs` shows it."""
     component, task = _working()
     moment = datetime.fromtimestamp(record.created, UTC)
     return {
@@ -238,7 +238,7 @@ def line_of(record: logging.LogRecord) -> Line:
 
 
 def _text_of(record: logging.LogRecord) -> str:
-    """What a record says; what was logged and where, if that cannot be put together."""
+    """Return a record's text, or its parts and its place if the text cannot be formatted."""
     try:
         text = record.getMessage()
         if record.exc_info:
@@ -253,20 +253,20 @@ def _text_of(record: logging.LogRecord) -> str:
 
 
 def _shown(value: object) -> str:
-    """Its repr, or what comes near if that raises, too."""
+    """Return the value's repr, or a substitute if the repr raises."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = 500
     return short.repr(value)
 
 
 def _cut(text: str, more: int = 0) -> str:
-    """No more of it than is kept; `more` characters of it were left out before."""
+    """Cut the text to the maximum; `more` characters of it were cut before."""
     more += max(0, len(text) - _LONGEST_CHARS)
     return f"{text[:_LONGEST_CHARS]}... ({more:,} characters more)" if more else text
 
 
 def _listen(handler: logging.Handler, out: TextIO | None = None, err: TextIO | None = None) -> None:
-    """Hand it what is logged from now on, and what is printed, which goes to `out`, `err` too."""
+    """Send log records and prints to the handler from now on; prints go to `out`, `err` too."""
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(min(root.level, logging.INFO) if root.level else logging.INFO)
@@ -275,7 +275,7 @@ def _listen(handler: logging.Handler, out: TextIO | None = None, err: TextIO | N
 
 
 class _Begun(threading.local):
-    """What a thread has printed of a line so far."""
+    """The start of a line that a thread has printed so far."""
 
     text = ""
     more = 0  # characters, beyond those that are kept
@@ -283,7 +283,7 @@ class _Begun(threading.local):
     is_logged = False  # just now, by handlers that may print
 
     def add(self, text: str) -> None:
-        """Go on with the line; of a progress bar, only its latest state is kept."""
+        """Add text to the line; of a progress bar, only its latest state remains."""
         state = text.rstrip("\r")
         if "\r" in state or (state and self.is_over):
             self.text, self.more = "", 0
@@ -350,7 +350,7 @@ class _Prints(io.TextIOBase):
 
 
 def _working() -> tuple[str, int]:
-    """The component and task whose code runs, as the stack tells; ("", 0) if it is none's."""
+    """Return the component and task whose code runs, according to the stack, or ("", 0)."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         owner: Any = frame.f_locals.get("self")

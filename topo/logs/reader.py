@@ -1,4 +1,4 @@
-"""Reading what the tasks of a submitted topology logged, from all its processes, in time order."""
+"""A reader of a submitted topology's log lines, from all its processes, in time order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 @dataclass
 class Wanted:
-    """Which lines are wanted; `seen` counts those in time, by level, whether wanted or not."""
+    """A filter of lines; `seen` counts the lines of the time span by level, wanted or not."""
 
     level: str = "INFO"
     since: str = ""
@@ -38,7 +38,7 @@ class Wanted:
 
 
 class LogReader:
-    """The lines of one run; `read` again for those that came since."""
+    """The lines of one run; a further `read` returns the lines that came since."""
 
     def __init__(self, directory: Path, wanted: Wanted) -> None:
         self._directory = directory
@@ -46,11 +46,11 @@ class LogReader:
         self._read_to: dict[tuple[str, bytes], int] = {}
 
     def last(self, count: int) -> list[dict[str, Any]]:
-        """The last `count` wanted lines there are."""
+        """Return the last `count` wanted lines."""
         return list(deque(self.read(), maxlen=count))
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The wanted lines that were not read before."""
+        """Yield the wanted lines that were not read before."""
         files = [self._lines(path) for path in sorted(self._directory.glob("*.jsonl*"))]
         return heapq.merge(*files, key=lambda line: line["time"])
 
@@ -60,7 +60,7 @@ class LogReader:
         except FileNotFoundError:
             return  # it was moved on while we looked
         with file:
-            # A file keeps its first line when it becomes the `.1`; an inode may be used again.
+            # A file keeps its first line when it is renamed to `.1`; an inode may be used again.
             identity = (path.name.removesuffix(".1"), file.readline())
             file.seek(self._read_to.get(identity, 0))
             for text in file:

@@ -1,4 +1,4 @@
-"""What a task counted in one batch, and the errors it met."""
+"""The counts and the errors of a task in one batch."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ErrorReports:
         self._counts[key] += report.count
 
     def keep(self, most: int) -> None:
-        """Only so many different ones, and how many the rest were."""
+        """Keep at most `most` different errors, and count the others."""
         for key in list(self._reports)[most:]:
             rest, report = _more(self._reports.pop(key))
             count = self._counts.pop(key)
@@ -74,13 +74,13 @@ class ErrorReports:
 
 
 def _more(report: ErrorReport) -> tuple[tuple[str, ...], ErrorReport]:
-    """The report that such errors are counted under whose own is not kept."""
+    """Return the report that counts errors whose own report is not stored."""
     more = ErrorReport(report.component, report.task, report.kind, "", MORE_ERRORS)
     return (more.component, more.kind, more.type, more.message), replace(more, count=report.count)
 
 
 def _cut(report: ErrorReport) -> ErrorReport:
-    """With texts that are not too long; of a traceback both ends tell something."""
+    """Return the report with long texts cut; of a traceback both ends remain."""
     message, traceback = report.message, report.traceback
     if len(message) > _MESSAGE_CHARS:
         message = message[: _MESSAGE_CHARS - 3] + "..."

@@ -1,7 +1,7 @@
-"""Figures of the last ten minutes, three hours or day, from what is counted since the start.
+"""Figures of the last ten minutes, three hours or day, from counts since the start.
 
-Samples are kept finely for the last ten minutes, more coarsely before: a few hundred in all, of
-what is counted and averaged only, since there is one for each task.
+Samples are frequent for the last ten minutes and rarer before: a few hundred in all. They hold
+only counts and averages, since there is one for each task.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OF_A_SAMPLE = (*_COUNTERS, *_MEANS, "failed_by")
 
 
 class Windows:
-    """Samples of one run's figures; times are of any one clock."""
+    """Samples of one run's figures; all times must come from the same clock."""
 
     def __init__(self) -> None:
         self._series: list[deque[tuple[float, Mapping[str, Any]]]] = [deque() for _ in _KEPT]
@@ -34,7 +34,7 @@ class Windows:
                 series.popleft()
 
     def last(self, secs: float, now: float, figures: Mapping[str, Any]) -> dict[str, Any]:
-        """`figures`, but counting only the last `secs`, or all if there were not as many."""
+        """Return `figures` counted over the last `secs` only, or over the whole run if shorter."""
         before = self._sample(now - secs)
         if before is None:
             return dict(figures)
@@ -46,13 +46,13 @@ class Windows:
         return {**figures, "components": components}
 
     def _sample(self, at: float) -> tuple[float, Mapping[str, Any]] | None:
-        """The latest sample not after `at`."""
+        """Return the latest sample that is not after `at`."""
         found = [sample for series in self._series for sample in series if sample[0] <= at]
         return max(found, key=lambda sample: sample[0]) if found else None
 
 
 def _sample_of(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a component and, in the same way, of each of its tasks."""
+    """Return a sample of a component's figures and of each of its tasks' figures."""
     by_task = {task: _sample_of(of) for task, of in figures.get("by_task", {}).items()}
     return {**{key: figures[key] for key in _OF_A_SAMPLE}, "by_task": by_task}
 

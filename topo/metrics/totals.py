@@ -1,4 +1,4 @@
-"""Keeps the figures of a run: what its tasks counted in each batch, and their errors."""
+"""The figures of a run: the sums of its tasks' counts, and their errors."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class _Batch:
 
 @dataclass
 class _Sums:
-    """The counts of one task since the start, and the latest of what is not a count."""
+    """The counts of one task since the start, and its latest levels."""
 
     metrics: TaskMetrics
     saved_bytes: int = 0
 
 
 class RunTotals:
-    """The figures of one run."""
+    """The sums and errors of one run."""
 
     def __init__(self, topology: Topology, layout: TaskLayout, host: str = "localhost") -> None:
         self._topology = topology
@@ -51,7 +51,7 @@ class RunTotals:
         self.busy_seconds = 0.0
 
     def add(self, metrics: Mapping[int, TaskMetrics], now: float) -> None:
-        """The counts of one batch."""
+        """Add the counts of one batch."""
         for task, counted in metrics.items():
             sums = self._tasks.setdefault(task, _Sums(TaskMetrics()))
             _add(sums.metrics, counted)
@@ -62,12 +62,12 @@ class RunTotals:
     def batch_done(
         self, number: int, now: float, *, ms: float, rows: int, waited_ms: float = 0.0
     ) -> None:
-        """A batch has ended; `now` is of any one clock."""
+        """Record the end of a batch; `now` must always come from the same clock."""
         self._recent.append(_Batch(number, now, ms, min(ms, waited_ms), rows))
         self.busy_seconds += ms / 1000
 
     def batch(self, now: float) -> BatchStats:
-        """The last batch, beside the recent ones."""
+        """Return the figures of the last batch and of the recent ones."""
         if not self._recent:
             return BatchStats()
         last = self._recent[-1]
@@ -109,7 +109,7 @@ class RunTotals:
             del self._errors[next(iter(self._errors))]
 
     def errors(self) -> list[ErrorEntry]:
-        """The latest first."""
+        """Return the errors, the latest first."""
         return list(reversed(self._errors.values()))
 
     def components(self) -> dict[str, ComponentStats]:
@@ -167,7 +167,7 @@ def _percentile(ascending: list[float], percent: int) -> float:
 
 
 def _add(sums: TaskMetrics, counted: TaskMetrics) -> None:
-    """Add the counts; what is a level, not a count, is taken over."""
+    """Add the counts; replace the levels."""
     sums.emitted.update(counted.emitted)
     sums.failed_by.update(counted.failed_by)
     for name in ("transferred", "executed", "acked", "failed", "unanchored"):

@@ -1,8 +1,8 @@
-"""What a cluster's workers get from the driver: topo itself, and the way to their Python.
+"""The files that a cluster's workers get from the driver: topo itself, and a script for Python.
 
-Nothing of topo is installed there. It travels as an archive, with Spark's own means of handing out
-files: Spark puts it into the directory an executor runs in, which is where a Python path of one
-relative name finds it.
+topo is not installed on the workers. It travels as an archive, by Spark's own distribution of
+files: Spark puts it into the directory that an executor runs in, where a Python path of one
+relative name resolves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DAEMON_SOURCE = _PACKAGE / "engine" / "spark" / "worker" / "cluster_daemon.py"
 
 
 def pack_topo(directory: Path) -> Path:
-    """The topo that runs here, as an archive that Python imports from."""
+    """Pack the running topo into an archive from which Python can import; return its path."""
     archive = directory / ARCHIVE
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.write(_DAEMON_SOURCE, f"{DAEMON}.py")
@@ -42,34 +42,34 @@ def pack_topo(directory: Path) -> Path:
 
 
 def workers_python(conf: Mapping[str, Any]) -> str:
-    """The Python that a cluster's workers are to run."""
+    """Return the Python that a cluster's workers are to run."""
     named = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     return str(named or sys.executable)
 
 
 class Shipment:
-    """What the workers of one Spark get; `directory` is where it is made."""
+    """The files for the workers of one Spark; they are made in `directory`."""
 
     def __init__(self, python: str, directory: Path) -> None:
         self.directory = directory
         self._python = python
-        # Spark runs the workers' Python on the driver's machine as well, where it may not be.
+        # Spark runs the workers' Python on the driver's machine as well, which may not have it.
         self._by_script = not (os.path.isabs(python) and os.access(python, os.X_OK))
         if self._by_script:
             self._write_script(directory / PYTHON, sys.executable)
 
     @property
     def python(self) -> str:
-        """What Spark is told to run as Python, here and there."""
+        """The Python command that Spark runs on the driver and on the workers."""
         return f"./{PYTHON}" if self._by_script else self._python
 
     @property
     def jvm_options(self) -> dict[str, Any]:
-        """How the driver's JVM is started so that it finds that Python."""
+        """The start options of the driver's JVM with which it resolves that Python."""
         return {"cwd": str(self.directory)} if self._by_script else {}
 
     def send(self, context: SparkContext) -> None:
-        """Hand it to Spark, for every executor there is and will be."""
+        """Add the files to Spark, for every present and future executor."""
         path = list(sys.path)
         context.addPyFile(str(pack_topo(self.directory)))
         sys.path[:] = path  # it is for the workers; here topo is what it was

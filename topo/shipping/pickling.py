@@ -1,9 +1,9 @@
-"""How components become bytes and come back.
+"""Pickling of components.
 
 There are two pickles of a component. The one that travels is made by cloudpickle with the user's
-own modules by value, so that executors need nothing but topo. The local one, for engines in this
-process, refers to classes and functions by identity: loading the other here would give every
-class's methods copies of the module's globals, and a test would look at the wrong ones.
+own modules by value, so that executors only need topo. The local one, for engines in this process,
+refers to classes and functions by identity: with the other one every class's methods would get
+copies of the module's globals, and a test would see the wrong ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _by_value = threading.RLock()
 
 @dataclass(frozen=True)
 class LocalPickle:
-    """A pickle whose classes and functions are those of this process."""
+    """A pickle that refers to the classes and functions of this process."""
 
     data: bytes
     shared: tuple[Any, ...]
@@ -105,7 +105,7 @@ def pickle_to_travel(value: Any) -> bytes:
 
 
 def pickle_component(component: Component, where: str) -> tuple[bytes, LocalPickle]:
-    """Both pickles; `where` names the component in the error ("bolt 'db'")."""
+    """Return both pickles; `where` names the component in the error ("bolt 'db'")."""
     try:
         return pickle_to_travel(component), pickle_locally(component)
     except Exception as error:
@@ -113,14 +113,14 @@ def pickle_component(component: Component, where: str) -> tuple[bytes, LocalPick
 
 
 def load_component(component: ComponentDef) -> Component:
-    """A new instance of the component, as it was when the topology was created."""
+    """Return a new instance of the component, as it was when the topology was created."""
     made: Component
     made = component.local.load() if component.local else cloudpickle.loads(component.pickled)
     return made
 
 
 def is_users_own(module: types.ModuleType) -> bool:
-    """Whether a module is the user's: neither topo's nor Python's nor an installed package's."""
+    """True iff a module is the user's: not topo's, Python's or an installed package's."""
     name = module.__name__
     if name == "topo" or name.startswith("topo."):
         return False
@@ -168,7 +168,7 @@ def _user_modules_by_value() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class UserClass:
-    """A class of one of the user's own modules, as it travels."""
+    """A pickled class of one of the user's own modules."""
 
     module: str
     name: str
@@ -176,11 +176,11 @@ class UserClass:
 
 
 def user_classes(components: Mapping[str, ComponentDef]) -> tuple[UserClass, ...]:
-    """The classes of the modules that the components come from, and of those they import.
+    """Return the classes of the components' modules, and of those that these import.
 
-    Values and saved attributes of these classes pickle by name; where the module itself cannot be
-    imported, `install_user_classes` makes the names true. A class that does not pickle is left
-    out: its values travel with their class, which is slower.
+    Values and saved attributes of these classes pickle by name; if the module itself cannot be
+    imported, `install_user_classes` makes the names resolve. A class that does not pickle is
+    left out: its values travel with their class, which is slower.
     """
     found = []
     for module in _reachable_modules(components):
@@ -192,7 +192,7 @@ def user_classes(components: Mapping[str, ComponentDef]) -> tuple[UserClass, ...
 
 
 def install_user_classes(classes: tuple[UserClass, ...]) -> None:
-    """Make the user's classes importable by name in this process, where they are not."""
+    """Make the user's classes importable by name in this process, unless they are already."""
     for user_class in classes:
         module = stand_in(user_class.module)
         if user_class.name not in vars(module):
@@ -242,7 +242,7 @@ def _explained(component: Component, where: str, error: Exception) -> Unpicklabl
 
 
 def find_unpicklable(value: Any, path: str = "", depth: int = 4) -> tuple[str, Any] | None:
-    """The innermost part of `value` that does not pickle, with the way to it; None if it does."""
+    """Return the innermost part of `value` that does not pickle and its path; None if all do."""
     try:
         pickle_to_travel(value)
     except Exception:
@@ -268,7 +268,7 @@ def _type_name(value: object) -> str:
 
 
 def _assignment_line(component: Component, attribute: str) -> str:
-    """Where __init__ assigns the attribute: "sink.py:14"."""
+    """Return the place at which __init__ assigns the attribute: "sink.py:14"."""
     for cls in type(component).__mro__:
         made = cls.__dict__.get("__init__")
         if not inspect.isfunction(made):

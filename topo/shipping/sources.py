@@ -1,8 +1,8 @@
 """The user's own sources, packed for a cluster's workers.
 
-Components travel with what their modules hold. What their code imports only when it runs is looked
-for on the workers: the modules that were loaded when the topology was built are found there, and
-all of a package of which one was.
+Components travel with the contents of their modules. Imports at run time are resolved on the
+workers: these have the modules that were loaded when the topology was built, and all modules of a
+package of which one was loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_BYTES = 32 << 20
 
 
 def pack_sources(directory: Path) -> Path | None:
-    """An archive of them in `directory`; None if there are none."""
+    """Pack the sources into an archive in `directory`; return None if there are none."""
     found = dict(_loaded())
     if not found:
         return None
@@ -32,7 +32,7 @@ def pack_sources(directory: Path) -> Path | None:
 
 
 def _loaded() -> Iterator[tuple[str, Path]]:
-    """By their names in an archive, the files of the user's modules in this process."""
+    """Yield the files of the user's modules in this process, with their names in the archive."""
     for name, module in sorted(sys.modules.items()):
         file = Path(getattr(module, "__file__", None) or "")
         if name != getattr(module, "__name__", "") or name == "__main__" or file.suffix != ".py":
@@ -47,7 +47,7 @@ def _loaded() -> Iterator[tuple[str, Path]]:
 
 
 def _package(place: str, init: Path) -> Iterator[tuple[str, Path]]:
-    """All of a package, unless that is too much to be meant."""
+    """Yield the files of a package, unless it is implausibly large."""
     files = [file for file in sorted(init.parent.rglob("*.py")) if "__pycache__" not in file.parts]
     is_much = len(files) > _MOST_FILES or sum(f.stat().st_size for f in files) > _MOST_BYTES
     for file in [init] if is_much else files:

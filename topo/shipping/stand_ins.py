@@ -1,9 +1,9 @@
-"""Stand-ins for the user's own modules, where classes of theirs have come without the modules.
+"""Stand-ins for the user's own modules, for classes that came without their modules.
 
-A stand-in has the classes that were carried here, so that values of these classes pickle by name.
-Whatever else is asked of it, it takes from the module itself, if that can be found here: in a file
-of `--py-files`, or where the sources were brought to. That one then works with the carried classes
-as well: a class must not be there twice.
+A stand-in has the classes that came, so that values of these classes pickle by name. It takes any
+other attribute from the module itself, if that can be found on this machine: in a file of
+`--py-files`, or in the archive of sources. The module then uses the same classes: no class may
+exist twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 class CarriedModule(types.ModuleType):
-    """One module's stand-in."""
+    """The stand-in for one module."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -25,7 +25,7 @@ class CarriedModule(types.ModuleType):
         self.__carried_itself: types.ModuleType | None = None
         if spec is not None:
             self.__file__ = spec.origin
-        # With it, modules that lie in this one are imported as ever; or are not found, as ever.
+        # With a path, submodules are imported, or missed, as usual.
         self.__path__ = list((spec and spec.submodule_search_locations) or [])
 
     def __getattr__(self, name: str) -> Any:
@@ -50,7 +50,7 @@ class CarriedModule(types.ModuleType):
 
 
 def stand_in(name: str) -> types.ModuleType:
-    """The module of that name in this process; a stand-in for it and its parents, if need be."""
+    """Return the module of that name; make a stand-in for it and its parents if necessary."""
     module = sys.modules.get(name)
     if module is None:
         parent, _, last = name.rpartition(".")
@@ -62,7 +62,7 @@ def stand_in(name: str) -> types.ModuleType:
 
 
 def _find(name: str) -> importlib.machinery.ModuleSpec | None:
-    """Where the module itself is; its parents are imported, or stood in for, already."""
+    """Find the module itself; its parents, or their stand-ins, must have been imported."""
     parent, _, _ = name.rpartition(".")
     path = getattr(sys.modules[parent], "__path__", []) if parent else None
     return importlib.machinery.PathFinder.find_spec(name, path)

@@ -1,1 +1,1 @@
-"""What is saved of a task, and how it comes back."""
+"""The saved state of tasks: its format, writing and restoring."""

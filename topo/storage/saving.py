@@ -1,11 +1,11 @@
-"""What is saved of a task, as keys and blobs that an engine stores without understanding them.
+"""The saved state of a task, as keys and blobs that are opaque to the engine.
 
-Plain attributes are one pickle, written when it differs from the last one: every attribute whose
-pickle differs from what `open` or `prepare` left, so that new constructor arguments and settings
-win over saved ones. Mappings (keyed state, a spout's pending messages) are logs: each batch adds a
-blob with what changed and a slice of what did not; when every key has been written again since
-some blob, the blobs before that one go. So a batch costs what changed, never the size of the
-state, and the log stays within a small multiple of it.
+Plain attributes are one pickle, written when it differs from the last one. It holds every attribute
+whose pickle differs from the one after `open` or `prepare`, so that new constructor arguments and
+settings win over saved ones. Mappings (keyed state, a spout's pending messages) are logs: each
+batch adds a blob with the changed entries and a slice of the unchanged ones; once every key has
+been written again since some blob, the earlier blobs are deleted. So the cost of a batch follows
+its changes, never the size of the state, and the log stays within a small multiple of the state.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
 
 @dataclass
 class Changes:
-    """What a batch did to the saved state of one task: blobs to put, keys to delete."""
+    """The changes of a batch to the saved state of one task: blobs to put, keys to delete."""
 
     puts: dict[str, bytes] = field(default_factory=dict)
     deletes: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Changes:
 
 
 class SavedMapping:
-    """Saves a mapping as a log of blobs named `{name}/{number}`."""
+    """A mapping that is saved as a log of blobs named `{name}/{number}`."""
 
     def __init__(self, name: str, owner: str) -> None:
         self._prefix = f"{name}/"
@@ -81,13 +81,13 @@ class SavedMapping:
             size * alive[number] // max(1, entries)
             for number, (size, entries) in self._sizes.items()
         )
-        # Goes on with the round of rewriting that a restart cut short.
+        # Resumes the round of rewriting that a restart interrupted.
         oldest = next((last_in[key] for key in data), self._next)
         self._superseded = [number for number in self._sizes if number < oldest]
         return data
 
     def save(self, data: Mapping[Any, Any], changed: Iterable[Any], changes: Changes) -> None:
-        """Add to `changes` what has to be written, given the keys that changed."""
+        """Add to `changes` the blobs to write, given the keys that changed."""
         fresh = dict.fromkeys(changed)
         if not fresh:
             return
@@ -114,9 +114,9 @@ class SavedMapping:
     def _rewrite(
         self, data: Mapping[Any, Any], fresh: Collection[Any], size: int, changes: Changes
     ) -> None:
-        """Write some keys that did not change, in the measure in which others were written."""
+        """Write some unchanged keys, in proportion to the changed ones."""
         assert self._rewriting is not None
-        # Done by the time that what changed has added an eighth to the log.
+        # The round ends by the time that the changes have added an eighth to the log.
         left = max(2 * len(fresh), 8 * len(data) * size // self._bytes)
         keys = []
         while self._rewriting and left:
@@ -164,14 +164,14 @@ class SavedMapping:
 
 @dataclass
 class _Left:
-    """What open or prepare left in an attribute; no digest: it does not pickle."""
+    """The value of an attribute after open or prepare; without a digest if it does not pickle."""
 
     value: Any
     digest: bytes | None
 
 
 class SavedAttributes:
-    """Saves the plain attributes of one component instance."""
+    """The plain attributes of one component instance, as saved state."""
 
     KEY = "attributes"
 
@@ -185,7 +185,7 @@ class SavedAttributes:
         self._checks = 0
 
     def remember(self) -> None:
-        """Take what `open` or `prepare` left as what need not be saved."""
+        """Record the attributes after `open` or `prepare`, which need not be saved."""
         for name, value in self._attributes():
             self._left[name] = _Left(value, None if _is_open_file(value) else _digest(value))
 
@@ -227,8 +227,8 @@ class SavedAttributes:
     def check_stateless(self) -> None:
         """Raise StatelessError if an attribute changed.
 
-        Looks deep, which costs what the attributes weigh, at the first checks and ever more
-        rarely after; in between only at what is cheap to see.
+        The first checks compare all values, which costs the attributes' size, as do ever rarer
+        later ones; the checks between compare only what is cheap.
         """
         self._checks += 1
         deep = self._checks & (self._checks - 1) == 0
@@ -251,7 +251,7 @@ class SavedAttributes:
         if left is None:
             return True
         if left.digest is None:
-            # Did not pickle when prepare made it: left out, unless it is another by now.
+            # The value did not pickle after prepare: it is left out unless it has been replaced since.
             if value is not left.value:
                 return True
             if isinstance(value, _CONTAINERS):
@@ -287,7 +287,7 @@ class SavedAttributes:
 
 
 def _digest(value: Any) -> bytes | None:
-    """What a pickle of the value comes to; None where there is none."""
+    """Return the digest of the value's pickle, or None if it does not pickle."""
     try:
         return _short_digest(dump(value))
     except Exception:

@@ -1,1 +1,1 @@
-"""The topology as data: the model, what makes one valid, its drawing, and which tasks it has."""
+"""The topology as data: the model, its validation, its drawing and its tasks."""

@@ -8,7 +8,7 @@ from topo.topology.model import ComponentDef, InputDef, Topology
 
 
 def mermaid(topology: Topology, tasks: Mapping[str, int] | None = None) -> str:
-    """A Mermaid flowchart; `tasks` are the counts to show, else the parallelism."""
+    """Draw a Mermaid flowchart; `tasks` are the counts to show, else the parallelism."""
     ids = {name: f"c{index}" for index, name in enumerate(topology.components)}
     lines = ["flowchart LR"]
     for component in topology.components.values():
@@ -22,7 +22,7 @@ def mermaid(topology: Topology, tasks: Mapping[str, int] | None = None) -> str:
 
 
 def dot(topology: Topology, name: str, tasks: Mapping[str, int] | None = None) -> str:
-    """A Graphviz digraph; `tasks` are the counts to show, else the parallelism."""
+    """Draw a Graphviz digraph; `tasks` are the counts to show, else the parallelism."""
     lines = [f"digraph {_quoted(name)} {{", "    rankdir=LR;", "    node [shape=box];"]
     for component in topology.components.values():
         shape = ", shape=oval" if component.is_spout else ""

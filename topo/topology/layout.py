@@ -1,4 +1,4 @@
-"""Which tasks a topology has under a configuration: ids from 1, over the sorted component names."""
+"""The tasks of a topology under a configuration: ids from 1, over the sorted component names."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class TaskLayout:
         return self._components[task]
 
     def index_of(self, task: int) -> int:
-        """The task's number in its component, from 0."""
+        """Return the task's number in its component, from 0."""
         return task - self._tasks[self.component_of(task)].start
 
 
 def task_count(component: ComponentDef, conf: Mapping[str, Any]) -> int:
-    """`topology.tasks`, else the parallelism; capped by `topology.max.task.parallelism`."""
+    """Return the task count: `topology.tasks` or the parallelism, capped by the maximum."""
     own: Mapping[str, Any] = for_component(conf, component.id, component.conf)
     count = own.get("topology.tasks") or component.parallelism
     cap = own.get("topology.max.task.parallelism")

@@ -1,7 +1,7 @@
-"""Whether a component is written in a way topo can run, found before anything runs.
+"""Checks, before anything runs, that a component is written in a way that topo can run.
 
-People arrive with Storm's Java names and with streamparse's, and with coroutines. Each of these
-would fail late or, worse, never be called; so each is named here, with what was meant.
+Users arrive with Storm's Java names, with streamparse's, and with coroutines. Each of these would
+fail late or, worse, never be called; so each has an entry here, with the name that was meant.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _JAVA_NAMES = {
 
 
 def component_problems(component: Component, where: str) -> list[Problem]:
-    """Everything wrong with how the class of this component is written."""
+    """Return all problems of this component's class."""
     return [
         *_hook_problems(component, where),
         *_foreign_names(component, where),
@@ -46,7 +46,7 @@ def component_problems(component: Component, where: str) -> list[Problem]:
 
 
 def check_component(component: Component) -> None:
-    """Raise ComponentError for the first problem; for the places that have no topology."""
+    """Raise ComponentError for the first problem; for callers without a topology."""
     kind = "spout" if isinstance(component, Spout) else "bolt"
     for problem in component_problems(component, f"{kind} {type(component).__name__}"):
         raise ComponentError(problem.message, hint=problem.hint, code=problem.code)
@@ -175,7 +175,7 @@ def _wrong_arity(hook: Callable[..., Any], count: int) -> int | None:
 
 
 def _own_names(component: Component) -> set[str]:
-    """Names that the user's classes or the instance define, less what they inherit from topo."""
+    """Return the names that the user's classes or the instance define, without inherited ones."""
     names = set(vars(component))
     for cls in type(component).__mro__:
         if cls.__module__ != Component.__module__:

@@ -1,7 +1,7 @@
-"""A topology as immutable data: what the builder makes and every engine reads.
+"""A topology as immutable data, which the builder makes and every engine reads.
 
-Nothing here runs anything. Components are in it as pickles, so that changing an instance after
-`create_topology()` changes nothing.
+The module runs nothing. Components are stored as pickles, so that changing an instance after
+`create_topology()` has no effect.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StreamDef:
 
 @dataclass(frozen=True)
 class GroupingDef:
-    """How the tuples of a stream are dealt over the tasks of a bolt that reads it.
+    """The rule that deals the tuples of a stream over the tasks of a bolt that reads it.
 
     `custom` is the pickle of a CustomStreamGrouping.
     """
@@ -82,7 +82,7 @@ class ComponentDef:
     stateless: bool = False
     finite: bool = False  # a spout that overrides is_exhausted
     basic: bool = False  # a bolt whose inputs are acked for it
-    # The same component for engines in this process, where its classes need no copy.
+    # The same component for engines in this process, which need no copy of its classes.
     local: LocalPickle | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ class Topology:
 
     @property
     def components(self) -> Mapping[str, ComponentDef]:
-        """Every component by its id, in the order of the ids."""
+        """All components by id, in the order of the ids."""
         return self._components
 
     @property
@@ -140,7 +140,7 @@ class Topology:
 
     @property
     def user_classes(self) -> tuple[UserClass, ...]:
-        """Of a topology that came as bytes: the user's classes that came with it."""
+        """The user's classes that came with a topology loaded from bytes."""
         return self._user_classes
 
     @property
@@ -163,7 +163,7 @@ class Topology:
             ) from None
 
     def consumers(self, component: str) -> Iterator[tuple[ComponentDef, InputDef]]:
-        """Every bolt that reads `component`, with the input it reads it by."""
+        """Yield every bolt that reads `component`, with its input."""
         for consumer in self._components.values():
             for read in consumer.inputs:
                 if read.component == component:

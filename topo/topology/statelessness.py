@@ -1,7 +1,7 @@
-"""Whether a bolt that does not say so keeps nothing: read off its source, so only a guess.
+"""A guess, from its source, that a bolt is stateless though it does not declare so.
 
 `topo explain` points such bolts out, since a level whose bolts all declare `stateless = True` needs
-no state stage. A wrong guess costs nothing but a remark: the declaration is checked at run time.
+no state stage. A wrong guess only costs a remark: the declaration is checked at run time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SETTING_UP = frozenset({"__init__", "prepare"})
 
 
 def seems_stateless(component: Component) -> bool:
-    """Whether no method reads or writes an attribute that could hold something between calls."""
+    """True iff no method uses an attribute that could hold a value between calls."""
     own = [cls for cls in type(component).__mro__ if not cls.__module__.startswith("topo.")]
     try:
         sources = [textwrap.dedent(inspect.getsource(cls)) for cls in own if cls is not object]
@@ -43,7 +43,7 @@ def _keeps_nothing(method: ast.FunctionDef, component: Component) -> bool:
             if not (isinstance(node.ctx, ast.Load) and _is_harmless(node.attr, component)):
                 return False
             harmless += 1
-    # Any other use of the instance, as an argument say, may lead anywhere.
+    # Any other use of the instance, for example as an argument, may have any effect.
     return harmless == sum(_is_name(node, me) for node in ast.walk(method))
 
 
@@ -52,7 +52,7 @@ def _is_name(node: ast.AST, name: str) -> bool:
 
 
 def _is_harmless(name: str, component: Component) -> bool:
-    """Methods, class constants, what the host sets, and constants from the constructor."""
+    """True iff it is a method, a class constant, set by the runtime, or a constructor's constant."""
     if name in ("collector", "context"):
         return True
     if name in vars(component):

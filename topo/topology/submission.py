@@ -1,4 +1,4 @@
-"""What is checked of every topology that is submitted, whatever runs it."""
+"""Checks of every topology that is submitted, on every engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NAME_HINT = "letters, digits, '-', '_' and '.', at most 100, a letter or digit f
 
 
 def is_name(name: object) -> bool:
-    """A name is a directory in the registry and a word on the command line."""
+    """True iff the name is usable as a directory in the registry and a command's argument."""
     if not isinstance(name, str):
         return False
     plain = name.replace("-", "").replace("_", "").replace(".", "")
@@ -21,7 +21,7 @@ def no_name(name: object) -> str:
 
 
 def check_submission(name: object, topology: object) -> None:
-    """Raise what is wrong with the arguments of `submit_topology`."""
+    """Check the arguments of `submit_topology`; raise an error if one is invalid."""
     check_topology(topology, "submit_topology(name, topology, conf)")
     if not is_name(name):
         raise ConfigError(no_name(name), hint=NAME_HINT)

@@ -1,7 +1,7 @@
-"""What makes a topology valid: every structural problem, found at once.
+"""Validation of a topology: all structural problems are reported at once.
 
-Beyond Storm: fields are checked against the very stream that is read; reading nothing, reading the
-same stream twice and a cycle are problems.
+The checks go beyond Storm's: fields are checked against the stream that is read, and a bolt that
+reads nothing, an input given twice and a cycle are problems.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
 
 
 def declared_streams(draft: Draft) -> Streams:
-    """What the component declares; raises what its declaration raises."""
+    """Return the streams that the component declares; its declaration may raise."""
     declarer = OutputFieldsDeclarer()
     draft.component.declare_output_fields(declarer)
     return {
@@ -106,7 +106,7 @@ def _component_conf(draft: Draft, problems: list[Problem], warnings: list[str]) 
     except TopoError as error:
         problems.append(Problem("config", draft.where, error.message, error.hint))
         own = {}
-    # What was added by the declarer was checked then and there.
+    # The declarer has checked the settings that it added.
     warnings += Config.validate(draft.conf, component=draft.id)
     return {**own, **draft.conf}
 
@@ -168,7 +168,7 @@ def _read_problems(
 
 
 def _cycles(drafts: Mapping[str, Draft]) -> Iterator[Problem]:
-    """One problem for every cycle that a walk along the inputs closes."""
+    """Yield one problem for every cycle that a walk along the inputs closes."""
     done: set[str] = set()
     for start in drafts:
         path: list[str] = []
