@@ -60,7 +60,7 @@ def for_component(
 ) -> dict[str, JSON]:
     """Return the settings that one component sees.
 
-    Its declared settings win over the topology's; `COMPONENT/KEY`, given from outside, wins over both.
+    Its declared settings win over the topology's; `COMPONENT/KEY`, given from outside, over both.
     """
     prefix = f"{component}/"
     seen = {key: value for key, value in conf.items() if not _is_addressed(key)}

@@ -134,7 +134,7 @@ class Settings:
         "topology.workers",
         None,
         whole(1).or_null(),
-        "Slots over which tasks are dealt; null: the cores Spark offers, which are also the maximum.",
+        "Slots over which tasks are dealt; null: the cores that Spark offers, also the maximum.",
     )
     tasks = Setting[int | None](
         "topology.tasks",
@@ -165,7 +165,7 @@ class Settings:
         1,
         whole(0).or_null(),
         "Ackers that share the tuple trees; null: 1. "
-        "0 turns tracking off: what is emitted counts as acked.",
+        "0 turns tracking off: every message counts as acked.",
     )
     message_timeout_secs = Setting[float](
         "topology.message.timeout.secs",

@@ -1,1 +1,1 @@
-"""What runs a topology: one thread with simulated time, or Apache Spark."""
+"""The engines that run a topology: one thread with simulated time, or Apache Spark."""

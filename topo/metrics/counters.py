@@ -32,9 +32,9 @@ class ErrorReport:
 class ErrorReports:
     """The errors of a task since its last report: equal ones are one, with their count.
 
-    A batch may fail a message for each of its tuples, in words that differ, and all of it travels
-    with the batch's report. So of the different ones the first are kept, long texts are cut, and
-    of the rest there is only how many they were, by kind.
+    A batch may fail a message for each of its tuples, each in different words, and all errors
+    travel with the batch's report. So the first different errors are stored, long texts are cut,
+    and the remaining errors are only counted, by kind.
     """
 
     _reports: dict[tuple[str, ...], ErrorReport] = field(default_factory=dict)

@@ -251,7 +251,7 @@ class SavedAttributes:
         if left is None:
             return True
         if left.digest is None:
-            # The value did not pickle after prepare: it is left out unless it has been replaced since.
+            # The value did not pickle after prepare: it is left out unless it was replaced since.
             if value is not left.value:
                 return True
             if isinstance(value, _CONTAINERS):

@@ -52,7 +52,7 @@ def _is_name(node: ast.AST, name: str) -> bool:
 
 
 def _is_harmless(name: str, component: Component) -> bool:
-    """True iff it is a method, a class constant, set by the runtime, or a constructor's constant."""
+    """True iff it is a method, a constant, or an attribute that the runtime sets."""
     if name in ("collector", "context"):
         return True
     if name in vars(component):

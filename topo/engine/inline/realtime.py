@@ -1,7 +1,7 @@
 """The inline engine by the wall clock, in a thread of its own: `topo local --engine inline`.
 
-It needs no Java and keeps nothing: state lives as long as the run. What is asked of it from other
-threads is answered by its own, between two steps.
+The engine needs no Java and saves nothing: state lives as long as the run. Requests from other
+threads are answered by the engine's own thread, between two steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DRAIN_POLL_SECS = 0.02
 
 
 class RealTimeRun:
-    """A Run that moves by itself until it ends."""
+    """A run that advances in a thread of its own until it ends."""
 
     ui = ""
 
@@ -82,7 +82,7 @@ class RealTimeRun:
         self._ask(self._inner.deactivate)
 
     def kill(self, wait_secs: float = 0) -> None:
-        """Stop the spouts, let what is in flight finish for as long, end."""
+        """Stop the spouts, wait up to `wait_secs` for messages in flight, then end."""
         if self.status not in ENDED:
             self.deactivate()
         deadline = time.monotonic() + wait_secs
@@ -92,11 +92,11 @@ class RealTimeRun:
         self._thread.join()
 
     def stop(self) -> None:
-        """Stop where it stands."""
+        """Stop at once."""
         self.kill()
 
     def wait(self, secs: float | None = None) -> bool:
-        """Whether the run has ended, after waiting as long for it."""
+        """Wait up to `secs` for the end of the run; return True if it has ended."""
         self._thread.join(secs)
         return not self._thread.is_alive()
 

@@ -1,8 +1,8 @@
-"""One topology in one thread, in micro-batches, by a clock that somebody else moves.
+"""One topology in one thread, in micro-batches, by a clock that the caller moves.
 
-It goes through the same steps as the Spark engine: verdicts and polling first, then the components
-in order, then what changed is saved and the ledger is told. All tasks live in one host; frames
-between them are encoded and decoded, so that what cannot travel fails here too.
+A batch has the same steps as on the Spark engine: verdicts and polling first, then the components
+in order, then changes are saved and the ledger gets the updates. All tasks live in one slot; frames
+between them are encoded and decoded, so that values that cannot travel fail here too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FEWEST_ROUNDS, _MOST_ROUNDS = 16, 4096
 
 
 class Recorder:
-    """What was emitted and what became of messages, in order."""
+    """A record of emits and verdicts, in order."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], list[Any]] = {}
@@ -56,7 +56,7 @@ class Recorder:
 
 
 class InlineRun:
-    """A topology running in this thread; it moves when `settle` or `step` is called."""
+    """A topology running in this thread; it advances when `settle` or `step` is called."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class InlineRun:
         return self._book.errors()
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
-        """The value lists that the component has emitted on the stream, in order."""
+        """Return the value lists that the component has emitted on the stream, in order."""
         definition = self.topology.component(component)
         if definition.output(stream) is None:
             known = ", ".join(repr(output.name) for output in definition.outputs) or "none"
@@ -162,7 +162,7 @@ class InlineRun:
     # -- moving it ----------------------------------------------------------------------------
 
     def settle(self, max_steps: int = 100_000) -> None:
-        """Run until nothing moves at this instant."""
+        """Run until nothing is left to do at this instant."""
         steps = 0
         most = _FEWEST_ROUNDS  # of polling; batches of every size should work
         while self._is_live() and (moved := self._batch(self._random.randint(1, most))):
@@ -175,7 +175,7 @@ class InlineRun:
                 )
 
     def step(self, n: int = 1) -> int:
-        """`n` calls of next_tuple for each spout task, and what follows; how much moved."""
+        """Call next_tuple `n` times for each spout task, and process; return the steps taken."""
         if n < 1:
             raise ValueError(f"step({n}): at least one")
         moved = self._batch(n) if self._is_live() else 0
@@ -184,7 +184,7 @@ class InlineRun:
         return moved
 
     def next_event(self, until: float) -> float | None:
-        """When, up to `until`, something is due: a timeout or a tick."""
+        """Return the time of the next timeout or tick up to `until`, or None."""
         times = [self._ledger.next_timeout(), *self._tick_times()]
         due = [time for time in times if time is not None and time <= until]
         return min(due, default=None) if self._is_live() else None
@@ -196,7 +196,7 @@ class InlineRun:
         self._set_active(False)
 
     def restart(self) -> None:
-        """Build every instance anew from what was saved, as after a crash of everything."""
+        """Rebuild every instance from its saved state, as after a crash of all processes."""
         self._require_live("restart")
         self._host = None
 
@@ -220,7 +220,7 @@ class InlineRun:
     # -- a batch ------------------------------------------------------------------------------
 
     def _batch(self, rounds: int) -> int:
-        """One micro-batch with at most `rounds` rounds of polling; how much moved."""
+        """Run one micro-batch with at most `rounds` rounds of polling; return the steps taken."""
         if self._host is None:
             if not self._wanted_active and not self._saved:
                 return 0  # never was active: nothing is opened before it is
@@ -271,7 +271,7 @@ class InlineRun:
             verdicts = self._ledger.verdicts(spout.id, spout.cursor)
             host.deliver(spout.id, "inline", verdicts)
             heard += len(verdicts)
-            # What was saved with an older cursor may be asked for again after a restart.
+            # A state with an older cursor may ask for the same verdicts again after a restart.
             self._ledger.forget(spout.id, verdicts.first - 1)
         return heard
 
@@ -320,7 +320,7 @@ class InlineRun:
         self._reason = error.message if isinstance(error, UncaughtError) else str(error)
 
     def _stall(self) -> str:
-        """Why nothing can move any more, though it should."""
+        """Return why the run cannot advance although it should, or ""."""
         if self._host is None or self.conf["topology.enable.message.timeouts"]:
             return ""
         for spout in self._host.spouts:

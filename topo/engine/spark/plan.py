@@ -1,14 +1,14 @@
-"""What runs where: the levels, slots, fused chains and state of a topology over some slots.
+"""The plan of a topology over some slots: levels, slots, fused chains and state.
 
-Pure and deterministic; nothing here knows Spark. Components are laid in levels, longest path from
-a spout: each level is one stage, between two levels is one exchange. The tasks of a component are
-dealt over the slots evenly, each component starting where the last one stopped, save one that
-reads only by local_or_shuffle or none: it starts where its first producer does, so that tuples
-need not leave their slot. Such a bolt is fused into its producers' level when every slot that has
-one of them has a task of it.
+The module is pure and deterministic and knows no Spark. A component's level is its longest path
+from a spout: each level is one stage, between two levels is one exchange. The tasks of a component
+are dealt over the slots evenly, each component starting after the last one, except a bolt that
+reads only by local_or_shuffle or none: it starts at its first producer's slot, so that tuples need
+not leave their slot. Such a bolt is fused into its producers' level if every slot with a producer
+has a task of it.
 
-The plan is part of a checkpoint: `to_json` is written beside it, and `check_same` refuses to go on
-under another plan, since Spark would accept one and lose state in silence.
+The plan is part of a checkpoint: `to_json` is written beside it, and `check_same` refuses to resume
+under another plan, since Spark would accept one and lose state silently.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOCAL = ("local_or_shuffle", "none")
 
 @dataclass(frozen=True)
 class Placed:
-    """One component: its tasks, the slot of each, its level, and whether it keeps anything."""
+    """The place of one component: its tasks, the slot of each, its level, and its statefulness."""
 
     id: str
     kind: str
@@ -48,7 +48,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where everything runs. `keys` are the slots' keys in Spark's rows."""
+    """The places of all components. `keys` are the slots' keys in Spark's rows."""
 
     slots: int
     components: tuple[Placed, ...]
@@ -71,14 +71,14 @@ class Plan:
         }
 
     def place_of(self, task: int) -> tuple[int, int]:
-        """A task's level and slot."""
+        """Return a task's level and slot."""
         return self._places[task]
 
     def tasks_at(self, level: int, slot: int) -> list[int]:
         return [task for task, place in self._places.items() if place == (level, slot)]
 
     def tasks_in(self, slot: int) -> frozenset[int]:
-        """Every task of a slot, at whatever level."""
+        """Return all tasks of a slot, at all levels."""
         return frozenset(task for task, place in self._places.items() if place[1] == slot)
 
     def keeps_state(self, level: int) -> bool:
@@ -128,7 +128,7 @@ class Plan:
 
 
 def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = None) -> Plan:
-    """The plan of a topology over this many slots."""
+    """Make the plan of a topology over this many slots."""
     layout = TaskLayout(topology, conf)
     placed: dict[str, Placed] = {}
     start = 0
@@ -154,7 +154,7 @@ def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = N
 
 
 def _producers_first(topology: Topology) -> list[ComponentDef]:
-    """The components, each after all it reads; among equals by name."""
+    """Return the components, each after all components that it reads, otherwise by name."""
     done: dict[str, ComponentDef] = {}
     waiting = dict(topology.components)
     while waiting:
@@ -179,7 +179,7 @@ def _start_beside_producer(definition: ComponentDef, placed: Mapping[str, Placed
 def _level(
     definition: ComponentDef, slots: tuple[int, ...], placed: Mapping[str, Placed]
 ) -> tuple[int, str | None]:
-    """The component's level, and the producer it is fused with, if it is."""
+    """Return the component's level, and the producer with which it is fused, or None."""
     if definition.is_spout:
         return 0, None
     producers = [placed[read.component] for read in definition.inputs]

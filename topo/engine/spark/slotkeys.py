@@ -15,7 +15,7 @@ def _rotated(value: int, bits: int) -> int:
 
 
 def spark_hash(key: int) -> int:
-    """What Spark's `hash` says of a 32-bit integer: a signed 32-bit number."""
+    """Return Spark's `hash` of a 32-bit integer: a signed 32-bit number."""
     mixed = _rotated((key & _MASK) * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
     result = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64) & _MASK
     result ^= 4  # the length in bytes
@@ -26,7 +26,7 @@ def spark_hash(key: int) -> int:
 
 
 def slot_keys(slots: int) -> tuple[int, ...]:
-    """For each slot the key that Spark puts in the partition of its number."""
+    """Return for each slot the key that Spark puts in the partition of its number."""
     found: dict[int, int] = {}
     key = 0
     while len(found) < slots:

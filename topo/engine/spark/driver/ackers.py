@@ -12,7 +12,7 @@ from topo.tracking.transport import AckerTarget
 
 
 class Ackers:
-    """As many as `topology.acker.executors` says; one, as coordinator, where nothing is tracked."""
+    """The `topology.acker.executors` ackers of a run; a single coordinator if tracking is off."""
 
     def __init__(self, topology: str, conf: Mapping[str, Any], driver_host: str) -> None:
         count = max(1, conf["topology.acker.executors"])
@@ -26,7 +26,7 @@ class Ackers:
         )
         uses_tls = tls.certificate is not None
         admission = fresh_token()
-        # Several cannot share a port that was named: the others take free ones.
+        # Several ackers cannot share a fixed port: the others take free ones.
         host = bind.rpartition(":")[0]
         binds = [bind, *[f"{host}:0"] * (count - 1)]
         self._servers: list[AckerServer] = []
@@ -52,7 +52,7 @@ class Ackers:
 
 
 def _reachable(driver_host: str) -> str:
-    """Where executors reach the driver; loop-back is for those of this machine only."""
+    """Return the address at which executors reach the driver; loop-back for a local one."""
     if not driver_host or is_loopback(driver_host):
         return LOOPBACK
     return f"{driver_host}:0"

@@ -1,6 +1,6 @@
-"""The checkpoint directory beside what Spark keeps there: the plan, the run's id, the last commit.
+"""topo's part of the checkpoint directory: the plan, the run's id, the last commit.
 
-Read and written through Hadoop's file systems, since a checkpoint may lie on any of them.
+Files are read and written through Hadoop's file systems, since a checkpoint may be on any of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PLAN_FILE = "topo-plan.json"
 
 
 def local_path(checkpoint: str) -> Path | None:
-    """Where it lies in this machine's file system; None: in another one, such as hdfs: or s3a:."""
+    """Return its path in this machine's file system; None for others, such as hdfs: or s3a:."""
     if checkpoint.startswith("file:"):
         return Path(checkpoint.removeprefix("file:").removeprefix("//"))
     return None if "://" in checkpoint else Path(checkpoint)
@@ -38,11 +38,11 @@ class Checkpoint:
 
     @property
     def location(self) -> str:
-        """Its path with its file system, which Hadoop's settings say where the path does not."""
+        """The path with its file system, which Hadoop's settings name if the path does not."""
         return str(self._files.makeQualified(self._root).toString())
 
     def adopt(self, plan: Plan) -> str:
-        """Begin here, or go on under the plan that is here; the id of the checkpoint."""
+        """Begin a checkpoint, or resume one of the same plan; return the checkpoint's id."""
         written = self._read(PLAN_FILE)
         if written is None:
             if self.next_batch():
@@ -69,14 +69,14 @@ class Checkpoint:
         return checkpoint_id
 
     def slots(self) -> int | None:
-        """How many the plan that is here has; None: there is none that could be read."""
+        """Return the number of slots in the stored plan, or None if no plan can be read."""
         try:
             return int(json.loads(self._read(PLAN_FILE) or "")["plan"]["slots"])
         except (ValueError, KeyError, TypeError):
-            return None  # `adopt` says what is wrong
+            return None  # `adopt` reports the error
 
     def next_batch(self) -> int:
-        """The batch that the next query begins with: the one after the last that was committed."""
+        """Return the first batch of the next query: the one after the last committed batch."""
         commits = self._path("commits")
         if not self._files.exists(commits):
             return 0
@@ -97,7 +97,7 @@ class Checkpoint:
             stream.close()
 
     def _write(self, name: str, text: str) -> None:
-        """Whole or not at all: under another name first."""
+        """Write atomically: under another name first."""
         unfinished = self._path(f".{name}.{uuid.uuid4().hex}")
         stream = self._files.create(unfinished, True)
         stream.write(bytearray(text.encode()))

@@ -1,8 +1,8 @@
-"""The executors a cluster gives to a run: how many cores, which are lost, and what that means.
+"""The executors that a cluster gives to a run: their cores, losses, and the consequences.
 
-A slot of a level is a task of Spark's, which takes a core. With fewer cores than slots a level's
-slots run one after the other: right, but slow. The run says what is missing for as long as it is,
-and a slot whose spouts have nothing does not keep its core from the others for long.
+A slot of a level is a Spark task, which takes a core. With fewer cores than slots a level's slots
+run one after the other: correctly, but slowly. The run reports missing executors while they are
+missing, and a slot whose spouts have no data soon leaves its core to other slots.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _WHY_NONE = "is the cluster full, or spark.executor.memory more than its workers
 
 @dataclass(frozen=True)
 class Executor:
-    """One that the cluster gives, or gave."""
+    """An executor that the cluster gives, or gave."""
 
     cores: int
     lost_at: float | None = None
-    """When Spark noticed; None: it is there."""
+    """When Spark noticed the loss; None if the executor is alive."""
 
 
 Look = Callable[[], Sequence[Executor]]
 
 
 class Executors:
-    """What a cluster gives; `look` asks Spark."""
+    """The executors of a run; `look` asks Spark."""
 
     def __init__(
         self, look: Look, monotonic: Callable[[], float] = time.monotonic, wanted: int | None = None
@@ -61,7 +61,7 @@ class Executors:
 
     @property
     def reason(self) -> str:
-        """What is missing; "" if nothing is."""
+        """The shortage of cores or slots in words; "" if there is none."""
         cores, slots = self.cores, self.slots or self.wanted or 1
         if not self._settled and cores < slots:
             waiting = f"waiting for executors: {cores} of {_counted(slots, 'core')} so far"
@@ -75,11 +75,11 @@ class Executors:
 
     @property
     def are_gone(self) -> bool:
-        """None is left to go on with."""
+        """True iff the run has no executor left."""
         return self._settled and not self.cores
 
     def look(self) -> None:
-        """Ask Spark, if that was not done just now."""
+        """Ask Spark, unless it was asked just before."""
         now = self._monotonic()
         if self._looked_at is None or now - self._looked_at >= LOOK_SECS:
             self._looked_at = now
@@ -96,9 +96,9 @@ class Executors:
         return now - self._waiting[1] > TURN_SECS
 
     def settle(self, stopped: Callable[[], bool], sleep: Callable[[float], None]) -> int:
-        """Wait until as many cores are there as are wanted, or no more come; their number.
+        """Wait until all wanted cores have come, or no more come; return their number.
 
-        With none at all it waits on: a cluster may be full. 0 only where it was stopped.
+        With no core at all the wait continues: a cluster may be full. 0 means that it was stopped.
         """
         patience = _REGISTRATION_SECS if self.wanted and not self.slots else _SETTLED_SECS
         since = self._monotonic()
@@ -134,7 +134,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def look_at(session: SparkSession) -> Look:
-    """Ask the executors of this session's Spark."""
+    """Return a function that lists the executors of this session's Spark."""
     jsc: Any = session.sparkContext._jsc
 
     def look() -> list[Executor]:

@@ -23,7 +23,7 @@ from topo.tracking.transport import AckerTarget
 
 
 def spark_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any], master: str) -> str:
-    """The physical plan in Spark's words; a Spark that was started for it is ended again."""
+    """Return Spark's text of the physical plan; stop Spark if it was started for this."""
     from pyspark import SparkContext
 
     was_running = SparkContext._active_spark_context is not None

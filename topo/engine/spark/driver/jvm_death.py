@@ -1,7 +1,7 @@
-"""Spark's JVM when it dies under a run: how that is told, and that a later run gets another one.
+"""The death of Spark's JVM during a run: its detection, its error, and a new JVM for later runs.
 
-pyspark keeps the context of a JVM that is gone for the context of its process, and says of every
-call to it that the connection was refused.
+pyspark keeps the context of a dead JVM as the context of its process, and reports of every call
+that the connection was refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Jvm:
         self._log = _output_of(self._process.pid) if self._process else ""
 
     def death_behind(self, error: Exception) -> EngineError | None:
-        """What to say instead of this error, if it is that the JVM has died."""
+        """Return the error to report instead if the JVM's death caused this one, else None."""
         if not _breaks_off(error) or not self._is_dead(_DYING_SECS):
             return None
         return EngineError(
@@ -42,7 +42,7 @@ class Jvm:
         )
 
     def drop_if_dead(self) -> None:
-        """Let this process start another Spark, if this one is gone."""
+        """Let this process start another Spark if this JVM is dead."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
@@ -59,7 +59,7 @@ class Jvm:
             SparkSession._instantiatedSession = SparkSession._activeSession = None
 
     def _is_dead(self, patience_secs: float = 0.0) -> bool:
-        """Whether it is gone; a connection breaks a moment before its process has ended."""
+        """Return True if it is dead; a connection breaks a moment before its process has ended."""
         if self._process is None:  # somebody else started it
             return not _listens(self._gateway.gateway_parameters)
         with suppress(subprocess.TimeoutExpired):
@@ -75,7 +75,7 @@ class Jvm:
 
 
 def drop_dead_spark() -> None:
-    """Let this process start another Spark, if the one it has is gone."""
+    """Let this process start another Spark if its present JVM is dead."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -84,14 +84,14 @@ def drop_dead_spark() -> None:
 
 
 def _breaks_off(error: Exception) -> bool:
-    """Whether it may come of a connection to a JVM that is not there."""
+    """True iff the error may come from a connection to a dead JVM."""
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
     return isinstance(error, OSError | Py4JError) and not isinstance(error, Py4JJavaError)
 
 
 def _output_of(process: int) -> str:
-    """The file a process writes to, where that can be found out."""
+    """Return the file that a process writes to, or "" if that is unknown."""
     with suppress(OSError):
         path = os.readlink(f"/proc/{process}/fd/1")
         return path if os.path.isfile(path) else ""

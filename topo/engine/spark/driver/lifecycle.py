@@ -1,8 +1,8 @@
-"""What the slots are to do next: run, pause, drain, tick for the last time, close.
+"""The modes of a run, in order: run, pause, drain, tick for the last time, close.
 
-The acker hands a mode to the batch after the one in work. A topology comes to its end in steps,
-each of which has to be committed before the next: nothing is in flight any more, bolts with ticks
-have had their last one, components are closed.
+The acker gives a mode to the batch after the present one. A topology ends in steps, each of which
+has to be committed before the next: no message is in flight, bolts with ticks have had their last
+tick, components are closed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CLOSING_SECS = 30.0
 
 
 class Lifecycle:
-    """The modes of one run, from its start to its end."""
+    """A state machine that decides the run's next mode."""
 
     def __init__(self, topology: Topology, active: bool) -> None:
         self._finite = all(spout.finite for spout in topology.spouts)
@@ -41,40 +41,40 @@ class Lifecycle:
             self.mode = self._active_mode()
 
     def kill(self, now: float, wait_secs: float) -> None:
-        """Come to an end, within so many seconds; a later call may only shorten them."""
+        """End within `wait_secs`; a later call may only shorten the wait."""
         until = now + wait_secs
         before = self._drain_until
         self._drain_until = until if before is None else min(before, until)
 
     def stop(self, now: float) -> None:
-        """Come to an end now, with components left as they are."""
+        """End now, without closing the components."""
         self.kill(now, 0.0)
         self._closing_secs, self._close_until = 0.0, now
 
     def is_pointless(self, now: float) -> bool:
-        """Whether no query is to be started any more: it should have ended by now, or none was
-        started at all, so that nothing is in flight that would be given the time to finish."""
+        """True if starting another query is useless: the kill deadline has passed, or no query has
+        been started yet, so that no message is in flight."""
         until = self._drain_until
         return until is not None and (now >= until or not self._has_begun)
 
     def registered(self, mode: Mode) -> None:
-        """An epoch has begun in this mode; what was asked for since then is still to be told."""
+        """Record that an epoch has begun in this mode; later requests are yet to be sent."""
         self._told, self._version, self._has_begun = mode, 0, True
 
     def commanded(self, version: int, mode: Mode) -> None:
-        """The ackers were told."""
+        """Record that the ackers have got this mode."""
         self._version, self._told = version, mode
 
     def next_command(
         self, status: AckerStatus, reports: Mapping[int, Report], now: float
     ) -> Mode | None:
-        """The mode to tell the ackers now, if it is another than before."""
+        """Return the mode to send to the ackers now, or None if it is unchanged."""
         self._step(status, reports, now)
         return self.mode if self.mode != self._told else None
 
     def _step(self, status: AckerStatus, reports: Mapping[int, Report], now: float) -> None:
         idle = not status.pending and not status.unheard
-        # Batches may be shorter than looks are apart: what is committed says so itself.
+        # Batches may be shorter than the interval of looks: committed reports tell of themselves.
         committed = any(report.mode == self.mode for report in reports.values())
         if self.mode == Mode.CLOSE:
             patient = self._close_until is None or now < self._close_until
@@ -97,7 +97,7 @@ class Lifecycle:
         self._close_until = now + self._closing_secs
 
     def _is_in_work(self, status: AckerStatus) -> bool:
-        """Whether some slot has begun a batch with the present mode, at every acker."""
+        """True iff some slot has begun a batch in the present mode."""
         knows = self.mode == self._told and status.mode_version_begun >= self._version
         return knows and bool(status.waiting or status.staged)
 

@@ -1,4 +1,4 @@
-"""What a Spark master's address says: local or not, how many cores, whether anybody is there."""
+"""Spark masters' addresses: local or not, their cores, and a check that a master listens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_local(master: str) -> bool:
 
 
 def local_cores(master: str) -> int:
-    """The cores that a local master stands for."""
+    """Return the number of cores of a local master."""
     match = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
     if match is None:
         raise ConfigError(
@@ -32,10 +32,10 @@ def local_cores(master: str) -> int:
 
 
 def with_room(master: str) -> str:
-    """A local master that gives a failed task three more tries, as a cluster does.
+    """Return a local master that retries a failed task three times, as a cluster does.
 
-    It has more places than cores: a spout that waits for data keeps its place, and the topologies
-    beside it need theirs.
+    It has more task slots than cores: a spout that waits for data occupies one, and other
+    topologies of the process need theirs.
     """
     return f"local[{local_cores(master) * _PLACES_A_CORE},4]" if is_local(master) else master
 
@@ -61,7 +61,7 @@ def check_master(master: str) -> None:
 
 
 def is_in_this_machine(master: str) -> bool:
-    """Whether what runs there sees the files that are here."""
+    """True iff the workers of this master share this machine's files."""
     if not master.startswith(_STANDALONE):
         return is_local(master)
     hosts = [urlsplit(f"//{address}").hostname or "" for address in _addresses(master)]
@@ -73,7 +73,7 @@ def _addresses(master: str) -> list[str]:
 
 
 def _silence(address: str) -> str:
-    """Why nobody answers there; "" if somebody does."""
+    """Return why no server answers at the address; "" if one does."""
     try:
         url = urlsplit(f"//{address}")
         where = (url.hostname or "", url.port or _PORT)

@@ -1,4 +1,4 @@
-"""What committed batches have reported: figures, captured tuples, and what stands still."""
+"""The reports of committed batches: figures, captured tuples, and reasons of a stall."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUIET_SECS = 1.0
 
 
 class Progress:
-    """Reports come by way of the acker, which hands over those of committed batches only."""
+    """The progress of a run, from reports that the acker delivers for committed batches only."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Progress:
         self._moved = monotonic()
 
     def take_in(self, status: AckerStatus, batch_ms: float) -> bool:
-        """What the ackers say now; whether batches were committed since they were last asked."""
+        """Take a new status; return True if batches were committed since the last one."""
         self._status = status
         if not status.payloads:
             return False
@@ -72,7 +72,7 @@ class Progress:
                     waited.append(report.waited_secs)
             self._note(report)
             self.logs.write(f"slot-{payload.slot}", report.lines)
-        # The batch waited for as long as nobody had anything.
+        # The batch waited while no spout had data.
         waited_ms = 1000 * min(waited, default=0.0)
         self.book.batch_done(
             status.next_batch - 1, self._moved, ms=batch_ms, rows=emitted, waited_ms=waited_ms
@@ -83,7 +83,7 @@ class Progress:
         return self.book.batch(self._monotonic())
 
     def acker(self) -> AckerStats | None:
-        """The ackers, as they said when they were last asked."""
+        """The ackers' figures in their last status."""
         status = self._status
         if status is None or not self._executors:
             return None
@@ -109,7 +109,7 @@ class Progress:
             kept.setdefault(spout, []).append(msg_id)
 
     def stall(self) -> str:
-        """Why nothing moves, though it should; "" while something does."""
+        """Return why the run does not advance although it should, or ""."""
         status = self._status
         if status is None:
             return ""

@@ -1,7 +1,7 @@
 """The streaming query of a plan: a source that calls each slot once a batch, then the levels.
 
 The source gives one row per slot and batch. Each level is behind an exchange by slot key, so that
-its partition p is slot p; a row for a deeper level goes through the stages between untouched.
+its partition p is slot p; a row for a deeper level passes through the stages between untouched.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def build_query(
     paths: tuple[str, ...] = (),
     factory: bytes = b"",
 ) -> DataFrame:
-    """The levels of `plan`, one after the other."""
+    """Build the levels of `plan`, one after the other."""
     rows = _slot_rows(session, plan)
     for level in range(len(plan.levels)):
         setup = StageSetup(level, run, lease, plan.keys, paths, factory)
@@ -41,7 +41,7 @@ def build_query(
 
 
 def start_query(rows: DataFrame, name: str, checkpoint: str) -> StreamingQuery:
-    """Run the levels; what comes out of the last one is nothing."""
+    """Start the query; the last level has no output."""
     writer = rows.writeStream.format("noop").outputMode("append").queryName(name)
     return writer.option("checkpointLocation", checkpoint).start()
 
@@ -67,5 +67,5 @@ def _slot_rows(session: SparkSession, plan: Plan) -> DataFrame:
 def _processor(setup: StageSetup) -> Any:
     from pyspark.sql.streaming import StatefulProcessor
 
-    # Made here, since the module of the stages must load without Spark's SQL classes.
+    # The class is made here, since the module of the stages must load without Spark's SQL classes.
     return type("StateProcessor", (StateStage, StatefulProcessor), {})(setup)

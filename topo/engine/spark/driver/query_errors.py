@@ -1,4 +1,4 @@
-"""Why a query ended, in the words of whoever caused it, and whether to start it again."""
+"""The error that ended a query, in the words of its cause, and the decision to restart it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CANNOT_START = "STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE"
 
 
 def error_of(query: StreamingQuery, token: str) -> Exception:
-    """Return why a query ended: what a stage raised, or Spark's own words without its stack.
+    """Return the error that ended a query: a stage's, or Spark's own text without its stack.
 
     `token` is the run's, with which its stages sign what they raise.
     """
@@ -36,7 +36,7 @@ def error_of(query: StreamingQuery, token: str) -> Exception:
 
 
 def in_words(error: Exception) -> TopoError:
-    """What is raised to the user; what came out of the JVM, without its stack."""
+    """Return the error to raise to the user; one from the JVM without its stack."""
     if isinstance(error, TopoError):
         return error
     said = _first_paragraph(str(error)) or "no reason was given"
@@ -53,7 +53,7 @@ def _first_paragraph(text: str) -> str:
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether starting again from the last commit may get over it."""
+    """True iff restarting from the last commit may overcome the error."""
     if isinstance(error, AckerError):
         return can_restart(error)
     return isinstance(error, RelayLost | FramesLost) or getattr(error, "code", "") == "spark"

@@ -1,4 +1,4 @@
-"""What a run has open: Spark's session, the ackers, the slot processes, the checkpoint."""
+"""The resources of a run: Spark's session, the ackers, the slot processes, the checkpoint."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
     from topo.engine.spark.driver.run import SparkRun
 
-# What a batch's executions log travels with what they report; the ackers hold 64 MB of that.
+# The log lines of a batch travel with its reports, of which the ackers hold 64 MB.
 _LOGGED_BYTES = 4 << 20
 _LOGGED_BYTES_EACH = 256 << 10
 
 
 class Abandoned(Exception):
-    """It was killed before it could begin."""
+    """The signal that a run was killed before it began."""
 
 
 class RunResources(ExitStack):
-    """What a run has open: Spark, the ackers, the slot processes, the checkpoint."""
+    """The open resources of a run: Spark, the ackers, the slot processes, the checkpoint."""
 
     def __init__(self, run: SparkRun) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class RunResources(ExitStack):
 
     def _open_ackers(self, host: str) -> None:
         ackers = self.enter_context(closing(Ackers(self._run.name, self._run.conf, host)))
-        # What speaks to them is closed before they are, of whose end it would complain.
+        # Clients are closed before their servers, of whose end they would complain.
         transport = self.enter_context(closing(GrpcTransport(ackers.target)))
         self.control = AckerControl(ackers.target, transport)
 
@@ -105,7 +105,7 @@ class RunResources(ExitStack):
         asked, planned = run.conf["topology.workers"], self.checkpoint.slots()
         executors = run.executors = Executors(look_at(session), wanted=asked or planned)
         if planned and (asked is None or asked >= planned):
-            # What a checkpoint was made with stays, whatever the cluster gives by now.
+            # A checkpoint's slots stay, whatever the cluster gives now.
             executors.slots, executors.are_of_checkpoint = planned, True
         cores = executors.settle(lambda: run.is_pointless, time.sleep)
         if run.is_pointless or not cores:
@@ -137,13 +137,13 @@ class RunResources(ExitStack):
         )
 
     def go_on(self, batch: int) -> None:
-        """Let the slots that wait in this batch go on, as if one of them had found something."""
+        """Let the slots that wait in this batch resume, as if one of them had data."""
         start = BatchStart(batch, 0.0, 0.0, Mode.ACTIVE, 0, {}, {}, None)
         with suppress(AckerError):  # it has gone on, or is over: the next look will tell
             AckerClient(self._lease).wait(start, 0, 0.0, busy=True)
 
     def start_query(self, first_batch: int, mode: Mode) -> StreamingQuery:
-        """Begin an epoch."""
+        """Register an epoch and start its query."""
         plan = tracking_plan(self._run.topology, self.plan, self._run.conf)
         lease = self._lease = self.control.register(plan, first_batch, self._id, mode)
         factory = b"" if self._paths else dump(_AnyFactory(self._spec))
@@ -152,9 +152,9 @@ class RunResources(ExitStack):
 
 
 def _reports_in(checkpoint: str) -> str:
-    """An empty directory there for what is too large to go by the ackers; "": it is elsewhere.
+    """Make a directory in a local checkpoint for reports too large for the ackers; else "".
 
-    Workers reach it: Spark's state is beside it.
+    Workers reach the directory: Spark's state is beside it.
     """
     path = local_path(checkpoint)
     if path is None:
@@ -166,7 +166,7 @@ def _reports_in(checkpoint: str) -> str:
 
 
 class _AnyFactory:
-    """Makes the runner of any slot."""
+    """A factory of any slot's runner."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
@@ -176,7 +176,7 @@ class _AnyFactory:
 
 
 class _Factory:
-    """Makes the runner of one slot."""
+    """A factory of one slot's runner."""
 
     def __init__(self, spec: RunSpec, slot: int) -> None:
         self._spec, self._slot = spec, slot
@@ -186,7 +186,7 @@ class _Factory:
 
 
 def tracking_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any]) -> TrackingPlan:
-    """What the ackers have to know of a plan."""
+    """Return the part of a plan that the ackers need."""
     spouts = [placed for placed in plan.components if placed.kind == "spout"]
     periods = {
         for_component(conf, bolt.id, bolt.conf)["topology.tick.tuple.freq.secs"]

@@ -1,8 +1,8 @@
-"""One topology running on Spark: started, watched, started again, brought to its end.
+"""One topology running on Spark: its start, watch, restarts and end.
 
-A thread of its own starts everything and then watches: what committed batches report, whether the
-query still runs, what was asked of it meanwhile. A query that ends by itself is started again from
-its last commit, save when the user's code failed, or when it does not get further any more.
+A thread of its own starts everything and then watches the reports of committed batches, the query,
+and the requests of callers. A query that ends by itself is restarted from its last commit, except
+after a failure of the user's code, or when restarts make no progress.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _IDLE_WATCH_SECS = 0.5
 
 
 class SparkRun:
-    """A topology on Spark. `start` returns at once; everything else may be called at any time."""
+    """A topology on Spark. `start` returns at once; all other methods may be called at any time."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class SparkRun:
 
     @property
     def is_pointless(self) -> bool:
-        """Whether it was killed, and nothing is to be waited for any more."""
+        """Return True if the run was killed and there is nothing left to wait for."""
         return self._ending.is_pointless(time.monotonic())
 
     def stats(self) -> RunStats:
@@ -139,7 +139,7 @@ class SparkRun:
             return self._progress.book.errors()
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
-        """What a captured component has emitted in committed batches."""
+        """Return the tuples that a captured component has emitted in committed batches."""
         if component not in self.capture:
             known = ", ".join(map(repr, self.capture)) or "none"
             raise RunError(
@@ -151,12 +151,12 @@ class SparkRun:
 
     @property
     def rows(self) -> dict[tuple[str, str], list[list[Any]]]:
-        """By component and stream, what was captured."""
+        """The captured value lists by component and stream."""
         return self._progress.rows
 
     @property
     def acked(self) -> dict[str, list[Any]]:
-        """By spout, the ids of messages that were acked, where conclusions were asked for."""
+        """The ids of acked messages by spout, if conclusions were requested."""
         return self._progress.acked
 
     @property
@@ -172,7 +172,7 @@ class SparkRun:
         self._ask("deactivated", lambda: self._ending.set_active(False))
 
     def kill(self, wait_secs: float = 0) -> None:
-        """Stop the spouts, let what is in flight finish for so long, close, stop."""
+        """Stop the spouts, wait up to `wait_secs` for messages in flight, close, stop."""
         if self._status in ENDED:
             return
         self._ending.kill(time.monotonic(), wait_secs)
@@ -180,17 +180,17 @@ class SparkRun:
         self._ended.wait()
 
     def stop(self) -> None:
-        """Stop where it stands; its state is that of the last committed batch."""
+        """Stop at once; the state is that of the last committed batch."""
         self._ending.stop(time.monotonic())
         self._asked.set()
         self._ended.wait()
 
     def wait(self, secs: float | None = None) -> bool:
-        """Wait for its end; whether it came."""
+        """Wait up to `secs` for the end of the run; return True if it has ended."""
         return self._ended.wait(secs)
 
     def await_completion(self, timeout: float | None = None) -> None:
-        """Wait until all spouts are exhausted and everything is processed."""
+        """Wait until all spouts are exhausted and all messages are processed."""
         endless = [spout.id for spout in self.topology.spouts if not spout.finite]
         if endless:
             raise RunError(
@@ -203,7 +203,7 @@ class SparkRun:
         self.raise_error()
 
     def raise_error(self, *, once: bool = False) -> None:
-        """Raise why it failed, if it did; with `once`, only where it was not raised before."""
+        """Raise the error of a failed run; with `once`, only if it was not raised before."""
         if self.error is None or (once and self._was_raised):
             return
         self._was_raised = True
@@ -271,7 +271,7 @@ class SparkRun:
             self._reason = f"starting again: {sentence(error)}"
 
     def _watch(self, opened: RunResources, query: StreamingQuery) -> bool:
-        """Follow the query to its end; True if that was meant to be."""
+        """Follow the query to its end; return True if the end was intended."""
         pause = _WATCH_SECS
         while query.isActive:
             status = opened.control.status(self._progress.last_payload)
@@ -285,16 +285,16 @@ class SparkRun:
                 self._ending.commanded(opened.control.command(command), command)
             if self._ending.is_over or (self.is_pointless and self._has_no_executor):
                 return True
-            # Where nothing commits there is little to see: an idle topology is looked at less.
+            # An idle topology commits little and is looked at less often.
             pause = _WATCH_SECS if status.payloads else min(1.2 * pause, _IDLE_WATCH_SECS)
             self._asked.wait(pause)
             self._asked.clear()
         return False
 
     def _look_once_more(self, opened: RunResources, query: StreamingQuery) -> None:
-        """At what was committed before the query failed, and nobody has looked at yet.
+        """Take the reports that were committed before the query failed.
 
-        What goes wrong in it is less than what the query failed of.
+        An error in this is ignored: the query's own failure matters more.
         """
         with suppress(Exception):
             status = opened.control.status(self._progress.last_payload)
@@ -313,6 +313,6 @@ class SparkRun:
 
 
 def _batch_ms(query: StreamingQuery) -> float:
-    # `query.lastProgress` has all of it, as JSON that the JVM writes and this process reads.
+    # `query.lastProgress` has all figures, but as JSON that the JVM writes and this process parses.
     progress: Any = query._jsq.lastProgress()
     return float(progress.batchDuration()) if progress else 0.0

@@ -1,9 +1,9 @@
-"""Directories in this machine: of a run and its slots, of Spark's JVM, and of Spark's log.
+"""Temporary directories on this machine: of a run, its slots, Spark's JVM and Spark's log.
 
-A run removes its directory at its end, and the JVM its own, save where they are killed; so each
-run, before it makes one, removes those of dead drivers. Logs of dead ones stay for a day, for
-somebody to read. The name says whose a directory is: the process, and where process ids mean the
-same, for containers may share a temporary directory and have ids of their own.
+A run removes its directory at its end, and the JVM its own, unless they are killed; so each run,
+before it makes one, removes those of dead drivers. Logs of dead drivers stay for a day, to be read.
+The name contains the owner: the process id and the namespace of process ids, for containers may
+share a temporary directory and have ids of their own.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ SLOT_SOCKET_BYTES = _NAME_BYTES + 18
 
 
 def make_run_directory() -> str:
-    """A new one, for a run of this process: frames, large reports, a checkpoint nobody keeps."""
+    """Make a directory for a run: frames, large reports, a temporary checkpoint."""
     return _make("topo-run-", kept_secs=0.0)
 
 
 def make_log_directory() -> Path:
-    """A new one, for the log of the Spark of this process."""
+    """Make a directory for the log of this process's Spark."""
     return Path(_make("topo-log-", kept_secs=_DAY_SECS))
 
 
 def make_slots_directory() -> str:
-    """A new one, for the sockets of a run's slots."""
+    """Make a directory for the sockets of a run's slots."""
     return _make("topo-slots-", kept_secs=0.0, parent=socket_parent(SLOT_SOCKET_BYTES))
 
 
 def make_jvm_directory() -> str:
-    """A new one, for what the JVM that this process starts makes for a while."""
+    """Make a directory for the temporary files of this process's JVM."""
     return _make("topo-jvm-", kept_secs=0.0, parent=socket_parent(_JVM_SOCKET_BYTES))
 
 
 def socket_parent(more_bytes: int) -> str:
-    """The temporary directory, or another where sockets' paths, so much longer, are possible."""
+    """Return the temporary directory, or a shorter one if socket paths would be too long."""
     usual = tempfile.gettempdir()
     if len(os.fsencode(usual)) + more_bytes <= _SOCKET_PATH_BYTES:
         return usual
@@ -76,7 +76,7 @@ def _make(prefix: str, kept_secs: float, parent: str | None = None) -> str:
 
 
 def _age_secs(directory: Path) -> float:
-    """Since something was last made in it; 0 if it is gone."""
+    """Return the seconds since the last file was made in it; 0 if it is gone."""
     try:
         return max(0.0, time.time() - directory.stat().st_mtime)
     except OSError:

@@ -1,7 +1,7 @@
-"""Keeps one slot process running per slot, for runs on this machine.
+"""Slot processes, one per slot, for runs on this machine.
 
-A slot process that dies is started again at the same address. The batch it worked on is lost with
-it and is run again from committed state, by Spark or by a restart of the query.
+A slot process that dies is restarted at the same address. Its batch is lost with it and is run
+again from committed state, by Spark or by a restart of the query.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SlotProcesses:
             watcher.start()
 
     def path(self, slot: int) -> str:
-        """Where workers reach the slot's process."""
+        """Return the address at which workers reach the slot's process."""
         return os.path.join(self.directory, f"slot-{slot}")
 
     def pids(self) -> dict[int, int]:
@@ -79,7 +79,7 @@ class SlotProcesses:
 
     def _start(self, slot: int, factory: bytes) -> subprocess.Popen[bytes]:
         with self._lock:
-            # Inherited: a Ctrl-C that comes before the process can ignore it would end it.
+            # The mask is inherited: a Ctrl-C before the process ignores the signal would end it.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             process = subprocess.Popen(
                 [sys.executable, "-m", "topo.engine.spark.worker.slot_process"],
@@ -104,7 +104,7 @@ def _longer(pause: float) -> float:
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
-    """Close its standard input: that is how a slot process hears that it is over."""
+    """Close the slot process's standard input, which tells it to end."""
     _close_input(process)
     try:
         process.wait(timeout=5)

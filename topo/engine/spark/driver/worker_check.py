@@ -1,7 +1,7 @@
-"""What the Python of a cluster's workers has, compared with the driver's.
+"""A comparison of the Python of a cluster's workers with the driver's.
 
-Asked before the first batch, by a job that needs nothing but Spark: what topo lacks there would
-otherwise come out of Spark as a page about a task that failed four times.
+The check runs before the first batch, as a job that only needs Spark: otherwise a missing package
+would come out of Spark as a page about a task that failed four times.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ SHIP = "ship an environment: --archives env.tar.gz#env -c spark.pyspark.python=.
 
 @dataclass(frozen=True)
 class Found:
-    """What the Python of one host has."""
+    """The Python and the packages of one host."""
 
     host: str
     python: str
     packages: Mapping[str, str]
-    """Versions; of one that cannot be imported, why, in brackets."""
+    """Versions by package; for one that cannot be imported, the reason in brackets."""
 
     @property
     def wrong(self) -> list[str]:
-        """What is missing, or of another release than the driver's."""
+        """Return the packages that are missing, or of another release than the driver's."""
         told = []
         for name, theirs in self.packages.items():
             ours = version(name)
@@ -57,7 +57,7 @@ class Found:
 
     @property
     def differs(self) -> list[str]:
-        """What is of the same release, but not the same."""
+        """Return the packages of the same release, but another version."""
         return [
             f"{name} {theirs} (the driver has {version(name)})"
             for name, theirs in self.packages.items()
@@ -66,11 +66,11 @@ class Found:
 
 
 def look_at_workers(session: SparkSession, tasks: int) -> list[Found]:
-    """Ask the workers, by so many tasks at the same time; one answer a host."""
+    """Ask the workers, with `tasks` tasks at the same time; return one answer per host."""
     packages = PACKAGES
 
     def look(_: Any) -> Iterator[tuple[str, str, dict[str, str]]]:
-        # Travels by value, and must not need topo: what is missing there is what is asked.
+        # The function travels by value and must not need topo, whose dependencies it looks for.
         import platform
         import socket
 
@@ -99,7 +99,7 @@ def look_at_workers(session: SparkSession, tasks: int) -> list[Found]:
 
 
 def check_workers(session: SparkSession, tasks: int) -> None:
-    """Raise an EngineError if topo cannot run there."""
+    """Raise an EngineError if topo cannot run on the workers."""
     for found in look_at_workers(session, tasks):
         if found.wrong:
             raise EngineError(
@@ -110,7 +110,7 @@ def check_workers(session: SparkSession, tasks: int) -> None:
 
 
 def in_words_of_workers(text: str, master: str = "") -> EngineError | None:
-    """What Spark says of an error, if it is one of the workers' Python."""
+    """Return the error that Spark's text is about if it comes from the workers' Python, or None."""
     mismatch = re.search(r"different(?: version)?: (\d+\.\d+) than that in (?:the )?driver", text)
     nowhere = re.search(rf'(?:Cannot run program "|{NO_PYTHON} )([^"\s]+)', text)
     missing = re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text)
@@ -141,6 +141,6 @@ def _release(text: str) -> list[str]:
 
 
 def _last_words(text: str) -> str:
-    """Of a traceback, the error it is about."""
+    """Return the error of a traceback's text."""
     errors = re.findall(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): .+$", text, re.MULTILINE)
     return (errors[0] if errors else text.strip().partition("\n")[0]).strip()[:300]

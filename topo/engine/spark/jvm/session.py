@@ -1,8 +1,8 @@
-"""Starts Spark, or finds the session this process has, with the settings that topo stands on.
+"""Spark's session: its start, its end, and the settings that topo relies on.
 
-Spark's own output (its log, the chatter of its Python workers) goes to a file, so that what people
-read on the terminal is topo's. Settings under `spark.*` in a topology's conf win over those here,
-save the few that exactly-once rests on.
+Spark's own output (its log, the output of its Python workers) goes to a file, so that the terminal
+shows only topo's. Settings under `spark.*` in a topology's conf win over those in this module,
+except the few on which exactly-once depends.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _CORE = {
     **{key: value for key, value in NOT_NEGOTIABLE.items() if not key.startswith("spark.sql.")},
 }
 
-# Little is done in a JVM, a core has one, and the optimising compiler warms up for long. A batch
-# leaves 100 MB of garbage: where that fills the room for it, each batch waits for a collection.
+# A JVM has little to do, each core has one, and the optimising compiler warms up slowly. A batch
+# leaves 100 MB of garbage: if that fills the young generation, each batch waits for a collection.
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn256m"
 
-# In one machine: nothing is won by squeezing frames for the local disk; the UI's bookkeeping is
-# for a UI.
+# On one machine, compressing frames for the local disk gains nothing, and the UI's records are
+# needed by the UI only.
 _CORE_LOCAL = {
     "spark.python.daemon.module": "topo.engine.spark.worker.daemon",
     "spark.driver.memory": "2g",
@@ -72,26 +72,26 @@ _CORE_LOCAL = {
     "spark.sql.ui.retainedExecutions": "20",
 }
 
-# A slot's executor is the only one that has its instances, and it must be alone in there.
+# Only one executor has a slot's instances, and no other slot may share it.
 _CORE_CLUSTER = {
     "spark.executor.cores": "1",
     "spark.python.daemon.module": DAEMON,
     "spark.driver.extraJavaOptions": _JVM,
     "spark.executor.extraJavaOptions": _JVM,
-    # A slot whose executor was lost runs beside another one; it must move to one that comes.
+    # A slot whose executor was lost runs beside another slot; it must move to a new executor.
     "spark.locality.wait": "200ms",
 }
 
-# A batch is few, large rows: making code for their projections costs more than running it saves,
-# in every task of a state stage; so does hashing every byte that is shuffled, to notice in a
-# stage's second attempt what other settings rule out.
+# A batch is few, large rows: generating code for their projections costs more than it saves, in
+# every task of a state stage. So does a checksum of every shuffled byte, which detects differences
+# in a stage's second attempt, and other settings rule such attempts out.
 _SQL = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     f"{_STREAMING}stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STREAMING}stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # Of each slot at each level, and outside the heap: 64 by default.
+    # The value is per slot and level, outside the heap; the default is 64.
     f"{_STREAMING}stateStore.rocksdb.writeBufferSizeMB": "16",
     f"{_STREAMING}numRecentProgressUpdates": "20",
     **{key: value for key, value in NOT_NEGOTIABLE.items() if key.startswith("spark.sql.")},
@@ -109,7 +109,7 @@ _JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
 
 
 def spark_settings(conf: Mapping[str, Any]) -> dict[str, str]:
-    """The `spark.*` settings of a topology, as Spark takes them."""
+    """Return the `spark.*` settings of a topology, as Spark takes them."""
     given = {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in conf.items()
@@ -125,7 +125,7 @@ def spark_settings(conf: Mapping[str, Any]) -> dict[str, str]:
 
 
 def core_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
-    """What Spark is started with."""
+    """Return the settings with which Spark is started."""
     kind = _CORE_LOCAL if is_local(master) else {**_CORE_CLUSTER, **_share(master, conf)}
     return {
         "spark.master": with_room(master),
@@ -138,7 +138,7 @@ def core_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _share(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
-    """No more of a cluster than the topology has slots for: others want to run there as well."""
+    """Limit the cores to the topology's slots: others want to use the cluster as well."""
     slots = conf.get("topology.workers")
     cores = spark_settings(conf).get("spark.executor.cores", "1")
     if not slots or not cores.isdigit():
@@ -149,10 +149,10 @@ def _share(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_directory(settings: Mapping[str, str], directory: str) -> dict[str, str]:
-    """The settings, and that the JVM and Spark's driver make what they need for a while there.
+    """Add settings that put temporary files of the JVM and of Spark's driver into `directory`.
 
-    What the user says of it goes before: the JVM takes the last word on a property, and
-    `spark.local.dir` is where the JVM's directory is only if nothing is said.
+    The user's options come after topo's, since the JVM takes the last value of a property;
+    `spark.local.dir` is only set if the user did not set it.
     """
     quoted = directory.replace("\\", "\\\\").replace('"', '\\"')
     there = f'"-Djava.io.tmpdir={quoted}"'
@@ -161,7 +161,7 @@ def with_directory(settings: Mapping[str, str], directory: str) -> dict[str, str
 
 
 def query_settings(slots: int, checkpoint: str, conf: Mapping[str, Any]) -> dict[str, str]:
-    """What one query runs with."""
+    """Return the settings of one query."""
     files = _SQL_FILE_CHECKPOINT if local_path(checkpoint) else {}
     given = {k: v for k, v in spark_settings(conf).items() if k.startswith("spark.sql.")}
     return {**_SQL, **files, "spark.sql.shuffle.partitions": str(slots), **given}
@@ -170,7 +170,7 @@ def query_settings(slots: int, checkpoint: str, conf: Mapping[str, Any]) -> dict
 def start_session(
     master: str, conf: Mapping[str, Any], log_file: Path | None = None
 ) -> SparkSession:
-    """This process's Spark session; starts Spark if there is none."""
+    """Return this process's Spark session; start Spark if there is none."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -181,12 +181,12 @@ def start_session(
         check_master(master)
         java, home = prepare_java()
         os.environ["JAVA_HOME"] = str(home)
-        # The JVM's threads would each have an arena of glibc's, and keep what was freed in it.
+        # Otherwise each JVM thread has a glibc arena and keeps freed memory in it.
         os.environ.setdefault("MALLOC_ARENA_MAX", "4")
         path = log_file or make_log_directory() / "spark.log"
         shipment = None if is_local(master) else Shipment(workers_python(conf), path.parent)
         python = shipment.python if shipment else sys.executable
-        # The setting is not enough: the driver's own state runner looks only here.
+        # The setting is not enough: the driver's own state runner only reads the variable.
         os.environ["PYSPARK_PYTHON"] = python
         os.environ["PYTHONPATH"] = _with_topo(os.environ.get("PYTHONPATH", ""))
         settings = {**core_settings(master, conf), "spark.pyspark.python": python}
@@ -223,7 +223,7 @@ def _launched(
 
 
 def _gateway(conf: Any, path: Path, directory: str, shipment: Shipment | None) -> Any:
-    """A JVM that removes its directory when it ends, also where this process was killed."""
+    """Start a JVM that removes its directory when it ends, even if this process is killed."""
     from pyspark.java_gateway import launch_gateway
 
     try:
@@ -240,7 +240,7 @@ def _gateway(conf: Any, path: Path, directory: str, shipment: Shipment | None) -
 
 
 def _with_topo(python_path: str) -> str:
-    """Where Spark's Python workers find topo, though it may not be installed."""
+    """Add topo's directory to a Python path, since topo may not be installed for the workers."""
     home = str(Path(__file__).resolve().parents[4])
     known = python_path.split(os.pathsep) if python_path else []
     return os.pathsep.join(known if home in known else [*known, home])
@@ -264,7 +264,7 @@ def _joined(session: SparkSession, master: str) -> SparkSession:
 
 
 def query_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session of the same Spark with settings of its own."""
+    """Return a session of the same Spark with settings of its own."""
     own = session.newSession()
     for key, value in settings.items():
         own.conf.set(key, value)
@@ -281,7 +281,7 @@ def _last_line(path: Path) -> str:
 
 
 def stop_session() -> None:
-    """End this process's Spark, and wait until its JVM is gone."""
+    """Stop this process's Spark, and wait until its JVM has ended."""
     from pyspark import SparkContext
 
     with _starting:

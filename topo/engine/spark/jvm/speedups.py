@@ -1,7 +1,7 @@
-"""What is changed inside the JVM of a Spark on one machine, where no setting of Spark's reaches.
+"""Patches inside the JVM of a local Spark, beyond the reach of Spark's settings.
 
-All of it is for speed alone: a batch of a word count takes a quarter less. What a version of Spark
-does not let be done is left, and it runs as it would have without.
+They only serve speed: a batch of a word count takes a quarter less. A patch that a version of Spark
+does not allow is skipped, and Spark runs as it would without.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("topo.spark")
 
-# Spark compiles it with the compiler that it has for its own generated code.
+# Spark compiles the class with the compiler for its own generated code.
 _FILES_CLASS = "TopoLocalFiles"
 _FILES_SOURCE = f"""
 import java.nio.file.Files;
@@ -57,15 +57,15 @@ def _where_possible(change: Callable[[SparkContext, Any], None], context: SparkC
 
 
 def _write_no_checksum_files(context: SparkContext, jvm: Any) -> None:
-    """Not one beside each local file of a checkpoint: they are nothing to exactly-once."""
+    """Write no checksum file beside each local file of a checkpoint; exactly-once needs none."""
     _local_files(context, jvm).setWriteChecksum(False)
 
 
 def _set_permissions_without_forks(context: SparkContext, jvm: Any) -> None:
-    """By a call, and not by a process.
+    """Set file permissions by a system call instead of a process.
 
-    Hadoop starts a `chmod` for each file that it makes, and waits for it: 6 in a batch of two state
-    levels over two slots, of 3 to 7 ms each.
+    Hadoop starts a `chmod` for each new file and waits for it: 6 of 3 to 7 ms each in a batch of
+    two state levels over two slots.
     """
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.cook(_FILES_SOURCE)
@@ -75,19 +75,19 @@ def _set_permissions_without_forks(context: SparkContext, jvm: Any) -> None:
 
 
 def _forget_where_settings_are_from(context: SparkContext, jvm: Any) -> None:
-    """Hadoop's settings: the files they were read in, which nobody asks for.
+    """Drop the origins of Hadoop's settings, which are never used.
 
-    Each level with state sends its tasks all settings in every batch, and the origin of each of the
-    1100 is compressed by itself.
+    Each level with state sends its tasks all settings in every batch, and the origins of all 1100
+    are compressed one by one.
     """
     field = _field(jvm, "org.apache.hadoop.conf.Configuration", "updatingResource")
     field.get(_hadoop(context)).clear()
 
 
 def _generate_no_code(context: SparkContext, jvm: Any) -> None:
-    """Not in the threads that serve a stage's state, which have no session to ask for a setting.
+    """Turn code generation off in the threads that serve a stage's state, which have no session.
 
-    They would generate Java source for each of a dozen projections in every task, to run it once.
+    Otherwise every task generates Java source for a dozen projections, to run each once.
     """
     sql = jvm.org.apache.spark.sql.internal
     conf = sql.SQLConf()
@@ -105,7 +105,7 @@ def _field(jvm: Any, of: str, name: str) -> Any:
 
 
 def _local_files(context: SparkContext, jvm: Any) -> Any:
-    """The object that Spark finds in Hadoop's cache wherever it asks for local files."""
+    """Return the object that Spark gets from Hadoop's cache for every local file."""
     return jvm.org.apache.hadoop.fs.FileSystem.getLocal(_hadoop(context))
 
 

@@ -1,1 +1,1 @@
-"""The worker's side of a run on Spark: stages, slot processes, and what they exchange."""
+"""The worker's side of a run on Spark: stages, slot processes, and their messages."""

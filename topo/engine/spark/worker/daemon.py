@@ -1,10 +1,10 @@
-"""Spark's Python daemon with what every worker needs already loaded.
+"""Spark's Python daemon with every worker's imports already loaded.
 
-Spark forks its Python workers from a daemon that has imported next to nothing, so that each of
-them spends half a second on pandas, pyarrow and the rest, and holds a copy of them all: six workers
-for the three levels of a word count. Spark's reason is that imports may start threads, which do
-not outlive a fork. Those here start none once linear algebra and the allocator are told not to;
-where one is found all the same, Spark's own daemon takes over.
+Spark forks its Python workers from a daemon that has imported next to nothing, so that each worker
+spends half a second on importing pandas, pyarrow and others, and holds a copy of them all: six
+workers for the three levels of a word count. Spark's reason is that imports may start threads,
+which do not survive a fork. The imports of this module start none once linear algebra and the
+allocator are configured so; if a thread exists all the same, Spark's own daemon takes over.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def main() -> None:
     os.environ.update(_NO_THREADS)
     if not _load() or threads() > 1:
         os.execv(sys.executable, [sys.executable, "-m", _SPARKS_OWN, *sys.argv[1:]])
-    # A worker collects garbage after every task, and all this is a lot to look through.
+    # A worker collects garbage after every task; frozen objects are not searched.
     gc.collect()
     gc.freeze()
     manager()
 
 
 def _load() -> bool:
-    """Load what workers need; False: something is missing, which a worker will say better."""
+    """Return False if an import fails; the worker reports that error more clearly."""
     try:
         for module in _NEEDED:
             importlib.import_module(module)
@@ -51,7 +51,7 @@ def _load() -> bool:
 
 
 def threads() -> int:
-    """How many this process has, with those that Python does not know of where /proc tells."""
+    """Return the number of threads, including those unknown to Python if there is a /proc."""
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:

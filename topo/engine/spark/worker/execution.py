@@ -1,8 +1,8 @@
-"""Executes one slot's part of a level: the instances, their state, and the calls to the acker.
+"""The execution of one slot's part of a level: instances, their state, and calls to the acker.
 
-The order within an execution is what exactly-once rests on. The instances are those that the
-committed state names, or are rebuilt from it. What is sent on and what is saved come out of one
-run, and the acker hears of it last: a second run of the same execution is then known as such.
+Exactly-once depends on the order within an execution. The instances are those that the committed
+state names, or are rebuilt from it. The frames sent and the state saved come from one run, and the
+acker hears of it last: so the acker recognises a second run of the same execution.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HEADER = 0  # the first byte of a header; a frame begins with its version, whic
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What is run: the same for every slot."""
+    """The specification of a run, the same for every slot."""
 
     name: str
     topology: bytes
@@ -55,11 +55,11 @@ class RunSpec:
     capture: tuple[str, ...] = ()
     conclusions: bool = False
     frames: str = ""
-    """A directory for frames, where all slots are on one machine."""
+    """A directory for frames, if all slots are on one machine."""
     reports: str = ""
-    """A directory for large reports, where slots and driver reach the same one."""
+    """A directory for large reports, if slots and driver share one."""
     log_bytes: int = 0
-    """How much an execution may tell the driver of what it logs; 0: it does not."""
+    """Maximum bytes of log lines that an execution sends to the driver; 0 for none."""
 
     def runner(self, slot: int) -> SlotRunner:
         return SlotRunner(self, slot)
@@ -67,20 +67,20 @@ class RunSpec:
 
 @dataclass
 class _Instances:
-    """The tasks of one level, and the execution whose state they are in."""
+    """The tasks of one level, and the execution that left their present state."""
 
     host: SlotTasks
     committed: bytes
     sizes: StoredSizes
     last_ticked: bool
     batch: int = -1
-    """The last one they have executed."""
+    """The last batch that they have executed."""
     closed: bool = False
 
 
 @dataclass(frozen=True)
 class _Header:
-    """What the levels of a slot are told of the batch."""
+    """The batch's facts for the levels of a slot."""
 
     batch: Batch
     mode: Mode
@@ -92,17 +92,19 @@ class _Header:
 
     @classmethod
     def find(cls, payloads: list[Payload]) -> _Header:
-        """Take the header out of what has arrived."""
+        """Remove the header from the payloads and return it."""
         for index, payload in enumerate(payloads):
             if payload[0] == _HEADER:
                 number, now, before, mode = pickle.loads(memoryview(payload)[1:])
                 del payloads[index]
                 return cls(Batch(number, now, before), Mode(mode))
-        raise EngineError("a level was run without the batch's header", hint="this is topo's fault")
+        raise EngineError(
+            "internal error: a level was run without the batch's header", hint="please report this"
+        )
 
 
 class SlotRunner:
-    """Holds the instances of one slot, at every level."""
+    """The owner of the instances of one slot, at every level."""
 
     def __init__(self, spec: RunSpec, slot: int) -> None:
         self._plan = spec.plan
@@ -131,7 +133,7 @@ class SlotRunner:
         self.said_exhausted = False
 
     def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
-        """Run this slot's part of a level."""
+        """Execute this slot's part of a level."""
         self._capture.clear()
         which = (work.lease.epoch, work.batch, work.level)
         if self._raised is not None and self._raised[0] == which:
@@ -148,7 +150,7 @@ class SlotRunner:
 
     def _execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
         execution = _Execution(self, work, restore, abandoned)
-        # Until it is done, nobody may take these instances for those of a committed state.
+        # Until the execution is done, these instances must not pass for those of a committed state.
         execution.instances = self._instances.pop(work.level, None)
         outcome = execution.run_spouts() if work.level == 0 else execution.run_bolts()
         if execution.instances is not None:
@@ -164,7 +166,7 @@ class SlotRunner:
 
 
 class _Execution:
-    """One execution, while it lasts."""
+    """The state of one execution while it runs."""
 
     def __init__(
         self, runner: SlotRunner, work: Work, restore: Restore, abandoned: Abandoned
@@ -187,12 +189,12 @@ class _Execution:
     def run_spouts(self) -> Outcome:
         work = self._work
         start, host = self._begin()
-        # Once the last tick has been asked for, no other is due.
+        # After the last tick no other is due.
         ending = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
         before = start.clock if ending else start.previous_clock
         header = _Header(Batch(work.batch, start.clock, before), start.mode)
         report = Report({})
-        # What was never opened has nothing to close, and is not to keep the others from it.
+        # A component that was never opened needs no close, and must not keep others from theirs.
         rests = start.mode != Mode.CLOSE if host is None else self._is_over(start.mode)
         if rests and self._plan.tasks_at(0, work.slot):
             self._polling.wait(self._client, start, work.slot, None, self._abandoned)
@@ -209,7 +211,7 @@ class _Execution:
         return self._finish(host, header, [], report)
 
     def _begin(self) -> tuple[BatchStart, SlotTasks | None]:
-        """Begin the batch; the host, unless the topology was never active."""
+        """Begin the batch; return also the tasks, or None if the topology was never active."""
         work = self._work
         tasks = self._plan.tasks_at(0, work.slot)
         if self._find_instances() is None and not work.committed:
@@ -225,7 +227,7 @@ class _Execution:
         return self._client.begin(work.batch, work.slot, cursors), host
 
     def _deliver(self, host: SlotTasks, start: BatchStart) -> bool:
-        """Tell the spouts what became of their messages; whether there was anything to tell."""
+        """Deliver verdicts to the spouts; return True if there were any."""
         before = host.pending
         for task, verdicts in start.verdicts.items():
             host.deliver(task, str(start.incarnations[task]), verdicts)
@@ -235,7 +237,7 @@ class _Execution:
         asking = start.mode == Mode.ACTIVE
         report.tuples = self._polling.fill(host) if asking else 0
         self._has_news |= self._says_exhausted(host)
-        # Until the batch commits, the driver takes what was just heard for still unheard.
+        # Until the batch commits, the driver counts the delivered verdicts as unheard.
         ends = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
         if not (report.tuples or self._has_news or ends):
             asked = host if asking else None
@@ -244,7 +246,7 @@ class _Execution:
             report.waited_secs = self._polling.waited_secs
 
     def _says_exhausted(self, host: SlotTasks) -> bool:
-        """Whether the driver has yet to hear that nothing more comes from these spouts."""
+        """Return True if the driver has yet to hear that these spouts are exhausted."""
         exhausted = host.exhausted and not host.pending
         said, self._runner.said_exhausted = self._runner.said_exhausted, exhausted
         return exhausted and not said
@@ -255,7 +257,7 @@ class _Execution:
         payloads = list(self._work.payloads)
         header = _Header.find(payloads)
         tasks = self._plan.tasks_at(self._work.level, self._work.slot)
-        # What never ran is not woken to be closed. Only what was active comes to a last tick.
+        # A level that never ran is not opened to be closed. Only an active level gets a last tick.
         runs = header.mode in (Mode.ACTIVE, Mode.LAST_TICK) or payloads or self._work.committed
         if not tasks or (not runs and self._find_instances() is None):
             return self._finish(None, header, [], Report({}))
@@ -265,7 +267,7 @@ class _Execution:
         return self._finish(host, header, payloads, Report({}))
 
     def _is_over(self, mode: Mode) -> bool:
-        """Whether what this mode asks for once was done in an earlier batch."""
+        """True iff an earlier batch has done the one-time work of this mode."""
         known = self.instances
         return known is not None and (
             known.closed or (mode == Mode.LAST_TICK and known.last_ticked)
@@ -274,10 +276,10 @@ class _Execution:
     # -- both ---------------------------------------------------------------------------------
 
     def _find_instances(self) -> _Instances | None:
-        """The instances at hand, if they are in the committed state.
+        """Return the present instances if they are in the committed state, else None.
 
-        Those that have executed this very batch are not, though nothing that is saved changed: it
-        was rolled back, and they may have had their last tick in it, or were closed.
+        Instances that have executed this very batch do not count, even without saved changes: the
+        batch was rolled back, and they may have had their last tick in it, or have been closed.
         """
         found, work = self.instances, self._work
         if found is not None and (
@@ -308,7 +310,7 @@ class _Execution:
     def _finish(
         self, host: SlotTasks | None, header: _Header, payloads: list[Payload], report: Report
     ) -> Outcome:
-        """Run the tasks over what has arrived, save, tell the acker."""
+        """Run the tasks over the arrived frames, save, and stage the updates at the acker."""
         work = self._work
         busy = False
         updates = Updates.empty()
@@ -345,11 +347,11 @@ class _Execution:
         return self._outcome
 
     def _note_last_tick(self, mode: Mode, *, more_came: bool) -> None:
-        """Whether the tasks are to have their last tick now.
+        """Decide if the tasks get their last tick now, and record it.
 
-        That they had it is saved with what it made of them, or another process would give it once
-        more. Only a driver that was started again lets spouts go on after that: a level that then
-        gets something has a last tick to come again.
+        The fact is saved with the state after the tick, or another process would give it again.
+        Only a restarted driver lets spouts resume afterwards: a level that then gets tuples will
+        have a last tick again.
         """
         assert self.instances is not None
         had_it = self.instances.last_ticked

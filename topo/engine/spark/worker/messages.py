@@ -1,8 +1,8 @@
-"""What a stage asks of a slot and gets back: the seam between Spark's workers and the tasks.
+"""Requests of a stage to a slot, and the answers: the seam between Spark's workers and the tasks.
 
-A stage hands over one piece of `Work` per slot, level and batch. Whoever holds the instances, the
-slot process next door or this very worker, answers with an `Outcome`: frames to send on, and
-records to write into Spark's state store.
+A stage passes one `Work` per slot, level and batch. The owner of the instances, a slot process or
+the worker itself, answers with an `Outcome`: frames to send on, and records to write into Spark's
+state store.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Work:
 
 @dataclass
 class Outcome:
-    """What an execution leaves behind."""
+    """The result of an execution."""
 
     sends: list[tuple[int, int, Payload]] = field(default_factory=list)
-    """(slot, level, payload) of what goes on to other levels."""
+    """(slot, level, payload) of the frames for other levels."""
     writes: list[tuple[RecordKey, Payload]] = field(default_factory=list)
     removes: list[RecordKey] = field(default_factory=list)
 
@@ -55,6 +55,6 @@ Abandoned: TypeAlias = Callable[[], bool]
 
 
 class Runner(Protocol):
-    """What holds the instances of one slot."""
+    """The owner of the instances of one slot."""
 
     def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome: ...

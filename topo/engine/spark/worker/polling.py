@@ -1,11 +1,10 @@
-"""Asking spouts: how much a batch takes in, and how a slot waits when there is nothing.
+"""Polling of spouts: the budget of a batch, and waiting when no spout has data.
 
-The budget of a slot follows what its batches take: one that used up its budget and came back early
-may take more the next time, one that took longer than the target takes less. So the target is the
-length of a batch while more waits than can be done, when throughput is what counts: a batch costs
-some 0.2 s whatever is in it. With less to do, spouts run dry and batches are as short as they can
-be. A slot whose spouts
-have nothing waits at the coordinator and asks them again meanwhile, until somebody has something.
+The budget of a slot follows the duration of its batches: a batch that used up its budget and ended
+early raises it, a batch that took longer than the target lowers it. So the target is the length of
+a batch under load, when throughput counts: each batch has a fixed cost of 0.1 to 0.2 s. With less
+load, spouts run dry and batches are as short as possible. A slot whose spouts have no data waits at
+the coordinator and asks them again meanwhile, until some slot has data.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _MOST_BYTES = 128 << 20  # what a batch may move through a slot
 
 
 class Budget:
-    """How many tuples the spouts of a slot may emit in a batch.
+    """The number of tuples that the spouts of a slot may emit in a batch.
 
-    It has a share of the target for time, and one of what Spark can hold for bytes: bolts that
-    make much of a tuple make the next batch smaller.
+    The budget is bounded by time, the target, and by bytes, Spark's memory: bolts with large
+    outputs make the next batch smaller.
     """
 
     def __init__(self, target_secs: float, most: int, most_bytes: int = _MOST_BYTES) -> None:
@@ -49,25 +48,25 @@ class Budget:
         return self._target * _POLLING_SHARE
 
     def taken(self, emitted: int, since: float) -> None:
-        """A batch has taken this many, from this time on."""
+        """Record that a batch has taken this many tuples, from this time on."""
         self._emitted, self._moved = emitted, 0
         self._since, self._worked = since, 0.0
 
     def moved(self, size: int) -> None:
-        """The slot, at any of its levels, has sent on this many bytes."""
+        """Record that the slot, at any of its levels, has sent on this many bytes."""
         self._moved += size
 
     def worked(self, started: float, ended: float) -> None:
-        """The slot has executed one of its levels; waiting for spouts does not count."""
+        """Record the execution of one of the slot's levels, without waiting for spouts."""
         self._worked += max(0.0, ended - max(started, self._since))
 
     def adapt(self, now: float) -> None:
-        """The batch before is done: learn from what it took."""
+        """Adapt the budget to the previous batch, which is done."""
         emitted, self._emitted = self._emitted, 0
         if not emitted:
             return
-        # A machine so busy that what is fixed in a batch takes all of the target must not end up
-        # with batches of nothing: half of it is for tuples.
+        # On a machine so busy that the fixed cost of a batch takes the whole target, batches must
+        # not become empty: half of the target is for tuples.
         fixed = now - self._since - self._worked
         for_tuples = max(self._target - fixed, self._target * _LEAST_FOR_TUPLES)
         load = max(self._worked / for_tuples, self._moved / self._most_bytes, 1 / _MOST_GROWTH)
@@ -91,7 +90,7 @@ class Polling:
         """How long the last `wait` was."""
 
     def fill(self, host: SlotTasks) -> int:
-        """Ask the spouts until the batch is full or they have nothing; how much they emitted."""
+        """Ask the spouts until the batch is full or they are dry; return how much they emitted."""
         started = time.monotonic()
         emitted = host.poll(self.budget.tuples, until=started + self.budget.polling_secs)
         if emitted:
@@ -106,9 +105,9 @@ class Polling:
         host: SlotTasks | None,
         abandoned: Callable[[], bool],
     ) -> int:
-        """Wait until a slot has something; asks the host's spouts meanwhile, if given.
+        """Wait until a slot has data; meanwhile ask the spouts of `host`, if given.
 
-        Returns how much they emitted.
+        Return how much they emitted.
         """
         began = time.monotonic()
         deadline = began + self._idle_secs

@@ -1,9 +1,9 @@
 """Frames between a Python worker of Spark and the slot process: messages over a unix socket.
 
-A component instance has to be found again by the next batch, and which of its Python workers Spark
-gives a task to is chance. So, where Spark runs in this machine, instances live in one long-lived
-process per slot, and the worker hands over what came and takes back what goes on. A message is a
-kind, a pickled head, and parts of bytes that are not copied on the way out.
+The next batch has to find a component instance again, and Spark gives a task to a random one of its
+Python workers. So, if Spark runs on this machine, instances live in one long-lived process per
+slot, and the worker passes it the frames that came and takes back the frames to send. A message is
+a kind, a pickled head, and parts of bytes that are not copied on the way out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from topo.errors import EngineError
 
 Part: TypeAlias = "bytes | bytearray | memoryview"
 
-# From the worker, in this order; then from the slot process, any of the answers.
+# The worker's messages, in order; then the slot process's possible answers.
 WORK, RESTORE = 1, 2
 NEED_STATE, DONE, FAILED = 11, 12, 13
 
@@ -31,7 +31,7 @@ _CONNECT_SECS = 30.0
 
 
 class RelayLost(EngineError):
-    """The other end of the connection went away in the middle of a batch."""
+    """The loss of the connection in the middle of a batch."""
 
     code = "relay-lost"
 
@@ -46,7 +46,7 @@ class Relay:
 
     @classmethod
     def connect(cls, path: str, patience_secs: float = _CONNECT_SECS) -> Relay:
-        """Connect to a slot process, which may be starting (again) just now."""
+        """Connect to a slot process, which may be starting or restarting at the moment."""
         deadline = time.monotonic() + patience_secs
         while True:
             connection = socket.socket(socket.AF_UNIX)
@@ -83,7 +83,7 @@ class Relay:
             sent = 0
 
     def receive(self) -> tuple[int, Any, list[memoryview]]:
-        """The next message: its kind, head and parts."""
+        """Receive the next message: its kind, head and parts."""
         kind, head, count = _HEAD.unpack(self._exactly(_HEAD.size))
         rest = self._exactly(head + 8 * count)
         sizes = struct.unpack_from(f"<{count}Q", rest, head)
@@ -109,7 +109,7 @@ class Relay:
         return whole
 
     def is_lost(self) -> bool:
-        """Whether the other end went away; asked between frames, so it has to be cheap."""
+        """Return True if the other end is closed; called between frames, so it has to be cheap."""
         try:
             return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
         except BlockingIOError:

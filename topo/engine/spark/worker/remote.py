@@ -1,4 +1,4 @@
-"""The worker's end: hands work to the slot process and takes the outcome back."""
+"""The worker's end of a relay: it sends work to the slot process and receives the outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topo.errors import EngineError
 
 
 class RemoteRunner:
-    """Stands for the runner of a slot that lives in the slot process at `path`."""
+    """A proxy of the runner in the slot process at `path`."""
 
     def __init__(self, path: str) -> None:
         self._path = path

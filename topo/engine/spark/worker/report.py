@@ -1,4 +1,4 @@
-"""What an execution tells the driver: by way of the acker, once its batch is committed."""
+"""The report of an execution to the driver, through the acker, once its batch is committed."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _IN_FILE = b"file:"  # a pickle begins otherwise
 
 @dataclass
 class Report:
-    """One execution: what its tasks counted, and where its spouts stand."""
+    """The counts of one execution's tasks, and the state of its spouts."""
 
     metrics: Mapping[int, TaskMetrics]
     tuples: int = 0
-    """Emitted by the slot's spouts in this batch."""
+    """The number of tuples emitted by the slot's spouts in this batch."""
     waited_secs: float = 0.0
-    """How long they had nothing to emit, and the batch waited."""
+    """The time for which the batch waited because no spout had data."""
     exhausted: bool | None = None
-    """Of a slot with spouts: none of them will ever emit again, and nothing of them is pending."""
+    """True iff the slot has spouts, all are exhausted, and none has pending messages."""
     at_limit: tuple[int, ...] = ()
     """Spout tasks at their pending limit."""
     mode: Mode = Mode.ACTIVE
-    """That of the batch."""
+    """The clock of the batch."""
     rows: list[tuple[str, str, int, list[Any]]] = field(default_factory=list)
-    """Component, stream, task and value lists of what was captured."""
+    """Captured tuples: component, stream, task and value lists."""
     concluded: list[tuple[str, Any, str | None]] = field(default_factory=list)
-    """Spout, message id, and why it failed or None, where that was asked for."""
+    """Conclusions, if requested: spout, message id, and the reason of a failure or None."""
     lines: list[Line] = field(default_factory=list)
-    """What was logged and printed, where the driver keeps that."""
+    """Log lines and prints, if the driver stores them."""
 
     def pack(self, directory: str = "") -> bytes:
-        """As bytes; those of a large one are put into a file of `directory`, if one is given.
+        """Encode the report; put a large one into a file of `directory`, if given.
 
-        Where there is none, a large one leaves out errors, but not how many there were.
+        Without a directory, a large report leaves out errors, but not their number.
         """
         data = dump(self)
         if len(data) <= _LARGE_BYTES:
@@ -60,7 +60,7 @@ class Report:
 
     @staticmethod
     def unpack(data: bytes) -> Report:
-        """What was packed; a file it was put into is gone after that."""
+        """Decode a report, and remove its file if it has one."""
         if data.startswith(_IN_FILE):
             file = Path(os.fsdecode(data.removeprefix(_IN_FILE)))
             data = file.read_bytes()
@@ -70,7 +70,7 @@ class Report:
 
 
 class Capture:
-    """Collects what tests and `topo local --show` want to see; a listener of tasks."""
+    """A listener of tasks that collects tuples for tests and `topo local --show`."""
 
     def __init__(self, components: Collection[str], conclusions: bool) -> None:
         self._components = frozenset(components)

@@ -1,9 +1,9 @@
-"""The slot process: one per slot where Spark runs in this machine, for as long as the run lasts.
+"""The slot process: one per slot if Spark runs on this machine, for the duration of the run.
 
-It is started by the driver, learns over its standard input what to run, and works off one
-connection after another. It holds the component instances; Spark's Python workers come and go.
-When the driver ends, however it ends, standard input ends with it, and so does this process; its
-socket's directory, which a driver that was killed leaves behind, goes with the last of them.
+The driver starts it and sends it the run's specification over standard input; it then serves one
+connection after another. It holds the component instances, while Spark's Python workers come and
+go. When the driver ends, in any way, standard input ends with it, and so does this process; the
+last slot process removes the directory of the sockets if the driver was killed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from topo.logs.capture import keep_logs
 from topo.wire.column import dump
 
 _LENGTH = struct.Struct("<Q")
-# Rows wait by the thousand between two flushes: looking through them at every 700th costs a tenth
-# of the time of a word count, at every 50,000th nothing to speak of.
+# Thousands of rows wait between two flushes: a collection after every 700th allocation costs a
+# tenth of the time of a word count, after every 50,000th next to nothing.
 _GARBAGE_THRESHOLDS = (50_000, 20, 20)
 
 
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def make_runner(factory: bytes) -> Runner:
-    """The slot's runner; where it cannot be made, one that says why to whoever has work for it."""
+    """Make the slot's runner; if that fails, return one that raises the error for each work."""
     try:
         runner: Runner = pickle.loads(factory)()
     except Exception as error:
@@ -114,7 +114,7 @@ def _end_with(source: IO[bytes], path: str) -> None:
 
 
 def serve(relay: Relay, runner: Runner) -> None:
-    """Work off one connection; what goes wrong in the work is the worker's to raise."""
+    """Serve one connection; errors of the work are sent to the worker, which raises them."""
     with contextlib.suppress(RelayLost), contextlib.closing(relay):
         kind, head, parts = relay.receive()
         assert kind == WORK, kind

@@ -1,12 +1,12 @@
-"""Frames between slots of one machine: they lie in files, and Spark moves the word where.
+"""Frames between slots of one machine: they are in files, and Spark's rows name the places.
 
-A byte that goes through Spark's rows is copied some eight times on its way, between processes that
-have their own ideas of its layout; that took a fifth of all CPU of a word count, and more with
-tuple trees. So what an execution sends on, if it is more than a little, is written to one file of
-the run's directory, and the row has the file's name and the places in it. A file is never changed
-once its name is out. Spark keeps the rows as it keeps all rows, so that a task tried again, here or
-in another slot process, reads the same bytes; what an attempt that died has written is in no row.
-Files of a batch go when the slot begins a later one, which Spark starts only after the commit.
+A byte in Spark's rows is copied some eight times on its way, between processes with different
+layouts; that took a fifth of all CPU of a word count, and more with tuple trees. So the frames that
+an execution sends on, unless they are small, are written to one file of the run's directory, and
+the row has the file's name and the places in it. A published file never changes. Spark stores these
+rows like all rows, so that a retried task, in this or another slot process, reads the same bytes;
+the files of an attempt that died are named by no row. The files of a batch are removed when the
+slot begins a later one, which Spark starts only after the commit.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ REFERENCE = 2  # the first byte of a payload that says where frames lie
 
 
 class FramesLost(EngineError):
-    """Frames are not there, or found no place: the batch has to be run again."""
+    """The loss of frames, or a failure to store them: the batch has to be run again."""
 
     code = "frames-lost"
 
 
 class Spool:
-    """Of one slot: in an execution, `most_in_rows` bytes go in rows; without a directory, all."""
+    """One slot's spool: up to `most_in_rows` bytes go in rows; all if there is no directory."""
 
     def __init__(self, directory: str, slot: int, most_in_rows: int) -> None:
         self._directory = Path(directory) if directory else None
@@ -42,7 +42,7 @@ class Spool:
         self._cleared_before = -1
 
     def begin(self, batch: int) -> Bundle:
-        """For what an execution of this batch sends on."""
+        """Return a bundle for the frames that an execution of this batch sends on."""
         if self._directory is None:
             return Bundle(None, 0)
         self._clear_before(batch)
@@ -50,7 +50,7 @@ class Spool:
         return Bundle(self._directory / name, self._most_in_rows)
 
     def _clear_before(self, batch: int) -> None:
-        """Remove this slot's files of earlier batches, and those of the processes before this."""
+        """Remove this slot's files of earlier batches, and those of earlier processes."""
         if batch <= self._cleared_before:
             return
         assert self._directory is not None
@@ -61,7 +61,7 @@ class Spool:
 
 
 class Bundle:
-    """What one execution sends on, while it runs; `sends` when it is done."""
+    """The frames that one execution sends on; call `sends` at its end."""
 
     def __init__(self, path: Path | None, most_in_rows: int) -> None:
         self._path = path
@@ -85,7 +85,7 @@ class Bundle:
             raise _unwritable(self._path, error) from error
 
     def sends(self) -> list[tuple[int, int, Payload]]:
-        """Slot, level and payload of all that was added."""
+        """Return slot, level and payload of all frames that were added."""
         references: list[tuple[int, int, Payload]] = [
             (slot, level, bytes([REFERENCE]) + pickle.dumps((str(self._path), places)))
             for (slot, level), places in self._places.items()
@@ -111,7 +111,7 @@ class Bundle:
 
 
 def each_frame(payloads: Iterable[Payload]) -> Iterator[Payload]:
-    """The frames that have come, those in files without reading them yet."""
+    """Yield the frames that have come; those in files are not read yet."""
     for payload in payloads:
         if payload[0] != REFERENCE:
             yield payload

@@ -1,6 +1,6 @@
 """A stage's error on its way through Spark, which keeps nothing of an exception but its text.
 
-The text of an error holds whatever the user's data held: a bolt's `ValueError(tup.line)` puts a
+The text of an error may contain user data: a bolt's `ValueError(tup.line)` puts a
 stranger's line into it, and Spark hands the whole text to the driver. The driver therefore
 unpickles only what is signed with the run's token, which data cannot contain: each driver draws a
 new one for its ackers, and only its workers get it.
@@ -33,12 +33,12 @@ class StageError(Exception):
 
     @staticmethod
     def find_in(text: str, token: str) -> TopoError | None:
-        """Return the error that a stage of this run raised, out of what Spark made of it."""
+        """Return the error that a stage of this run raised, extracted from Spark's text."""
         for match in _SIGNED.finditer(text):
             signature, encoded = match.groups()
             try:
                 packed = base64.b64decode(encoded, validate=True)
-            except ValueError:  # somebody else's idea of an error
+            except ValueError:  # a foreign text of the same form
                 continue
             if hmac.compare_digest(signature, _signature(packed, token)):
                 error: TopoError = pickle.loads(packed)

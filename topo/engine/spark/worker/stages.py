@@ -1,8 +1,8 @@
-"""What Spark's Python workers run: one stage per level, which hands its slot's frames to a runner.
+"""The stages that Spark's Python workers run: one per level, which passes frames to a runner.
 
-Rows are `(key, level, payload)`: the key of the slot they go to, the level they are for, a frame
-or the batch's header. Rows for deeper levels pass through untouched. A level that keeps nothing is
-`MapStage`, behind `mapInArrow`; any other is `StateStage`, whose records are in a MapState.
+Rows are `(key, level, payload)`: the key of the target slot, the target level, a frame or the
+batch's header. Rows for deeper levels pass through untouched. A level without state is `MapStage`,
+behind `mapInArrow`; any other is `StateStage`, whose records are in a MapState.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _LINES_OF_ERROR = 200
 
 @dataclass(frozen=True)
 class StageSetup:
-    """What a stage has to know; it travels to the workers with the query."""
+    """The configuration of a stage; it travels to the workers with the query."""
 
     level: int
     run: str
-    """One opening of a topology: instances of another one, of the same checkpoint even, may have
-    other code, or be closed."""
+    """The id of one start of a topology: instances of another start, even of the same checkpoint,
+    may have other code, or be closed."""
     lease: Lease
     keys: tuple[int, ...]
     """The key of each slot: Spark's hash puts it in the partition of the slot's number."""
     paths: tuple[str, ...] = ()
-    """Where the slot processes listen; () where instances live in the workers themselves."""
+    """The addresses of the slot processes; () if instances live in the workers themselves."""
     factory: bytes = b""
-    """For the latter: the pickle of what makes a runner, called with a slot."""
+    """In the latter case, the pickle of a factory of runners, called with a slot."""
 
     def runner(self, slot: int, batch: int) -> Runner:
         if self.paths:
@@ -60,10 +60,10 @@ _KEPT_BATCHES = 20
 
 
 def _local_runner(run: str, slot: int, batch: int, factory: bytes) -> Runner:
-    """The runner of a slot in this worker.
+    """Return the runner of a slot in this worker.
 
-    Those of other runs are let go, and those of slots that have long been executed elsewhere: their
-    instances are of no state that will come again.
+    Runners of other runs are dropped, as are those of slots that other workers have executed for
+    long: the state of their instances will not come again.
     """
     for known, last in list(_last_batches.items()):
         if known[0] != run or last < batch - _KEPT_BATCHES:
@@ -77,7 +77,7 @@ def _local_runner(run: str, slot: int, batch: int, factory: bytes) -> Runner:
 
 
 class MapStage:
-    """A level that keeps nothing between batches."""
+    """A level without state."""
 
     def __init__(self, setup: StageSetup) -> None:
         self._setup = setup
@@ -110,7 +110,7 @@ class MapStage:
 
 
 class StateStage:
-    """A level that keeps state; a StatefulProcessor by its shape."""
+    """A level with state; it has the shape of a StatefulProcessor."""
 
     def __init__(self, setup: StageSetup) -> None:
         self._setup = setup
@@ -119,8 +119,8 @@ class StateStage:
     def init(self, handle: Any) -> None:
         from pyspark.sql.types import BinaryType, StringType, StructType
 
-        # As types and not as text, which a worker would have the JVM parse in every batch; the key
-        # is of one column, for each costs Spark a millisecond a batch.
+        # Types instead of a text, which the JVM would parse in every batch for the worker; the key
+        # has one column, for each costs Spark a millisecond per batch.
         name = StructType().add("name", StringType())
         record = StructType().add("record", BinaryType())
         self._records = handle.getMapState("records", name, record)
@@ -190,7 +190,7 @@ def _run(setup: StageSetup, work: Work, restore: Callable[[], dict[RecordKey, Pa
 
 
 def with_lines(error: TopoError) -> TopoError:
-    """With what was logged before it: it is of a batch that will never report."""
+    """Add the log lines before the error, whose batch will never report."""
     lines = collected_lines()
     if lines:  # none where it was raised before, and is raised again for Spark's next try
         error.__dict__["lines"] = lines[-_LINES_OF_ERROR:]
@@ -235,7 +235,7 @@ _settled = False
 
 
 def _settle_worker() -> None:
-    """Once a worker: it collects garbage after every task, and pandas is a lot to look through."""
+    """Freeze loaded objects once per worker: Spark collects garbage after every task."""
     global _settled
     if not _settled:
         gc.collect()

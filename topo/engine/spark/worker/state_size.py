@@ -1,4 +1,4 @@
-"""How much of the tasks of one slot and level is saved, for `topo stats`."""
+"""The sizes of the saved state of the tasks of one slot and level, for `topo stats`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from topo.storage.saving import Changes
 
 
 class StoredSizes:
-    """The bytes of each task's records, kept up with what batches change."""
+    """The bytes of each task's records, updated by the changes of each batch."""
 
     def __init__(self, records: Mapping[RecordKey, Payload]) -> None:
         self._records: dict[RecordKey, int] = {}
@@ -27,7 +27,7 @@ class StoredSizes:
             del self._records[task, name]
 
     def report(self, metrics: Mapping[int, TaskMetrics]) -> None:
-        """Tell what has become other since the last time."""
+        """Copy the sizes that changed since the last report into the metrics."""
         for task in self._news & metrics.keys():
             metrics[task].saved_bytes = self._tasks[task]
         self._news.clear()
