@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.processes import cpu_seconds
 from topo.cluster import LocalCluster
-from topo.engine.spark.driver.run import SparkRun
+from topo.engine.base import Run
 from topo.errors import RunError
 from topo.running import ENDED
 from topo.topology.model import Topology
@@ -59,7 +59,7 @@ class Followed:
 
 
 @contextmanager
-def running(topology: Topology, conf: Mapping[str, Any]) -> Iterator[SparkRun]:
+def running(topology: Topology, conf: Mapping[str, Any]) -> Iterator[Run]:
     """The topology, once its first batch has committed; it is ended in good order."""
     with LocalCluster() as cluster:
         run = cluster.submit_topology("bench", topology, conf)
@@ -70,7 +70,7 @@ def running(topology: Topology, conf: Mapping[str, Any]) -> Iterator[SparkRun]:
         yield run
 
 
-def follow(run: SparkRun, component: str, secs: float, least: int = 3) -> Followed:
+def follow(run: Run, component: str, secs: float, least: int = 3) -> Followed:
     """Its next batches for so long, and what `component` executes; at least so many batches."""
     found = Followed()
     until = time.monotonic() + secs
@@ -85,7 +85,7 @@ def follow(run: SparkRun, component: str, secs: float, least: int = 3) -> Follow
     return found
 
 
-def end(run: SparkRun, spout: str) -> None:
+def end(run: Run, spout: str) -> None:
     """Let what is in flight finish, and end the run in good order."""
     run.deactivate()
     until = time.monotonic() + _DRAIN_SECS
@@ -94,7 +94,7 @@ def end(run: SparkRun, spout: str) -> None:
     run.kill()
 
 
-def _batches(run: SparkRun, component: str, until: float) -> Iterator[Batch]:
+def _batches(run: Run, component: str, until: float) -> Iterator[Batch]:
     """Batches as they are heard of; the first is one that began after the call."""
     known = run.stats().batch.id if component else -1
     while time.monotonic() < until:

@@ -25,7 +25,7 @@ from benchmarks.processes import slot_pids
 from benchmarks.word_count import slots_of
 from topo.builder import TopologyBuilder
 from topo.components import Spout, StatefulBasicBolt
-from topo.engine.spark.driver.run import SparkRun
+from topo.engine.base import Run
 from topo.errors import RunError
 from topo.topology.model import Topology
 from topo.tuples import Tuple
@@ -153,7 +153,7 @@ def _topology(keys: int, directory: str, parallelism: int) -> Topology:
     return builder.create_topology()
 
 
-def _wait_until_filled(run: SparkRun, groups: int) -> None:
+def _wait_until_filled(run: Run, groups: int) -> None:
     until = time.monotonic() + _FILL_SECS
     while run.stats().components["changes"].executed < groups + DIRTY:
         if time.monotonic() > until:
@@ -161,7 +161,7 @@ def _wait_until_filled(run: SparkRun, groups: int) -> None:
         follow(run, "changes", 1.0)
 
 
-def _restored(run: SparkRun) -> float:
+def _restored(run: Run) -> float:
     """How long nothing was committed, in ms, once the slot processes were killed.
 
     By the clock, and not what a batch says that it took: the driver, which looks less often where

@@ -26,7 +26,7 @@ from benchmarks.words import (
     split,
 )
 from topo.builder import TopologyBuilder
-from topo.engine.spark.driver.masters import local_cores
+from topo.config.masters import local_cores
 from topo.topology.model import Topology
 
 LEAST_SECONDS = 5

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from topo import BasicBolt, Bolt, Spout, Topology, TopologyBuilder
-from topo.engine.inline import InlineRun
 from topo.testing import FeederSpout, TestCluster
+from topo.testing.cluster import SteppedRun
 
 AnyBolt = Bolt | BasicBolt
 
@@ -29,7 +29,7 @@ class Fed:
     def __init__(self, *bolts: AnyBolt, conf: Mapping[str, Any] | None = None) -> None:
         self.feeder = FeederSpout(["x"])
         self.cluster = TestCluster()
-        self.run: InlineRun = self.cluster.submit_topology("t", line(self.feeder, *bolts), conf)
+        self.run: SteppedRun = self.cluster.submit_topology("t", line(self.feeder, *bolts), conf)
 
     def feed(self, *values: Any) -> Fed:
         """Feed each value, tracked by itself, and settle."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from topo.engine.spark.driver.run import SparkRun
+from topo.engine.base import Launch, Run, engine_named
 from topo.errors import RunError
 from topo.running import ENDED
 from topo.topology.model import Topology
@@ -22,7 +22,8 @@ class LocalCluster:
 
     def __init__(self, master: str = "local[*]") -> None:
         self._master = master
-        self._runs: list[SparkRun] = []
+        self._engine = engine_named("spark")
+        self._runs: list[Run] = []
 
     def submit_topology(
         self,
@@ -32,12 +33,15 @@ class LocalCluster:
         *,
         active: bool = True,
         capture: Sequence[str] = (),
-    ) -> SparkRun:
+    ) -> Run:
         """Start a topology; `capture` names components whose tuples are to be kept."""
         check_submission(name, topology)
         if any(run.name == name and run.status not in ENDED for run in self._runs):
             raise RunError(f"{name!r} is running", hint="kill it, or choose another name")
-        run = SparkRun(name, topology, conf, master=self._master, active=active, capture=capture)
+        launch = Launch(
+            name, topology, conf or {}, master=self._master, active=active, capture=capture
+        )
+        run = self._engine.launch(launch)
         for text in run.warnings:
             warnings.warn(text, stacklevel=2)
         self._runs.append(run)

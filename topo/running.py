@@ -6,9 +6,9 @@ command line prints as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 STARTING = "STARTING"
 ACTIVE = "ACTIVE"
@@ -112,17 +112,11 @@ class ErrorEntry:
     last: float
 
 
-class Run(Protocol):
-    """A topology that was submitted."""
+class Listener(Protocol):
+    """A listener to emits and verdicts, for tests and captures."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-    def stats(self) -> RunStats: ...
-    def errors(self) -> list[ErrorEntry]: ...
-    def activate(self) -> None: ...
-    def deactivate(self) -> None: ...
-    def kill(self, wait_secs: float = 0) -> None: ...
+    def emitted(self, component: str, stream: str, task: int, rows: Sequence[Any]) -> None:
+        """Take rows that were emitted; the lists are the emitted ones and must not be changed."""
+
+    def concluded(self, component: str, msg_id: Any, reason: str | None) -> None:
+        """Take the verdict on a message: acked (reason None), or failed for this reason."""

@@ -21,7 +21,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> I
     here = str(Path(__file__).parent)
     paths = [here, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
-    monkeypatch.setattr("topo.cli.submit.ENGINE", "scripted_engine:start")
+    monkeypatch.setattr("topo.cli.submit.ENGINE", "scripted_engine:ScriptedEngine")
     made = Home(tmp_path, capsys)
     yield made
     made.clear()

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from topo.engine.base import Launch
 from topo.errors import EngineError, UncaughtError
-from topo.manage.registry import Submission
 from topo.running import (
     ACTIVE,
     COMPLETED,
@@ -25,21 +25,20 @@ from topo.running import (
     ErrorEntry,
     RunStats,
 )
-from topo.topology.model import Topology
 
 
 class ScriptedRun:
     ui = ""
 
-    def __init__(self, submission: Submission, active: bool) -> None:
-        self._conf = submission.conf
+    def __init__(self, launch: Launch) -> None:
+        self._conf = launch.conf
         self._commands = Path(self._conf["script.commands"])
-        self.name = submission.name
-        self._status = ACTIVE if active else INACTIVE
+        self.name = launch.name
+        self._status = ACTIVE if launch.active else INACTIVE
         self._killed = threading.Event()
         self._pending = self._conf.get("script.pending", 0)
         self._started = time.time()
-        checkpoint = Path(submission.checkpoint)
+        checkpoint = Path(self._conf["topology.checkpoint.dir"])
         checkpoint.mkdir(parents=True, exist_ok=True)
         (checkpoint / "topo-plan.json").write_text("{}")
 
@@ -137,11 +136,15 @@ class ScriptedRun:
             self._pending = max(0, self._pending - self._conf.get("script.drained", 100))
         self._killed.set()
 
-    def end_engine(self) -> None:
+    def start(self) -> ScriptedRun:
+        return self
+
+
+class ScriptedEngine:
+    def launch(self, launch: Launch) -> ScriptedRun:
+        if launch.conf.get("script.fail_start"):
+            raise EngineError(str(launch.conf["script.fail_start"]))
+        return ScriptedRun(launch)
+
+    def stop(self) -> None:
         pass
-
-
-def start(submission: Submission, topology: Topology, active: bool) -> ScriptedRun:
-    if submission.conf.get("script.fail_start"):
-        raise EngineError(str(submission.conf["script.fail_start"]))
-    return ScriptedRun(submission, active)

@@ -72,7 +72,7 @@ def test_kill_waits_no_longer_than_it_is_told(home: Home) -> None:
 def test_two_submits_at_once_under_one_name(home: Home, tmp_path: Path) -> None:
     code = (
         "import sys, topo.cli.submit\n"
-        "topo.cli.submit.ENGINE = 'scripted_engine:start'\n"
+        "topo.cli.submit.ENGINE = 'scripted_engine:ScriptedEngine'\n"
         "from topo.cli.root import run\n"
         "sys.exit(run(['submit', 'numbers_topology.py']))"
     )

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.property.scale import examples
 from topo import BasicBolt, Bolt, FailTuple, Spout, Topology, TopologyBuilder, Tuple, bolt
 from topo.components import Component, Outputs
-from topo.engine.inline import InlineRun
+from topo.engine.inline.run import InlineRun
 from topo.runtime import bolt_task as bolts_module
 
 GROUPINGS = ("shuffle", "fields", "all", "global", "none", "local_or_shuffle", "partial_key")
@@ -250,11 +250,11 @@ def run(plan: Plan, seed: int, strict: bool, restarts: int = 0) -> Outcome:
     assert moved.status == "COMPLETED"
     emitted = Counter(
         (component, stream, values[0])
-        for (component, stream), rows in moved.recorder.rows.items()
+        for (component, stream), rows in moved.rows.items()
         for values in rows
     )
-    acked = [msg_id for ids in moved.recorder.acked.values() for msg_id in ids]
-    failed = [msg_id for ids in moved.recorder.failed.values() for msg_id in ids]
+    acked = [msg_id for ids in moved.acked.values() for msg_id in ids]
+    failed = [msg_id for ids in moved.failed.values() for msg_id in ids]
     return Outcome(sorted(acked), sorted(failed), emitted)
 
 

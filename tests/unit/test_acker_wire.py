@@ -21,12 +21,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.acker_calls import PLAN, acked, emitted, run_batch
+from topo.config.masters import is_loopback
 from topo.errors import AckerError, ConfigError
 from topo.tracking.client import AckerClient, AckerControl
 from topo.tracking.epochs import Cursor
 from topo.tracking.exposition import Exposition
 from topo.tracking.ids import Updates
-from topo.tracking.security import Tls, is_loopback, split_address
+from topo.tracking.security import Tls, split_address
 from topo.tracking.server import SERVICE_NAME, AckerServer
 from topo.tracking.service import Limits
 from topo.tracking.transport import AckerTarget, transport_of

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple, UncaughtError
-from topo.engine.inline import InlineRun
+from topo.engine.inline.run import InlineRun
 from topo.engine.spark.worker.stage_errors import StageError
 from topo.engine.spark.worker.stages import with_lines
 from topo.logs import capture as logs

@@ -30,7 +30,7 @@ from topo import (
     TupleSettledError,
     UncaughtError,
 )
-from topo.engine.inline import InlineRun
+from topo.engine.inline.run import InlineRun
 from topo.errors import ConfigError, did_you_mean, nearest
 from topo.testing import TestCluster, make_tuple, run_bolt
 
@@ -198,7 +198,7 @@ def test_an_emit_on_the_default_stream_by_name_goes_the_short_way_too() -> None:
     run = InlineRun("t", topology, None, now=lambda: 0.0, strict=False)
     run.settle()
     assert run.tuples("b1") == [[0], [0]]
-    assert run.recorder.acked["s"] == [0]
+    assert run.acked["s"] == [0]
 
 
 def test_a_direct_emit_to_a_task_that_the_topology_does_not_have() -> None:

@@ -110,7 +110,7 @@ def test_a_step_is_one_call_of_next_tuple_for_each_spout_task() -> None:
         assert run.tuples("b1") == [[0]]
         run.step(3)
         assert run.tuples("b1") == [[0], [1], [2], [3]]
-        assert run.recorder.acked["s"] == [0, 1, 2, 3]
+        assert run.acked["s"] == [0, 1, 2, 3]
         with pytest.raises(ValueError, match="at least one"):
             run.step(0)
 
@@ -191,7 +191,7 @@ def test_it_does_not_complete_while_something_is_in_flight() -> None:
         assert run.status == "ACTIVE"
         cluster.advance(30)
         assert run.status == "COMPLETED"
-        assert run.recorder.failed == {"s": [0]}
+        assert run.failed == {"s": [0]}
 
 
 def test_an_error_in_the_last_tick_fails_the_run() -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from topo import EngineError
-from topo.engine.spark.driver.masters import check_master, is_in_this_machine
+from topo.config.masters import is_in_this_machine
+from topo.engine.spark.driver.masters import check_master
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from topo import EngineError
 from topo.engine.spark.driver import scratch
 from topo.engine.spark.driver.scratch import (
     make_jvm_directory,
-    make_log_directory,
     make_run_directory,
 )
 from topo.engine.spark.jvm.session import with_directory
+from topo.logs.directories import make_log_directory
 
 MAKE = (
     "from topo.engine.spark.driver.scratch import make_run_directory as make; "
@@ -65,7 +65,7 @@ def test_where_process_ids_mean_something_else_nothing_is_removed(temporary: Pat
 
 
 def test_logs_of_the_dead_stay_for_a_day(temporary: Path) -> None:
-    make = MAKE.replace("run", "log")
+    make = "from topo.logs.directories import make_log_directory as make; print(make())"
     made = subprocess.run([sys.executable, "-c", make], stdout=subprocess.PIPE, text=True)
     left = Path(made.stdout.strip())
     first = make_log_directory()

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from topo.engine.spark.driver.shipment import Shipment, pack_topo, workers_python
 from topo.engine.spark.jvm.session import core_settings
-from topo.shipping.archive import Shipment, pack_topo, workers_python
 
 
 class Context:

@@ -390,7 +390,7 @@ def steps(seed: int) -> tuple[list[Any], list[Any]]:
     with TestCluster(seed=seed) as cluster:
         run = cluster.submit_topology("t", builder.create_topology())
         run.settle()
-        return run.tuples("s"), run.recorder.acked["s"]
+        return run.tuples("s"), run.acked["s"]
 
 
 def test_the_same_seed_is_the_same_run_and_another_seed_another_order() -> None:

@@ -213,7 +213,7 @@ HELPER = "def shout(text):\n    return text.upper()\n"
 ELSEWHERE = """
     import sys
     from topo import Topology
-    from topo.engine.inline import InlineRun
+    from topo.engine.inline.run import InlineRun
     topology = Topology.from_bytes(open(sys.argv[1], "rb").read())
     try:
         import users_module
@@ -226,7 +226,7 @@ ELSEWHERE = """
     run.restart()
     run.settle()
     print(run.status, *sorted(text for text, in run.tuples("describe")), sep="|")
-    print(sorted(point.x for point in run.recorder.acked["source"]))
+    print(sorted(point.x for point in run.acked["source"]))
 """
 
 

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 
 import click
 
-from topo.cli.checks import Check
 from topo.cli.failures import ENVIRONMENT
 from topo.cli.options import files_named, parse_pair
 from topo.cli.output import Output, common_options
 from topo.config import Layer, check_layers, merged
+from topo.config.masters import is_local
 from topo.config.project import Environment, Project, load_project
-from topo.engine.spark.driver.masters import is_local
-from topo.errors import TopoError
+from topo.engine.base import engine_named
+from topo.engine.shapes import Check
 
 CONNECT_SECS = 3.0
 
@@ -54,12 +54,9 @@ def doctor(
     for check in _checks(project, chosen):
         found += check()
     if on_spark:
-        from topo.cli.spark_check import check_spark
-        from topo.manage.engines import shipping
-
         out.say(f"starting Spark on {chosen} ...")
-        conf = {**merged(*layers), **shipping((), files_named(archives, "--archives"))}
-        found += check_spark(chosen, conf)
+        files = files_named(archives, "--archives")
+        found += engine_named("spark").try_out(chosen, merged(*layers), files)
     else:
         found.append(Check("workers", "skip", "the workers' Python (needs --spark)"))
     well = all(check.status != "FAIL" for check in found)
@@ -88,9 +85,7 @@ def _checks(project: Project, master: str) -> list[Callable[[], Checks]]:
     return [
         _versions,
         _pythons,
-        _java,
-        _pandas,
-        _unix_sockets,
+        engine_named("spark").check,
         lambda: _master(environment, master),
         lambda: _checkpoint_dir(environment),
         lambda: _registry(environment),
@@ -127,47 +122,6 @@ def _pythons() -> Checks:
     else:
         detail = f"workers run Python {theirs}, the driver {ours}"
         yield Check("pythons", "FAIL", detail, "unset PYSPARK_PYTHON, or set spark.pyspark.python")
-
-
-def _java() -> Checks:
-    from topo.engine.spark.jvm.java import find_java
-
-    try:
-        yield Check("java", "ok", str(find_java()))
-    except TopoError as error:
-        yield Check("java", "FAIL", error.message, error.hint)
-
-
-def _pandas() -> Checks:
-    try:
-        found = version("pandas")
-    except PackageNotFoundError:
-        yield Check("pandas", "FAIL", "pandas is not installed", "pip install 'pandas<3'")
-        return
-    if int(found.partition(".")[0]) >= 3:
-        yield Check(
-            "pandas", "warn", f"pandas {found}: pyspark warns with it", "pip install 'pandas<3'"
-        )
-
-
-def _unix_sockets() -> Checks:
-    from topo.engine.spark.driver.scratch import SLOT_SOCKET_BYTES, socket_parent
-
-    fix = "set TMPDIR to a short path on a local disk"
-    try:
-        directory = socket_parent(SLOT_SOCKET_BYTES)
-    except TopoError as error:
-        yield Check("unix sockets", "FAIL", f"unix sockets: {error.message}", error.hint)
-        return
-    private = tempfile.TemporaryDirectory(dir=directory)
-    with private as path, socket.socket(socket.AF_UNIX) as server:
-        try:
-            server.bind(f"{path}/socket")
-        except OSError as error:
-            detail = f"unix sockets in {directory}: {_words(error)}"
-            yield Check("unix sockets", "FAIL", detail, fix)
-            return
-    yield Check("unix sockets", "ok", f"unix sockets in {directory}")
 
 
 def _master(environment: Environment, master: str) -> Checks:

@@ -18,10 +18,9 @@ from topo.cli.options import (
 from topo.cli.output import Output, common_options
 from topo.components import StatefulBasicBolt, StatefulBolt
 from topo.config import Effective
-from topo.engine.spark.driver.masters import is_local, local_cores
-from topo.engine.spark.plan import Placed, Plan, make_plan
+from topo.engine.base import Launch, engine_named
+from topo.engine.shapes import PlacedView
 from topo.errors import InvalidTopologyError
-from topo.runtime.slot import full_conf
 from topo.shipping.pickling import load_component
 from topo.topology import drawing
 from topo.topology.model import ComponentDef, InputDef
@@ -94,9 +93,9 @@ class Explained:
         self._prepared = prepared
         self._topology = prepared.topology
         self.master = master or prepared.project.environment.master
-        cores = local_cores(self.master if is_local(self.master) else "local[*]")
-        slots = prepared.conf.workers or cores
-        self._plan: Plan = make_plan(prepared.topology, slots, prepared.conf)
+        self._engine = engine_named("spark")
+        self._launch = Launch(prepared.name, prepared.topology, prepared.conf, self.master)
+        self._plan = self._engine.plan(self._launch)
         self.tasks = {placed.id: len(placed.tasks) for placed in self._plan.components}
 
     def lines(self) -> list[str]:
@@ -124,9 +123,7 @@ class Explained:
 
     def spark(self) -> str:
         """Spark's plan; starts Spark."""
-        from topo.engine.spark.driver.explain import spark_plan
-
-        return spark_plan(self._topology, self._plan, full_conf(self._prepared.conf), self.master)
+        return self._engine.explain(self._launch)
 
     def document(self, *, with_spark: bool = False) -> dict[str, Any]:
         return {
@@ -167,14 +164,14 @@ class Explained:
         levels = {placed.id: placed.level for placed in self._plan.components}
         return levels[read.component] != levels[consumer.id]
 
-    def _state(self, placed: Placed) -> str | None:
+    def _state(self, placed: PlacedView) -> str | None:
         if not placed.keeps_state:
             return None
         component = self._topology.components[placed.id]
         keyed = isinstance(load_component(component), StatefulBolt | StatefulBasicBolt)
         return "keyed" if keyed else "attributes"
 
-    def _words(self, placed: Placed, component: ComponentDef) -> str:
+    def _words(self, placed: PlacedView, component: ComponentDef) -> str:
         words = {
             None: "no state",
             "keyed": "state: keyed, saved by what changed",
@@ -187,7 +184,7 @@ class Explained:
             return f"{words}; not fused ({self._why_not_fused(placed, component)})"
         return words
 
-    def _why_not_fused(self, placed: Placed, component: ComponentDef) -> str:
+    def _why_not_fused(self, placed: PlacedView, component: ComponentDef) -> str:
         others = [read for read in component.inputs if read.grouping.kind not in _LOCAL]
         if others:
             return f"it also reads {others[0]}"

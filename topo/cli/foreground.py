@@ -21,9 +21,10 @@ from topo.cli.failures import usage_error
 from topo.cli.output import Output
 from topo.cli.runs import count
 from topo.cli.stats import COLUMNS, cells_of, head_of
+from topo.engine.base import Run
 from topo.errors import did_you_mean
 from topo.manage.documents import plain
-from topo.running import ENDED, Run, RunStats
+from topo.running import ENDED, RunStats
 from topo.topology.model import Topology
 
 REFRESH_SECS = 0.5
@@ -33,22 +34,6 @@ _ROWS_KEPT = 10_000
 _WIDE = 120
 _EXPENDABLE = ("KIND", "TASKS", "HELD (OLDEST)", "STATE")
 """Columns that a terminal narrower than _WIDE does without."""
-
-
-class ForegroundRun(Run, Protocol):
-    """What an engine starts for `topo local`."""
-
-    @property
-    def error(self) -> Exception | None: ...
-    @property
-    def ui(self) -> str: ...
-    def stop(self) -> None:
-        """End it at once, without closing anything."""
-        ...
-
-    def wait(self, secs: float | None = None) -> bool:
-        """Whether it has ended, after waiting as long for it."""
-        ...
 
 
 class Shown:
@@ -151,7 +136,7 @@ class Foreground:
     def __init__(
         self,
         out: Output,
-        run: ForegroundRun,
+        run: Run,
         shown: Shown,
         secs: float | None,
         interrupts: Interrupts,

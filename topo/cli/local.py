@@ -3,80 +3,38 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 import click
 
 from topo.cli.failures import INTERRUPTED, usage_error
-from topo.cli.foreground import Foreground, ForegroundRun, Interrupts, Shown, totals_of
+from topo.cli.foreground import Foreground, Interrupts, Shown, totals_of
 from topo.cli.options import (
     ConfOptions,
-    Prepared,
     TargetCommand,
     conf_options,
     prepare,
     target_argument,
 )
 from topo.cli.output import Output, common_options
-from topo.config import Config
-from topo.engine.spark.driver.masters import is_local
+from topo.config.masters import is_local
+from topo.engine.base import Launch, Run, engine_named
+from topo.logs.directories import make_log_directory
 from topo.topology.layout import TaskLayout
 
 
-@dataclass(frozen=True)
-class Start:
-    """What an engine needs to know to start a run in this process."""
-
-    prepared: Prepared
-    conf: Config
-    master: str
-    active: bool
-    shown: Shown
-
-
 @contextmanager
-def _inline(start: Start) -> Iterator[tuple[ForegroundRun, str]]:
-    from topo.engine.inline.realtime import RealTimeRun
-
-    run = RealTimeRun(
-        start.prepared.name,
-        start.prepared.topology,
-        start.conf,
-        active=start.active,
-        listener=start.shown if start.shown.wanted else None,
-    )
-    yield run, "inline, one thread"
-
-
-@contextmanager
-def _spark(start: Start) -> Iterator[tuple[ForegroundRun, str]]:
-    from topo.engine.spark.driver.run import SparkRun
-    from topo.engine.spark.driver.scratch import make_log_directory
-    from topo.engine.spark.jvm.session import stop_session
-
+def _running(engine: str, launch: Launch) -> Iterator[Run]:
+    """Run it; keep its engine's log only if it failed, for somebody to read."""
     logs = make_log_directory()
-    run = SparkRun(
-        start.prepared.name,
-        start.prepared.topology,
-        start.conf,
-        master=start.master,
-        active=start.active,
-        capture=start.shown.components,
-        listener=start.shown,
-        log_file=logs / "spark.log",
-    )
-    yield run.start(), f"spark {start.master}"
-    stop_session()
-    if run.error is None:  # else somebody may want to read it
+    runner = engine_named(engine)
+    run = runner.launch(replace(launch, log_file=logs / "spark.log"))
+    yield run.start()
+    runner.stop()
+    if run.error is None:
         shutil.rmtree(logs, ignore_errors=True)
-
-
-_ENGINES: dict[str, Callable[[Start], AbstractContextManager[tuple[ForegroundRun, str]]]] = {
-    "spark": _spark,
-    "inline": _inline,
-}
 
 
 @click.command(cls=TargetCommand)
@@ -88,8 +46,8 @@ _ENGINES: dict[str, Callable[[Start], AbstractContextManager[tuple[ForegroundRun
 )
 @click.option(
     "--engine",
-    type=click.Choice(list(_ENGINES)),
-    default=next(iter(_ENGINES)),
+    type=click.Choice(["spark", "inline"]),
+    default="spark",
     show_default=True,
     help="inline: one thread, no Java, no state kept.",
 )
@@ -142,10 +100,19 @@ def local(
     if checkpoint:
         settings.checkpoint_dir = checkpoint
     shown = Shown(show, prepared.topology, limit)
-    start = Start(prepared, settings, master, not inactive, shown)
+    launch = Launch(
+        prepared.name,
+        prepared.topology,
+        settings,
+        master=master,
+        active=not inactive,
+        capture=shown.components,
+        listener=shown if shown.wanted else None,
+    )
+    where = "inline, one thread" if engine == "inline" else f"{engine} {master}"
     layout = TaskLayout(prepared.topology, settings)
     size = f"{len(layout.components)} components, {layout.count} tasks"
-    with Interrupts() as interrupts, _ENGINES[engine](start) as (run, where):
+    with Interrupts() as interrupts, _running(engine, launch) as run:
         out.say(f"{run.name}: {size} · {where}")
         foreground = Foreground(out, run, shown, secs, interrupts)
         why = foreground.follow(settings.message_timeout_secs)

@@ -16,7 +16,7 @@ from topo.cli.options import (
     target_argument,
 )
 from topo.cli.output import Output, common_options
-from topo.engine.spark.driver.masters import is_in_this_machine
+from topo.config.masters import is_in_this_machine
 from topo.errors import TopoError
 from topo.manage.registry import Registry, RunRecord
 from topo.manage.submit import SPARK, Request, await_start

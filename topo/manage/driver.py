@@ -7,7 +7,6 @@ final status; anything else is started again.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import signal
@@ -19,17 +18,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from topo._pb import control_pb2 as pb
+from topo.engine.base import Engine, Launch, Run, engine_named
 from topo.errors import RunError, TopoError, UncaughtError
 from topo.logs.capture import LOG_DIR
 from topo.manage.documents import plain
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
-from topo.manage.registry import FINAL, LIVE, State, Submission, read_state, read_submission
+from topo.manage.registry import FINAL, LIVE, State, read_state, read_submission
 from topo.manage.service import ControlServer
 from topo.metrics.history import Windows
-from topo.running import Run
+from topo.shipping.sources import SOURCES
 from topo.topology.model import Topology
 
 POLL_SECS = 0.2
@@ -45,27 +45,6 @@ _REACHED = {
 }
 
 
-class SubmittedRun(Run, Protocol):
-    """What an engine starts for a submission."""
-
-    @property
-    def error(self) -> Exception | None:
-        """Why it is FAILED."""
-        ...
-
-    @property
-    def ui(self) -> str:
-        """Where Spark shows it, or ""."""
-        ...
-
-    def end_engine(self) -> None:
-        """Once it is over: end what it ran on."""
-        ...
-
-
-Start = Callable[[Submission, Topology, bool], SubmittedRun]
-
-
 class Driver:
     """One topology's run, between its engine, its owner and its directory."""
 
@@ -73,7 +52,8 @@ class Driver:
         self._directory = directory
         self.submission = read_submission(directory)
         self._state = replace(read_state(directory), status="STARTING", since=time.time())
-        self._run: SubmittedRun | None = None
+        self._engine: Engine | None = None
+        self._run: Run | None = None
         self._starting = threading.Lock()
         self._wake = threading.Event()
         self._ending = False
@@ -97,8 +77,8 @@ class Driver:
             self._fail(error)
         finally:
             server.stop()
-            if self._run:
-                self._run.end_engine()
+            if self._engine and self._run:
+                self._engine.stop()
         return 0 if self._state.status in ("KILLED", "COMPLETED") else 1
 
     def end(self) -> None:
@@ -137,7 +117,7 @@ class Driver:
         return self._change("INACTIVE", lambda run: run.deactivate())
 
     def begin_kill(self, wait_secs: float) -> str:
-        def begin(run: SubmittedRun) -> None:
+        def begin(run: Run) -> None:
             self._killing = threading.Thread(
                 target=run.kill, kwargs={"wait_secs": wait_secs}, name="kill"
             )
@@ -149,7 +129,7 @@ class Driver:
                 return "STARTING"
         return self._change("KILLED", begin)
 
-    def _change(self, wanted: str, change: Callable[[SubmittedRun], None]) -> str:
+    def _change(self, wanted: str, change: Callable[[Run], None]) -> str:
         run = self._started()
         was = run.status
         if was in FINAL:
@@ -170,24 +150,33 @@ class Driver:
     def _wanted(self) -> str:
         return str((read_json(self._directory / "wanted.json") or {}).get("status", ""))
 
-    def _started(self) -> SubmittedRun:
+    def _started(self) -> Run:
         if self._run is None:
             raise RunError(f"{self.submission.name} is STARTING")
         return self._run
 
     # The run's life
 
-    def _start(self) -> SubmittedRun:
+    def _start(self) -> Run:
         sys.path.insert(0, self.submission.code_directory)
-        module, _, function = self.submission.engine.partition(":")
-        start: Start = getattr(importlib.import_module(module), function)
         topology = Topology.from_bytes((self._directory / "topology.pb").read_bytes())
         wanted = self._wanted()
         active = wanted != "INACTIVE" if wanted else self.submission.active
-        run: SubmittedRun = start(self.submission, topology, active)
-        return run
+        sources = self._directory / SOURCES
+        launch = Launch(
+            self.submission.name,
+            topology,
+            self.submission.conf,
+            master=self.submission.master,
+            active=active,
+            log_file=self._directory / "log" / "spark.log",
+            files=(*self.submission.py_files, *([str(sources)] if sources.exists() else [])),
+            archives=self.submission.archives,
+        )
+        self._engine = engine_named(self.submission.engine)
+        return self._engine.launch(launch).start()
 
-    def _follow(self, run: SubmittedRun) -> None:
+    def _follow(self, run: Run) -> None:
         figures_due = 0.0
         while not self._ending:
             status = run.status
@@ -212,7 +201,7 @@ class Driver:
             raise error
         self._note(run, run.status)
 
-    def _note(self, run: SubmittedRun, status: str) -> None:
+    def _note(self, run: Run, status: str) -> None:
         reason = run.reason or ""
         before = self._state
         batch = max(before.batch, run.stats().batch.id)  # it has seen none right after a restart
@@ -242,7 +231,7 @@ class Driver:
             )
         )
 
-    def _write_figures(self, run: SubmittedRun) -> None:
+    def _write_figures(self, run: Run) -> None:
         figures = plain(run.stats())
         self._windows.add(time.monotonic(), figures)
         self._write("stats.json", figures)

@@ -10,16 +10,16 @@ from datetime import datetime
 from pathlib import Path
 
 from topo.config import Config
-from topo.engine.spark.driver.checkpoint import PLAN_FILE, local_path
-from topo.engine.spark.driver.masters import is_local
+from topo.config.masters import is_local
 from topo.errors import CheckpointError, RunError
 from topo.manage import supervisor
 from topo.manage.registry import FINAL, NameTaken, Registry, RunRecord, Submission
 from topo.shipping.sources import pack_sources
+from topo.storage.checkpoints import PLAN_FILE, local_path
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 
-SPARK = "topo.manage.engines:spark"
+SPARK = "spark"
 POLL_SECS = 0.1
 
 

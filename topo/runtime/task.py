@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from topo.components import Component, StatefulBasicBolt, StatefulBolt
 from topo.config import ConfigView, effective, for_component
@@ -28,6 +28,7 @@ from topo.routing.groupers import (
     PartialKey,
     Shuffle,
 )
+from topo.running import Listener
 from topo.runtime import user_errors as failures
 from topo.runtime.emitter import Emitter, OutStream, Subscription
 from topo.shipping.pickling import LocalPickle, load_component
@@ -41,16 +42,6 @@ CORE = "core"
 _NOT_THE_USERS = frozenset(
     {"collector", "context", "emit", "emit_direct", "ack", "fail", "reset_timeout", "report_error"}
 )
-
-
-class Listener(Protocol):
-    """A listener to emits and verdicts, for tests and captures."""
-
-    def emitted(self, component: str, stream: str, task: int, rows: Sequence[Any]) -> None:
-        """Take rows that were emitted; the lists are the emitted ones and must not be changed."""
-
-    def concluded(self, component: str, msg_id: Any, reason: str | None) -> None:
-        """Take the verdict on a message: acked (reason None), or failed for this reason."""
 
 
 @dataclass

@@ -6,13 +6,43 @@ import warnings
 from collections.abc import Mapping
 from random import Random
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, cast
 
-from topo.engine.inline import InlineRun
+from topo.config import Config
+from topo.engine.base import Launch, Run, engine_named
 from topo.errors import RunError
 from topo.running import ENDED
 from topo.topology.model import Topology
 from topo.topology.submission import check_submission
+
+
+class SteppedRun(Run, Protocol):
+    """A run that moves only when the test moves it."""
+
+    @property
+    def topology(self) -> Topology: ...
+    @property
+    def conf(self) -> Config: ...
+    @property
+    def pending(self) -> int:
+        """How many messages are neither acked nor failed."""
+        ...
+
+    def settle(self, max_steps: int = 100_000) -> None:
+        """Run until nothing moves at this instant."""
+        ...
+
+    def step(self, n: int = 1) -> int:
+        """Make `n` calls of next_tuple for each spout task, with what follows."""
+        ...
+
+    def next_event(self, until: float) -> float | None:
+        """Return when, up to `until`, the next timeout or tick is due."""
+        ...
+
+    def restart(self) -> None:
+        """Build every instance anew from what was saved, as after a crash of everything."""
+        ...
 
 
 class TestCluster:
@@ -26,7 +56,7 @@ class TestCluster:
     def __init__(self, seed: int = 0) -> None:
         self._random = Random(seed)
         self._now = 0.0
-        self._runs: list[InlineRun] = []
+        self._runs: list[SteppedRun] = []
 
     @property
     def now(self) -> float:
@@ -40,19 +70,20 @@ class TestCluster:
         conf: Mapping[str, Any] | None = None,
         *,
         active: bool = True,
-    ) -> InlineRun:
+    ) -> SteppedRun:
         check_submission(name, topology)
         for run in self._runs:
             if run.name == name and run.status not in ENDED:
                 raise RunError(f"{name} is running here already", hint="give it another name")
-        run = InlineRun(
+        launch = Launch(
             name,
             topology,
-            conf,
+            conf or {},
             now=lambda: self._now,
             active=active,
             shuffled=Random(self._random.getrandbits(64)),
         )
+        run = cast(SteppedRun, engine_named("simulated").launch(launch))
         for text in run.warnings:
             warnings.warn(text, stacklevel=2)
         self._runs.append(run)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from topo.components import Spout
-from topo.engine.inline import InlineRun
+from topo.engine.base import Launch, engine_named
 from topo.errors import RunError, TopoError, did_you_mean
 from topo.running import ENDED
 from topo.runtime.emitter import check_values
 from topo.shipping.pickling import pickle_locally, pickle_to_travel
-from topo.testing.cluster import TestCluster
+from topo.testing.cluster import SteppedRun, TestCluster
 from topo.topology.model import ComponentDef, Topology
 from topo.topology.submission import check_topology
 
 # Every spout says that it will end, so this only guards against one that never does.
+_LONGEST_SECS = 300.0
+"""On Spark."""
 _MOST_STEPS = 50_000_000
 
 Items = Iterable[list[Any] | tuple[Any, ...]]
@@ -95,9 +98,7 @@ def complete_topology(
             hint="override is_exhausted, or give mock_sources for it",
         )
     if engine == "spark":
-        from topo.engine.spark.complete import complete_on_spark
-
-        return complete_on_spark(mocked, conf)
+        return _complete_on_spark(mocked, conf)
     if engine != "inline":
         raise ValueError(f"engine is 'inline' or 'spark'; got {engine!r}")
     return _complete_inline(mocked, conf)
@@ -146,18 +147,32 @@ def _complete_inline(topology: Topology, conf: Mapping[str, Any] | None) -> Comp
             patience = _PATIENCE if expires or _progress(run) != before else patience - 1
             if not patience:
                 raise _stands_still(run)
-        recorder = run.recorder
-        return CompletedTopology(topology, recorder.rows, recorder.acked, recorder.failed)
+        return CompletedTopology(topology, run.rows, run.acked, run.failed)
 
 
-def _progress(run: InlineRun) -> int:
+def _complete_on_spark(topology: Topology, conf: Mapping[str, Any] | None) -> CompletedTopology:
+    launch = Launch(
+        "complete", topology, conf or {}, capture=tuple(topology.components), conclusions=True
+    )
+    run = engine_named("spark").launch(launch)
+    for text in run.warnings:
+        warnings.warn(text, stacklevel=3)
+    run.start()
+    try:
+        run.await_completion(_LONGEST_SECS)
+    finally:
+        run.kill()
+    return CompletedTopology(topology, run.rows, run.acked, run.failed)
+
+
+def _progress(run: SteppedRun) -> int:
     """What the spouts did; ticks alone lead nowhere."""
     figures = run.stats().components
     spouts = [figures[spout.id] for spout in run.topology.spouts]
     return sum(spout.emitted + spout.acked + spout.failed for spout in spouts)
 
 
-def _stands_still(run: InlineRun) -> RunError:
+def _stands_still(run: SteppedRun) -> RunError:
     if run.pending:
         hint = "a bolt keeps tuples without acking them, and message timeouts are off"
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,16 +57,6 @@ def _content(name: str | None) -> bytes | None:
         return Path(name).read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {name}: {(error.strerror or str(error)).lower()}") from None
-
-
-def is_loopback(host: str) -> bool:
-    """True iff only this machine reaches a server bound to this host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def split_address(address: str) -> tuple[str, int]:

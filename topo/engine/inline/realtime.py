@@ -14,9 +14,9 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from topo.config import Config
+from topo.engine.completion import Completion
 from topo.engine.inline.run import InlineRun
-from topo.running import ENDED, ErrorEntry, RunStats
-from topo.runtime.task import Listener
+from topo.running import ENDED, ErrorEntry, Listener, RunStats
 from topo.topology.model import Topology
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ _MOST_ROUNDS = 4096
 _DRAIN_POLL_SECS = 0.02
 
 
-class RealTimeRun:
+class RealTimeRun(Completion):
     """A run that advances in a thread of its own until it ends."""
 
     ui = ""
@@ -39,11 +39,11 @@ class RealTimeRun:
         conf: Mapping[str, Any],
         *,
         active: bool = True,
+        record: bool = False,
         listener: Listener | None = None,
     ) -> None:
         self.name = name
-        self.error: Exception | None = None
-        """What ended it, where it FAILED."""
+        self.topology = topology
         self._poll_secs = Config(conf).batch_poll_ms / 1000
         self._inner = InlineRun(
             name,
@@ -52,14 +52,19 @@ class RealTimeRun:
             now=time.time,
             active=active,
             strict=False,
-            record=False,
+            record=record,
             listener=listener,
         )
         self._questions: deque[Callable[[], None]] = deque()
         self._asked = threading.Condition()
-        self._ended = False
+        self._ended = True  # not started: nothing moves
         self._thread = threading.Thread(target=self._loop, name=f"topology {name}", daemon=True)
+        self.warnings = self._inner.warnings
+
+    def start(self) -> RealTimeRun:
+        self._ended = False
         self._thread.start()
+        return self
 
     @property
     def status(self) -> str:
@@ -75,6 +80,21 @@ class RealTimeRun:
     def errors(self) -> list[ErrorEntry]:
         return self._ask(self._inner.errors)
 
+    def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
+        return self._ask(lambda: self._inner.tuples(component, stream))
+
+    @property
+    def rows(self) -> dict[tuple[str, str], list[Any]]:
+        return self._inner.rows
+
+    @property
+    def acked(self) -> dict[str, list[Any]]:
+        return self._inner.acked
+
+    @property
+    def failed(self) -> dict[str, list[Any]]:
+        return self._inner.failed
+
     def activate(self) -> None:
         self._ask(self._inner.activate)
 
@@ -89,7 +109,8 @@ class RealTimeRun:
         while time.monotonic() < deadline and self._ask(lambda: self._inner.pending):
             self.wait(_DRAIN_POLL_SECS)
         self._ask(self._inner.kill)
-        self._thread.join()
+        if self._thread.ident:
+            self._thread.join()
 
     def stop(self) -> None:
         """Stop at once."""
@@ -97,8 +118,9 @@ class RealTimeRun:
 
     def wait(self, secs: float | None = None) -> bool:
         """Wait up to `secs` for the end of the run; return True if it has ended."""
-        self._thread.join(secs)
-        return not self._thread.is_alive()
+        if self._thread.ident:
+            self._thread.join(secs)
+        return self._inner.status in ENDED and not self._thread.is_alive()
 
     def _ask(self, question: Callable[[], T]) -> T:
         answer: Future[T] = Future()

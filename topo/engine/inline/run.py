@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from topo.config import Config
+from topo.engine.completion import Completion
 from topo.errors import RunError, UncaughtError
 from topo.metrics.totals import RunTotals
 from topo.running import (
@@ -25,11 +26,11 @@ from topo.running import (
     STALLED,
     AckerStats,
     ErrorEntry,
+    Listener,
     RunStats,
 )
 from topo.runtime.bolt_task import BoltTask
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
-from topo.runtime.task import Listener
 from topo.shipping.pickling import install_user_classes
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
@@ -55,8 +56,10 @@ class Recorder:
         kept.setdefault(component, []).append(msg_id)
 
 
-class InlineRun:
+class InlineRun(Completion):
     """A topology running in this thread; it advances when `settle` or `step` is called."""
+
+    ui = ""
 
     def __init__(
         self,
@@ -159,7 +162,27 @@ class InlineRun:
             raise RunError(f"{component!r} declares no stream {stream!r}; it declares {known}")
         return list(self.recorder.rows.get((component, stream), []))
 
+    @property
+    def rows(self) -> dict[tuple[str, str], list[Any]]:
+        return self.recorder.rows
+
+    @property
+    def acked(self) -> dict[str, list[Any]]:
+        return self.recorder.acked
+
+    @property
+    def failed(self) -> dict[str, list[Any]]:
+        return self.recorder.failed
+
     # -- moving it ----------------------------------------------------------------------------
+
+    def start(self) -> InlineRun:
+        """Do nothing: the first `settle` or `step` opens the components."""
+        return self
+
+    def wait(self, secs: float | None = None) -> bool:
+        """Return True iff it has ended; nothing moves while its only thread waits."""
+        return self._status in ENDED
 
     def settle(self, max_steps: int = 100_000) -> None:
         """Run until nothing is left to do at this instant."""
@@ -204,6 +227,11 @@ class InlineRun:
         if self._status in ENDED:
             return
         self._end(KILLED, "")
+
+    def stop(self) -> None:
+        """End it without closing anything."""
+        self._host = None
+        self.kill()
 
     def _set_active(self, active: bool) -> None:
         self._require_live("activate" if active else "deactivate")
@@ -316,7 +344,7 @@ class InlineRun:
             raise
 
     def _fail(self, error: Exception) -> None:
-        self._status, self._host = FAILED, None
+        self._status, self._host, self.error = FAILED, None, error
         self._reason = error.message if isinstance(error, UncaughtError) else str(error)
 
     def _stall(self) -> str:

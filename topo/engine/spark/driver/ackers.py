@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from topo.config.masters import is_loopback
 from topo.errors import AckerError
-from topo.tracking.security import Tls, fresh_token, is_loopback
+from topo.tracking.security import Tls, fresh_token
 from topo.tracking.server import LOOPBACK, AckerServer
 from topo.tracking.transport import AckerTarget
 

@@ -7,23 +7,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.plan import Plan
 from topo.errors import CheckpointError
+from topo.storage.checkpoints import PLAN_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PLAN_FILE = "topo-plan.json"
-
-
-def local_path(checkpoint: str) -> Path | None:
-    """Return its path in this machine's file system; None for others, such as hdfs: or s3a:."""
-    if checkpoint.startswith("file:"):
-        return Path(checkpoint.removeprefix("file:").removeprefix("//"))
-    return None if "://" in checkpoint else Path(checkpoint)
 
 
 class Checkpoint:

@@ -9,7 +9,6 @@ from typing import Any
 
 from topo.engine.spark.driver.query import build_query
 from topo.engine.spark.driver.resources import tracking_plan
-from topo.engine.spark.driver.scratch import make_log_directory
 from topo.engine.spark.jvm.session import (
     query_session,
     query_settings,
@@ -17,6 +16,7 @@ from topo.engine.spark.jvm.session import (
     stop_session,
 )
 from topo.engine.spark.plan import Plan
+from topo.logs.directories import make_log_directory
 from topo.topology.model import Topology
 from topo.tracking.client import Lease
 from topo.tracking.transport import AckerTarget

@@ -1,34 +1,16 @@
-"""Spark masters' addresses: local or not, their cores, and a check that a master listens."""
+"""A master before Spark is started on it: whether it answers, and how much room it gives."""
 
 from __future__ import annotations
 
-import os
-import re
 import socket
 from urllib.parse import urlsplit
 
-from topo.errors import ConfigError, EngineError
-from topo.tracking.security import is_loopback
+from topo.config.masters import STANDALONE, addresses, is_local, local_cores
+from topo.errors import EngineError
 
 _CONNECT_SECS = 5.0
-_STANDALONE = "spark://"
 _PORT = 7077
 _PLACES_A_CORE = 8
-
-
-def is_local(master: str) -> bool:
-    return master.startswith("local")
-
-
-def local_cores(master: str) -> int:
-    """Return the number of cores of a local master."""
-    match = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
-    if match is None:
-        raise ConfigError(
-            f"no Spark master {master!r}", hint="local[*], local[4], spark://HOST:7077"
-        )
-    cores = match.group(1) or "1"
-    return len(os.sched_getaffinity(0)) if cores == "*" else max(1, int(cores))
 
 
 def with_room(master: str) -> str:
@@ -45,10 +27,10 @@ def check_master(master: str) -> None:
 
     Spark itself tries for a minute, and then says that its context was stopped.
     """
-    if not master.startswith(_STANDALONE):
+    if not master.startswith(STANDALONE):
         return
     silent = []
-    for address in _addresses(master):
+    for address in addresses(master):
         why = _silence(address)
         if not why:
             return
@@ -58,18 +40,6 @@ def check_master(master: str) -> None:
         code="spark-start",
         hint=f"is it up?  topo doctor --master {master}",
     )
-
-
-def is_in_this_machine(master: str) -> bool:
-    """True iff the workers of this master share this machine's files."""
-    if not master.startswith(_STANDALONE):
-        return is_local(master)
-    hosts = [urlsplit(f"//{address}").hostname or "" for address in _addresses(master)]
-    return all(map(is_loopback, hosts))
-
-
-def _addresses(master: str) -> list[str]:
-    return master.removeprefix(_STANDALONE).split(",")
 
 
 def _silence(address: str) -> str:

@@ -10,8 +10,7 @@ from topo.engine.spark.worker.report import Report
 from topo.errors import EngineError
 from topo.logs.capture import ReceivedLines
 from topo.metrics.totals import RunTotals
-from topo.running import AckerStats, BatchStats
-from topo.runtime.task import Listener
+from topo.running import AckerStats, BatchStats, Listener
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 from topo.tracking.figures import AckerStatus

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from topo.config import for_component
+from topo.config.masters import is_local, local_cores
 from topo.engine.spark.driver.ackers import Ackers
-from topo.engine.spark.driver.checkpoint import Checkpoint, local_path
+from topo.engine.spark.driver.checkpoint import Checkpoint
 from topo.engine.spark.driver.executors import Executors, look_at
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
-from topo.engine.spark.driver.masters import is_local, local_cores
 from topo.engine.spark.driver.query import build_query, start_query
 from topo.engine.spark.driver.scratch import make_run_directory
 from topo.engine.spark.driver.slots import SlotProcesses
@@ -26,6 +26,7 @@ from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.worker.execution import RunSpec, SlotRunner
 from topo.errors import AckerError
 from topo.logs.capture import LOG_DIR
+from topo.storage.checkpoints import local_path
 from topo.topology.model import Topology
 from topo.tracking.client import AckerClient, AckerControl, BatchStart, Lease
 from topo.tracking.plan import Mode, TrackingPlan

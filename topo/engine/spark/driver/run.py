@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.config import Config
+from topo.engine.completion import Completion
 from topo.engine.spark.driver.executors import Executors
 from topo.engine.spark.driver.jvm_death import Jvm
 from topo.engine.spark.driver.lifecycle import Lifecycle
@@ -33,10 +34,10 @@ from topo.running import (
     STALLED,
     STARTING,
     ErrorEntry,
+    Listener,
     RunStats,
 )
 from topo.runtime.slot import full_conf
-from topo.runtime.task import Listener
 from topo.topology.model import Topology
 from topo.tracking.figures import AckerStatus
 
@@ -48,8 +49,8 @@ _WATCH_SECS = 0.05
 _IDLE_WATCH_SECS = 0.5
 
 
-class SparkRun:
-    """A topology on Spark. `start` returns at once; all other methods may be called at any time."""
+class SparkRun(Completion):
+    """A topology on Spark. `start` returns at once; everything else may be called at any time."""
 
     def __init__(
         self,
@@ -85,7 +86,6 @@ class SparkRun:
         self._ending = Lifecycle(topology, active)
         self._started = time.time()
         self._status = STARTING
-        self._was_raised = False
         self._reason = "starting Spark"
         self._ended = threading.Event()
         self._asked = threading.Event()
@@ -188,26 +188,6 @@ class SparkRun:
     def wait(self, secs: float | None = None) -> bool:
         """Wait up to `secs` for the end of the run; return True if it has ended."""
         return self._ended.wait(secs)
-
-    def await_completion(self, timeout: float | None = None) -> None:
-        """Wait until all spouts are exhausted and all messages are processed."""
-        endless = [spout.id for spout in self.topology.spouts if not spout.finite]
-        if endless:
-            raise RunError(
-                f"spout {', '.join(map(repr, endless))} never says that it is exhausted, "
-                "so the topology does not complete",
-                hint="override is_exhausted, or run.wait(secs) and run.kill()",
-            )
-        if not self._ended.wait(timeout):
-            raise TimeoutError(f"{self.name} is {self.status} after {timeout:g} s: {self.reason}")
-        self.raise_error()
-
-    def raise_error(self, *, once: bool = False) -> None:
-        """Raise the error of a failed run; with `once`, only if it was not raised before."""
-        if self.error is None or (once and self._was_raised):
-            return
-        self._was_raised = True
-        raise self.error
 
     def _ask(self, what: str, change: Callable[[], None]) -> None:
         if self._status in ENDED:

@@ -14,8 +14,8 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from topo.engine.spark.driver.shipment import NO_PYTHON
 from topo.errors import EngineError
-from topo.shipping.archive import NO_PYTHON
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,13 +17,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topo.engine.spark.driver.checkpoint import local_path
-from topo.engine.spark.driver.masters import check_master, is_local, with_room
-from topo.engine.spark.driver.scratch import make_jvm_directory, make_log_directory
+from topo.config.masters import is_local
+from topo.engine.spark.driver.masters import check_master, with_room
+from topo.engine.spark.driver.scratch import make_jvm_directory
+from topo.engine.spark.driver.shipment import DAEMON, Shipment, workers_python
 from topo.engine.spark.jvm.java import prepare_java
 from topo.engine.spark.jvm.speedups import apply_jvm_speedups
 from topo.errors import ConfigError, EngineError
-from topo.shipping.archive import DAEMON, Shipment, workers_python
+from topo.logs.directories import make_log_directory
+from topo.storage.checkpoints import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

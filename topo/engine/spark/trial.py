@@ -9,14 +9,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple
-from topo.cli.checks import Check
+from topo.builder import TopologyBuilder
+from topo.components import BasicBolt, Spout
+from topo.config.masters import is_local
+from topo.engine.shapes import Check
 from topo.engine.spark.driver.executors import Executors, look_at
-from topo.engine.spark.driver.masters import is_local
 from topo.engine.spark.driver.run import SparkRun
 from topo.engine.spark.driver.worker_check import SHIP, look_at_workers
 from topo.engine.spark.jvm.session import start_session, stop_session
 from topo.errors import EngineError, TopoError
+from topo.topology.model import Topology
+from topo.tuples import Tuple
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,7 +26,7 @@ _SCRIPT = f"""#!/bin/sh
 command -v {{python}} > /dev/null || {{{{ echo "{NO_PYTHON} "{{python}} >&2; exit 127; }}}}
 exec {{python}} "$@"
 """
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parents[3]
 _DAEMON_SOURCE = _PACKAGE / "engine" / "spark" / "worker" / "cluster_daemon.py"
 
 

@@ -1,0 +1,59 @@
+"""The inline engine as the seam has it: by the wall clock, or by a clock that a test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+from topo.engine.base import Conf, Launch
+from topo.engine.inline.realtime import RealTimeRun
+from topo.engine.inline.run import InlineRun
+from topo.engine.shapes import Check
+from topo.errors import EngineError
+
+
+class _OneThread:
+    """What both have in common: nothing is shared between runs, needed of the machine, planned."""
+
+    def stop(self) -> None:
+        pass
+
+    def plan(self, launch: Launch) -> NoReturn:
+        raise EngineError("the inline engine has no plan: everything runs in one thread")
+
+    def explain(self, launch: Launch) -> NoReturn:
+        self.plan(launch)
+
+    def check(self) -> Iterator[Check]:
+        yield from ()
+
+    def try_out(self, master: str, conf: Conf, archives: Sequence[str]) -> Iterator[Check]:
+        yield from ()
+
+
+class InlineEngine(_OneThread):
+    """Runs topologies in a thread of this process, without Java; keeps no state."""
+
+    def launch(self, launch: Launch) -> RealTimeRun:
+        return RealTimeRun(
+            launch.name,
+            launch.topology,
+            launch.conf,
+            active=launch.active,
+            record=bool(launch.capture or launch.conclusions),
+            listener=launch.listener,
+        )
+
+
+class SimulatedEngine(_OneThread):
+    """Runs topologies in the caller's thread, when the caller moves them; for tests."""
+
+    def launch(self, launch: Launch) -> InlineRun:
+        return InlineRun(
+            launch.name,
+            launch.topology,
+            launch.conf,
+            now=launch.now,
+            active=launch.active,
+            shuffled=launch.shuffled,
+        )
