@@ -1,0 +1,343 @@
+"""Epochs: alignment under any interleaving, staging in any order, logs cut and damaged anywhere."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.property.scale import examples
+from topo.engine.spark.realtime.align import Alignment, Marker, Misaligned
+from topo.engine.spark.realtime.epochs import (
+    Committed,
+    EpochRecord,
+    EpochRefused,
+    Epochs,
+    Key,
+    Staged,
+)
+from topo.engine.spark.realtime.records import read_log
+from topo.engine.spark.realtime.store import EpochStore
+from topo.errors import CheckpointError
+from topo.tracking.ids import Updates, root_id
+from topo.tracking.plan import Mode, TrackingPlan
+
+PLAN = TrackingPlan(
+    levels=2, slots=2, spout_tasks=(1,), components={"spout": (1, 1)}, timeout_secs=30.0
+)
+
+# What each source sends, epoch by epoch: how many items.
+sendings = st.integers(1, 4).flatmap(
+    lambda sources: st.lists(
+        st.lists(st.integers(0, 3), min_size=sources, max_size=sources), min_size=1, max_size=5
+    )
+)
+
+
+def channels(epochs: list[list[int]]) -> list[deque[Any]]:
+    """Return what each source sends: (source, epoch, number), and markers."""
+    return [
+        deque(
+            item
+            for epoch, counts in enumerate(epochs, 1)
+            for item in (
+                *((source, epoch, number) for number in range(counts[source])),
+                Marker(epoch, counts[source]),
+            )
+        )
+        for source in range(len(epochs[0]))
+    ]
+
+
+@examples(300)
+@given(sendings, st.data())
+def test_any_interleaving_gives_each_epoch_exactly_what_belongs_to_it(
+    epochs: list[list[int]], data: st.DataObject
+) -> None:
+    sent = channels(epochs)
+    level: Alignment[Any] = Alignment("level 1 of slot 0", len(sent), 1)
+    worked: dict[int, list[Any]] = {}
+    while any(sent):
+        source = data.draw(st.sampled_from([s for s, left in enumerate(sent) if left]))
+        level.receive(source, sent[source].popleft())
+        while True:
+            worked.setdefault(level.epoch, []).extend(level.take())
+            if not level.is_complete:
+                break
+            level.advance()
+    assert level.epoch == len(epochs) + 1
+    assert not level.held
+    for epoch, counts in enumerate(epochs, 1):
+        for source, count in enumerate(counts):
+            came = [item for item in worked[epoch] if item[0] == source]
+            assert came == [(source, epoch, number) for number in range(count)]
+        assert len(worked[epoch]) == sum(counts)
+
+
+@examples(100)
+@given(sendings, st.data())
+def test_a_lost_or_doubled_item_is_noticed(epochs: list[list[int]], data: st.DataObject) -> None:
+    sent = channels(epochs)
+    places = [
+        (source, at)
+        for source, items in enumerate(sent)
+        for at, item in enumerate(items)
+        if not isinstance(item, Marker)
+    ]
+    if not places:
+        return
+    source, at = data.draw(st.sampled_from(places))
+    items = list(sent[source])
+    items[at : at + 1] = data.draw(st.sampled_from([[], [items[at], items[at]]]))
+    sent[source] = deque(items)
+    level: Alignment[Any] = Alignment("level 1 of slot 0", len(sent), 1)
+    with pytest.raises(Misaligned, match="messages"):
+        work_off(sent, level)
+
+
+def work_off(sent: list[deque[Any]], level: Alignment[Any]) -> None:
+    while any(sent):
+        source = next(source for source, left in enumerate(sent) if left)
+        level.receive(source, sent[source].popleft())
+        level.take()
+        while level.is_complete:
+            level.advance()
+            level.take()
+
+
+def test_a_marker_of_another_epoch_is_refused() -> None:
+    level: Alignment[str] = Alignment("level 1 of slot 0", 1, 4)
+    with pytest.raises(Misaligned, match="slot 0 ended epoch 5"):
+        level.receive(0, Marker(5, 0))
+
+
+def test_an_epoch_does_not_end_while_something_of_it_is_left() -> None:
+    level: Alignment[str] = Alignment("level 1 of slot 0", 1, 1)
+    level.receive(0, "a")
+    level.receive(0, Marker(1, 1))
+    with pytest.raises(Misaligned, match="before all of it was worked off"):
+        level.advance()
+
+
+def u64(*numbers: int) -> Any:
+    return np.array(numbers, np.uint64)
+
+
+@examples(60)
+@given(st.permutations([(0, 0), (0, 1), (1, 0), (1, 1)]))
+def test_staging_in_any_order_commits_the_same(order: list[tuple[int, int]]) -> None:
+    root = root_id(1, 1)
+    said = {
+        (0, 0): Staged({(1, "a"): b"1"}, (), Updates(init_roots=u64(root), init_values=u64(5))),
+        (0, 1): Staged(),
+        (1, 0): Staged({(2, "a"): b"2"}, [(2, "b")], Updates()),
+        (1, 1): Staged({}, (), Updates(ack_roots=u64(root), ack_values=u64(5)), report=b"r"),
+    }
+    epochs = Epochs(PLAN, Committed(PLAN), Mode.ACTIVE, 0.01)
+    epochs.resume_from({1: 0})
+    cut = epochs.cut(1.0, 100.0)
+    for number, place in enumerate(order, 1):
+        assert epochs.stage(cut.epoch, *place, said[place]) == (number == 4)
+    record = epochs.record()
+    assert record.puts == {(1, "a"): b"1", (2, "a"): b"2"}
+    assert list(record.deletes) == [(2, "b")]
+    assert not epochs.new_verdicts()  # nothing is told before it is committed
+    assert (1, 1, b"r") in epochs.commit(record)
+    told = epochs.new_verdicts()
+    assert told[1].sequences.tolist() == [1]
+    assert not epochs.new_verdicts()
+
+
+def test_an_epoch_is_cut_once_and_staged_once() -> None:
+    epochs = Epochs(PLAN, Committed(PLAN), Mode.ACTIVE, 0.01)
+    with pytest.raises(EpochRefused, match="in work is none"):
+        epochs.stage(1, 0, 0, Staged())
+    epochs.cut(0.0, 0.0)
+    with pytest.raises(EpochRefused, match="not committed yet"):
+        epochs.cut(1.0, 1.0)
+    epochs.stage(1, 0, 0, Staged())
+    with pytest.raises(EpochRefused, match="twice"):
+        epochs.stage(1, 0, 0, Staged())
+    with pytest.raises(EpochRefused, match="no level 2"):
+        epochs.stage(1, 2, 0, Staged())
+    with pytest.raises(EpochRefused, match="not complete"):
+        epochs.record()
+    assert epochs.missing == [(0, 1), (1, 0), (1, 1)]
+
+
+def test_epochs_come_when_something_happened_and_not_more_often_than_they_should() -> None:
+    epochs = Epochs(PLAN, Committed(PLAN), Mode.ACTIVE, 0.01)
+    assert epochs.due_at(5.0, 100.0) == 5.0  # the first one
+    commit_all(epochs, 5.0, 100.0)
+    assert epochs.due_at(5.001, 100.0) == float("inf")
+    epochs.note_news()
+    assert epochs.due_at(5.001, 100.0) == pytest.approx(5.01)
+    commit_all(epochs, 5.02, 100.0)
+    assert epochs.command(Mode.DRAIN) == 1
+    assert epochs.due_at(6.0, 100.0) == 6.0
+    assert commit_all(epochs, 6.0, 100.0).mode == Mode.DRAIN
+    assert epochs.mode_version_begun == 1
+
+
+def test_a_timeout_ends_an_epoch_in_which_nothing_else_happens() -> None:
+    epochs = Epochs(PLAN, Committed(PLAN), Mode.ACTIVE, 0.01)
+    epochs.resume_from({1: 0})
+    emitted = Updates(init_roots=u64(root_id(1, 1)), init_values=u64(5))
+    commit_all(epochs, 1.0, 100.0, emitted)
+    assert epochs.due_at(2.0, 101.0) == pytest.approx(31.0)
+    commit_all(epochs, 31.0, 130.0)
+    assert epochs.new_verdicts()[1].reasons[0] == "timeout after 30 s"
+
+
+def commit_all(epochs: Epochs, now: float, wall: float, updates: Updates | None = None) -> Any:
+    cut = epochs.cut(now, wall)
+    for level, slot in PLAN.executions():
+        epochs.stage(cut.epoch, level, slot, Staged(updates=updates or Updates()))
+        updates = None
+    epochs.commit(epochs.record())
+    return cut
+
+
+# -- the log ----------------------------------------------------------------------------------
+
+keys = st.tuples(st.integers(1, 3), st.sampled_from(["a", "b", "c"]))
+histories = st.lists(
+    st.tuples(
+        st.dictionaries(keys, st.binary(max_size=20), max_size=4), st.lists(keys, max_size=2)
+    ),
+    min_size=1,
+    max_size=6,
+)
+Saved = dict[int, dict[str, bytes]]
+
+
+def write(directory: Path, history: Any, compact_bytes: int = 1 << 30) -> list[Saved]:
+    """Write a log; return what is saved after each epoch, from epoch 0 on."""
+    store = EpochStore(directory, compact_bytes=compact_bytes)
+    committed = store.recover(Committed(PLAN))
+    states: list[Saved] = [store.restore()]
+    flat: dict[Key, bytes] = {}
+    for epoch, (puts, deletes) in enumerate(history, committed.epoch + 1):
+        gone = [key for key in deletes if key not in puts]
+        emitted = Updates(init_roots=u64(root_id(1, epoch)), init_values=u64(7))
+        record = EpochRecord(epoch, 100.0 + epoch, puts, gone, emitted, {1: 0})
+        store.append(record, committed)
+        committed.apply(record)
+        for key in gone:
+            flat.pop(key, None)
+        flat.update(puts)
+        states.append(nested(flat))
+    store.close()
+    return states
+
+
+def nested(flat: dict[Key, bytes]) -> Saved:
+    saved: Saved = {}
+    for (task, name), blob in flat.items():
+        saved.setdefault(task, {})[name] = blob
+    return saved
+
+
+def read(directory: Path) -> tuple[int, int, Saved]:
+    store = EpochStore(directory)
+    try:
+        committed = store.recover(Committed(PLAN))
+        return committed.epoch, committed.ledger.pending(), store.restore()
+    finally:
+        store.close()
+
+
+@examples(40)
+@given(histories, st.data())
+def test_every_prefix_of_a_log_recovers_to_a_committed_epoch(
+    history: Any, data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        states = write(Path(name), history)
+        (path,) = Path(name).glob("*.log")
+        whole = path.read_bytes()
+        ends = [0, *(found.end for found in read_log(whole)[0])]
+        for _ in range(10):
+            cut = data.draw(st.integers(0, len(whole)))
+            path.write_bytes(whole[:cut])
+            epoch, pending, saved = read(Path(name))
+            assert epoch == max(n for n, end in enumerate(ends) if end <= cut)
+            assert pending == epoch
+            assert saved == states[epoch]
+            assert path.stat().st_size == ends[epoch]  # and the rest is cut off
+
+
+@examples(40)
+@given(histories, st.data())
+def test_a_flipped_bit_anywhere_is_refused_or_costs_the_last_epoch_alone(
+    history: Any, data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        states = write(Path(name), history)
+        (path,) = Path(name).glob("*.log")
+        whole = path.read_bytes()
+        last_at = ([0, *(found.end for found in read_log(whole)[0])])[-2]
+        for _ in range(10):
+            at = data.draw(st.integers(0, len(whole) - 1))
+            damaged = bytearray(whole)
+            damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+            path.write_bytes(damaged)
+            if at < last_at:
+                with pytest.raises(CheckpointError, match="damaged"):
+                    read(Path(name))
+            else:
+                epoch, _, saved = read(Path(name))
+                assert epoch == len(history) - 1
+                assert saved == states[epoch]
+
+
+@examples(40)
+@given(st.lists(histories, min_size=1, max_size=4))
+def test_a_compacted_log_says_the_same(histories: Any) -> None:
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as other:
+        for history in histories:  # each by a process of its own
+            write(Path(name), history, compact_bytes=200)
+            write(Path(other), history)
+        assert read(Path(name)) == read(Path(other))
+        assert len(list(Path(name).glob("*.snapshot"))) <= 1
+        assert not list(Path(name).glob("*.tmp"))
+
+
+def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, [({(1, "a"): b"x" * 50}, [])] * 30, compact_bytes=200)
+    (snapshot,) = tmp_path.glob("*.snapshot")
+    data = bytearray(snapshot.read_bytes())
+    data[len(data) // 2] ^= 1
+    snapshot.write_bytes(data)
+    with pytest.raises(CheckpointError, match="the snapshot is damaged"):
+        read(tmp_path)
+
+
+def test_a_missing_segment_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, [({(1, "a"): b"x" * 50}, [])] * 30, compact_bytes=200)
+    for snapshot in tmp_path.glob("*.snapshot"):
+        snapshot.unlink()
+    with pytest.raises(CheckpointError, match="follows epoch 0"):
+        read(tmp_path)
+
+
+def test_compaction_keeps_the_log_small(tmp_path: Path) -> None:
+    for _ in range(5):
+        write(tmp_path, [({(1, "a"): b"x" * 20_000}, [])] * 100, compact_bytes=100_000)
+    assert read(tmp_path)[0] == 500
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 5_000_000
+
+
+def test_a_log_has_one_writer(tmp_path: Path) -> None:
+    first = EpochStore(tmp_path)
+    first.recover(Committed(PLAN))
+    with pytest.raises(CheckpointError, match="another process runs a topology"):
+        read(tmp_path)
+    first.close()
+    read(tmp_path)
