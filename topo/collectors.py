@@ -7,7 +7,7 @@ not overridden the face steps aside: the port's function is set on the instance,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from topo.tuples import Tuple
@@ -118,6 +118,16 @@ class SpoutOutputCollector(_Collector):
         self, task: int, values: Values, *, stream: str = "default", msg_id: Any = None
     ) -> None:
         self._port.emit_direct(task, values, stream=stream, msg_id=msg_id)
+
+    def emit_many(
+        self,
+        rows: Iterable[Values] | Mapping[str, Sequence[Any]],
+        *,
+        stream: str = "default",
+        msg_ids: Iterable[Any] | None = None,
+    ) -> int:
+        """Emit a tuple for each row, or for each row of the columns; return how many."""
+        return int(self._port.emit_many(rows, stream=stream, msg_ids=msg_ids))
 
     @property
     def pending_count(self) -> int:

@@ -7,7 +7,7 @@ the like of the instance straight at the collector.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, overload
 
 from topo.errors import ComponentError, TopoError
@@ -78,6 +78,9 @@ class Component:
     stateless: bool = False
     """True: nothing is saved. An attribute that changes all the same is an error."""
 
+    requires: Iterable[str] = ()
+    """Distributions that this component imports where it runs, such as "confluent_kafka>=2.6"."""
+
     context: TopologyContext
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
@@ -97,6 +100,15 @@ class Component:
 
         May emit and ack. A batch that runs again has the same id, perhaps with other input:
         overwrite what was written under it, never skip.
+        """
+
+    def committed(self, batch_id: int) -> None:
+        """Publish what batch `batch_id` prepared: the batch is durable.
+
+        Called after a batch in which this task worked has committed, before anything else that the
+        task does in a later batch; after `restored` once more for the last such batch, since the
+        process may have died before. So it may come twice: make it idempotent. It must not emit,
+        ack or fail. `Unavailable` raised here is tried again, in this batch's name.
         """
 
     def get_component_configuration(self) -> Mapping[str, Any] | None:
@@ -166,6 +178,24 @@ class Spout(Component):
             values, stream=stream, msg_id=msg_id, task_ids=task_ids
         )
         return made
+
+    def emit_many(
+        self,
+        rows: Iterable[list[Any] | tuple[Any, ...]] | Mapping[str, Sequence[Any]],
+        *,
+        stream: str = "default",
+        msg_ids: Iterable[Any] | None = None,
+    ) -> int:
+        """Emit a tuple for each row, or for each row of {field: column}; return how many.
+
+        Columns may be an Arrow table or record batch. `msg_ids` has one id a row; None in it leaves
+        that row untracked. All rows are checked before the first is emitted.
+        """
+        return int(_collector(self).emit_many(rows, stream=stream, msg_ids=msg_ids))
+
+    def wake(self) -> None:
+        """End the wait of an idle topology, so that `next_tuple` is called now; for any thread."""
+        self.context.wake()
 
     def emit_direct(
         self,
@@ -309,6 +339,28 @@ class _Stateful:
 
     def init_state(self, state: KeyValueState[Any, Any]) -> None:
         """The keyed state is there, with what was saved; `self.state` is set all the same."""
+
+
+class StatefulSpout(_Stateful, Spout):
+    """A Spout with keyed state in `self.state`, whose keys are dealt over its tasks.
+
+    A key is a shard of the source: a partition, a file, a table. Every task sees all of them, reads
+    those that it `owns`, and keeps its position in each.
+    """
+
+    def owner(self, key: Any, tasks: int) -> int:
+        """Return the index of the task, of so many, that owns the key.
+
+        The same for the same key in every process and run; state is dealt by it when the number of
+        tasks changes.
+        """
+        return self.context.stable_hash(key) % tasks
+
+    def owns(self, key: Any) -> bool:
+        """Return True if this task owns the key."""
+        context = self.context
+        tasks = len(context.component_tasks(context.this_component_id))
+        return self.owner(key, tasks) == context.this_task_index
 
 
 class StatefulBolt(_Stateful, Bolt):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,58 @@ from topo.tuples import Fields
 if TYPE_CHECKING:
     from topo.topology.layout import TaskLayout
     from topo.topology.model import GroupingDef, Topology
+
+
+_MOST_FIGURES = 1000
+"""Of one task: labels whose values never repeat would grow without end."""
+
+
+class Figures:
+    """The figures of one task: counts since they were last taken, and the latest levels."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._levels: dict[str, float | None] = {}
+        self._names: set[str] = set()
+
+    def gauge(self, name: str, value: float | None, labels: Mapping[str, Any]) -> None:
+        """Note the level; None says that there is none any more."""
+        self._levels[self._key(name, labels)] = None if value is None else float(value)
+
+    def count(self, name: str, by: int, labels: Mapping[str, Any]) -> None:
+        """Add to the count."""
+        self._counts[self._key(name, labels)] += by
+
+    def take(self) -> tuple[Counter[str], dict[str, float | None]]:
+        """Return what was counted and noted since the last call."""
+        taken = self._counts, self._levels
+        self._counts, self._levels = Counter(), {}
+        return taken
+
+    def _key(self, name: str, labels: Mapping[str, Any]) -> str:
+        key = _figure_key(name, labels)
+        if key not in self._names:
+            if len(self._names) >= _MOST_FIGURES:
+                raise TopoError(
+                    f"a task has more than {_MOST_FIGURES} gauges and counters; the next is {key}",
+                    hint="label by what is few: a partition, not a message",
+                )
+            self._names.add(key)
+        return key
+
+
+def _figure_key(name: str, labels: Mapping[str, Any]) -> str:
+    """Return the text of a name with its labels, sorted."""
+    if not name.isidentifier():
+        raise TopoError(f"a gauge or counter is named by an identifier; got {name!r}")
+    if not labels:
+        return name
+    shown = ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(labels.items()))
+    return f"{name}{{{shown}}}"
+
+
+def _escaped(value: Any) -> str:
+    return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 class TopologyContext:
@@ -24,6 +77,9 @@ class TopologyContext:
         conf: Mapping[str, Any],
         topology_name: str,
         now: Callable[[], float],
+        wake: Callable[[], None] | None = None,
+        checkpoint_id: Callable[[], str] = lambda: "",
+        stable_hash: Callable[[Any], int] = hash,
     ) -> None:
         self._topology = topology
         self._layout = layout
@@ -34,6 +90,34 @@ class TopologyContext:
         self.conf = conf
         self.now = now
         """The clock user code should use, in seconds; simulated in tests."""
+        self.batch_id = -1
+        """The batch in work; -1 before the task's first batch in this process."""
+        self.stable_hash = stable_hash
+        """The hash of fields grouping: 64 bits that depend on the value alone, in every process."""
+        self.figures = Figures()
+        self._wake = wake
+        self._checkpoint_id = checkpoint_id
+
+    @property
+    def checkpoint_id(self) -> str:
+        """The id of the checkpoint: batch numbers count within it, and never begin anew."""
+        return self._checkpoint_id()
+
+    def gauge(self, name: str, value: float | None, **labels: Any) -> None:
+        """Show the level of something, such as a lag, in the topology's figures; None removes it.
+
+        Different labels are different gauges: `gauge("lag", 12, topic="clicks", partition=3)`.
+        """
+        self.figures.gauge(name, value, labels)
+
+    def counter(self, name: str, by: int = 1, **labels: Any) -> None:
+        """Add to a count that is shown in the topology's figures."""
+        self.figures.count(name, by, labels)
+
+    def wake(self) -> None:
+        """End the wait of an idle topology, so that its spouts are asked now; for any thread."""
+        if self._wake is not None:
+            self._wake()
 
     @property
     def component_ids(self) -> list[str]:

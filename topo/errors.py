@@ -16,6 +16,8 @@
     ├── UnknownField                a field a tuple does not have
     │   ├── UnknownFieldKey, UnknownFieldAttribute, UnknownFieldIndex
     ├── UncaughtError               an exception that left the user's code
+    ├── Unavailable                 something outside is out of reach; tried again, never FAILED
+    ├── MissingExtra                a package that a component requires is not installed
     ├── RunError                    a run in the wrong status for what was asked of it
     ├── AckerError                  the acker: out of reach, or it refused
     ├── CheckpointError             a checkpoint that does not belong to this topology
@@ -206,6 +208,29 @@ class UncaughtError(TopoError):
 
     def __str__(self) -> str:
         return f"{self.user_traceback.rstrip()}\n\n{super().__str__()}".lstrip()
+
+
+class Unavailable(TopoError):
+    """Something outside is out of reach for now: a database restarts, a broker does not answer.
+
+    Raised in `next_tuple` it means: nothing to emit yet, ask again after a pause. Raised in any
+    other hook it rolls the batch back, which then runs again. The topology is STALLED for
+    `reason` meanwhile.
+    """
+
+    code = "unavailable"
+    after_secs: float | None = None
+    """When to try again at the earliest; None: soon, then ever later."""
+
+    def __init__(self, reason: str, after_secs: float | None = None) -> None:
+        TopoError.__init__(self, reason)
+        self.after_secs = after_secs
+
+
+class MissingExtra(TopoError):
+    """A package that a component requires is not installed, or is too old."""
+
+    code = "missing-extra"
 
 
 class RunError(TopoError):

@@ -77,6 +77,10 @@ class ComponentStats:
     complete_ms: float | None = None
     capacity: float | None = None
     saved_bytes: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """What the component counts itself, by name and labels."""
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    """The levels it notes, such as a lag; the tasks' of one name and labels are added up."""
     by_task: Mapping[int, ComponentStats] = field(default_factory=dict)
 
 

@@ -515,3 +515,78 @@ def test_what_was_never_active_is_not_woken_to_be_closed(
         slot.new_epoch(mode)
         slot.batch()
     assert Says.said == ["prepare", "cleanup"]
+
+
+class Hears(Bolt):
+    """Emits the sum of all; writes down of which batch it hears, with what it had then."""
+
+    outputs = ("sum",)
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.sum = 0
+
+    def execute(self, tup: Tuple) -> None:
+        self.sum += tup[0]
+        self.emit([self.sum], anchors=tup)
+        self.ack(tup)
+
+    def committed(self, batch_id: int) -> None:
+        with open(self.context.conf["heard"], "a") as heard:
+            heard.write(f"{self.context.checkpoint_id} {batch_id} {self.sum}\n")
+
+
+@pytest.fixture
+def hearing(
+    target: AckerTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Slot, Callable[[], list[list[str]]]]:
+    file = tmp_path / "heard"
+    file.touch()
+    monkeypatch.setitem(CONF, "heard", str(file))
+    slot = Slot(target, line(Numbers(8), Hears()))
+    return slot, lambda: [text.split() for text in file.read_text().splitlines()]
+
+
+def test_a_level_hears_of_its_batch_when_the_next_one_begins(
+    hearing: tuple[Slot, Callable[[], list[list[str]]]],
+) -> None:
+    slot, heard = hearing
+    slot.batch()
+    assert heard() == []
+    slot.execute(0)  # level 1 is not executed in this batch yet
+    assert heard() == [["run", "0", "1"]]
+    slot.new_epoch()
+    slot.batch()
+    assert heard() == [["run", "0", "1"]]
+
+
+def test_a_new_process_hears_of_the_last_batch_again(
+    hearing: tuple[Slot, Callable[[], list[list[str]]]],
+) -> None:
+    slot, heard = hearing
+    slot.batch()
+    slot.new_process()
+    slot.batch()
+    assert heard() == [["run", "0", "1"]]
+    slot.new_process()
+    slot.batch()
+    assert heard() == [["run", "0", "1"], ["run", "1", "6"]]
+
+
+def test_what_was_rolled_back_is_never_told_that_it_is_committed(
+    hearing: tuple[Slot, Callable[[], list[list[str]]]],
+) -> None:
+    """The batch is done again by another process, and this one goes on with what it did."""
+    slot, heard = hearing
+    slot.batch()
+    first = slot.runner
+    list(slot.levels())
+    slot.new_process()
+    slot.new_epoch()
+    slot.batch()
+    slot.runner = first
+    slot.new_epoch()
+    slot.execute(0)
+    assert [batch for _, batch, _ in heard()] == ["0", "0"]  # by the two processes
+    slot.new_epoch()
+    slot.batch()
+    assert [row[1:] for row in heard()] == [["0", "1"], ["0", "1"], ["1", "6"]]

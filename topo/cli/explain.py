@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -16,8 +17,9 @@ from topo.cli.options import (
     target_argument,
 )
 from topo.cli.output import Output, common_options
-from topo.components import StatefulBasicBolt, StatefulBolt
+from topo.components import StatefulBasicBolt, StatefulBolt, StatefulSpout
 from topo.config import Effective
+from topo.config.secrets import masked
 from topo.engine.base import Launch, engine_named
 from topo.engine.shapes import PlacedView
 from topo.errors import InvalidTopologyError
@@ -156,7 +158,7 @@ class Explained:
                 for consumer in self._topology.bolts
                 for read in consumer.inputs
             ],
-            "conf": self._prepared.effective,
+            "conf": _shown(self._prepared.effective),
             **({"spark": self.spark()} if with_spark else {}),
         }
 
@@ -168,7 +170,9 @@ class Explained:
         if not placed.keeps_state:
             return None
         component = self._topology.components[placed.id]
-        keyed = isinstance(load_component(component), StatefulBolt | StatefulBasicBolt)
+        keyed = isinstance(
+            load_component(component), StatefulBolt | StatefulBasicBolt | StatefulSpout
+        )
         return "keyed" if keyed else "attributes"
 
     def _words(self, placed: PlacedView, component: ComponentDef) -> str:
@@ -223,8 +227,14 @@ def _show_problems(out: Output, error: InvalidTopologyError) -> None:
 def _show_conf(out: Output, effective: dict[str, Effective]) -> None:
     from topo.cli.output import to_json
 
-    rows = [[key, to_json(found.value), found.origin] for key, found in sorted(effective.items())]
+    shown = sorted(_shown(effective).items())
+    rows = [[key, to_json(found.value), found.origin] for key, found in shown]
     out.table(["KEY", "VALUE", "FROM"], rows)
+
+
+def _shown(effective: dict[str, Effective]) -> dict[str, Effective]:
+    """Return the settings without their secrets."""
+    return {key: replace(one, value=masked(key, one.value)) for key, one in effective.items()}
 
 
 def _number(count: int, noun: str) -> str:

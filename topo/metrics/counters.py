@@ -112,3 +112,9 @@ class TaskMetrics:
     oldest_held_secs: float = 0.0
     saved_bytes: int = 0
     errors: ErrorReports = field(default_factory=ErrorReports)
+    counters: Counter[str] = field(default_factory=Counter)
+    """What the component counted itself, by name and labels."""
+    gauges: dict[str, float | None] = field(default_factory=dict)
+    """The levels that the component noted since the last report; None: there is none any more."""
+    stalled: str = ""
+    """Why a spout cannot emit, in its own words."""

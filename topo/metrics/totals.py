@@ -55,6 +55,7 @@ class RunTotals:
         for task, counted in metrics.items():
             sums = self._tasks.setdefault(task, _Sums(TaskMetrics()))
             _add(sums.metrics, counted)
+            sums.metrics.gauges |= counted.gauges
             sums.saved_bytes = counted.saved_bytes or sums.saved_bytes
             for report in counted.errors:
                 self.add_error(report, now)
@@ -129,6 +130,9 @@ class RunTotals:
             pending, held = whole.pending, whole.held
             oldest = max(whole.oldest_held_secs, sums.metrics.oldest_held_secs)
             _add(whole, sums.metrics)
+            for key, level in sums.metrics.gauges.items():
+                if level is not None:
+                    whole.gauges[key] = (whole.gauges.get(key) or 0.0) + level
             whole.pending = pending + sums.metrics.pending
             whole.held = held + sums.metrics.held
             whole.oldest_held_secs = oldest
@@ -159,6 +163,8 @@ class RunTotals:
             complete_ms=complete if is_spout else None,
             capacity=None if is_spout or not busy else counted.execute_seconds / busy,
             saved_bytes=saved,
+            counters=dict(counted.counters),
+            gauges={name: level for name, level in counted.gauges.items() if level is not None},
         )
 
 
@@ -170,6 +176,7 @@ def _add(sums: TaskMetrics, counted: TaskMetrics) -> None:
     """Add the counts; replace the levels."""
     sums.emitted.update(counted.emitted)
     sums.failed_by.update(counted.failed_by)
+    sums.counters.update(counted.counters)
     for name in ("transferred", "executed", "acked", "failed", "unanchored"):
         setattr(sums, name, getattr(sums, name) + getattr(counted, name))
     sums.execute_seconds += counted.execute_seconds

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from topo.components import BasicBolt, Bolt, StatefulBasicBolt, StatefulBolt
-from topo.errors import FailTuple
+from topo.errors import FailTuple, Unavailable
 from topo.functions import FunctionBolt
 from topo.runtime import user_errors as failures
 from topo.runtime.loops import Loop, loop_over_tuples, loop_over_values, values_of
@@ -65,6 +65,7 @@ class BoltTask(Task):
         self.attributes.load(saved)
         with self.users_code():
             self.component.restored()
+        self.tell_restored()
         self.settle_in()
 
     def close(self) -> None:
@@ -215,7 +216,7 @@ class BoltTask(Task):
     def stop_or_fail(self, error: BaseException, tup: Tuple | None) -> str:
         """Raise the uncaught error, or report it and return the reason to fail the tuple with."""
         caught = self.uncaught(error, tup)
-        if self._stops_on_error:
+        if self._stops_on_error or isinstance(error, Unavailable):
             raise caught from error
         self.metrics.errors.append(failures.report(error, self.component_id, self.id, "uncaught"))
         return f"{type(error).__name__}: {error}"

@@ -123,12 +123,19 @@ class Emitter:
         """True iff a bolt, a listener or a check needs the rows of the stream."""
         return bool(stream.subscriptions or self.hear or self.strict or self.debug)
 
-    def checked(self, values: Any, name: str, direct: bool) -> OutStream:
+    def fields_of(self, name: str) -> tuple[str, ...]:
         """Return the stream to emit on; raise an error if the emit is wrong."""
+        return self._stream(name).fields
+
+    def _stream(self, name: str) -> OutStream:
         try:
-            stream = self.streams[name]
+            return self.streams[name]
         except (KeyError, TypeError):  # TypeError: a list is no key
             raise self._no_stream(name) from None
+
+    def checked(self, values: Any, name: str, direct: bool) -> OutStream:
+        """Return the stream to emit on; raise if the emit is invalid."""
+        stream = self._stream(name)
         if type(values) is not list and type(values) is not tuple:
             check_values(values, f"{self.owner} emitted")
         if len(values) != len(stream.fields):

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from topo.errors import AnchorError, TupleSettledError
+from topo.errors import AnchorError, EmitError, TupleSettledError
+from topo.runtime.bulk_emit import rows_of
 from topo.runtime.emitter import Emitter, OutStream
 from topo.tracking.trees import NO_ANCHOR, NOT_ANCHORED, SEVERAL, Anchor
 from topo.tuples import BASIC, DEFAULT_STREAM, HELD, SETTLED, UNTRACKED, Tuple
@@ -297,6 +298,27 @@ class SpoutPort:
         out = self._outlet.checked_direct(task, values, stream)
         out.targets.append(task)
         self._append(out, values, msg_id)
+
+    def emit_many(
+        self, rows: Any, *, stream: str = DEFAULT_STREAM, msg_ids: Iterable[Any] | None = None
+    ) -> int:
+        listed = rows_of(rows, self._outlet, stream)
+        ids = None if msg_ids is None else list(msg_ids)
+        if ids is not None and len(ids) != len(listed):
+            raise EmitError(
+                f"{self._outlet.owner} emitted {len(listed)} rows with {len(ids)} message ids",
+                hint="give one id a row; None leaves a row untracked",
+            )
+        if not listed:
+            return 0
+        out = self._outlet.checked(listed[0], stream, direct=False)
+        if ids is None and not (self._outlet.strict or self._outlet.keeps_order):
+            out.rows.extend(listed)
+            out.parents.extend([0] * len(listed))
+            return len(listed)
+        for values, msg_id in zip(listed, ids or [None] * len(listed), strict=True):
+            self._append(out, values, msg_id)
+        return len(listed)
 
     def _append(self, out: OutStream, values: Any, msg_id: Any) -> None:
         self._outlet.added(out, values)

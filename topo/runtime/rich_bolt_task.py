@@ -156,6 +156,11 @@ class RichBoltTask(BoltTask):
         if inputs is not None:
             self._keep(inputs)
 
+    def _done_so_far(self) -> int:
+        settling = self._port.settling
+        settled = len(settling.acked) + len(settling.acked_held) + len(settling.failed)
+        return super()._done_so_far() + settled
+
     def _let_go(self, held: Held) -> None:
         self._held.by_key.pop(held.key, None)
         if held.key in self._newly_held:

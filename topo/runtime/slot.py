@@ -89,6 +89,11 @@ class SlotTasks:
         for task in self.tasks.values():
             task.begin(batch.id, batch.now, ids)
 
+    def tell_committed(self) -> None:
+        """Tell every component whose last batch is committed now, unless it knows."""
+        for task in self.tasks.values():
+            task.tell_committed()
+
     def set_active(self, active: bool) -> None:
         for spout in self.spouts:
             spout.set_active(active)
@@ -108,7 +113,7 @@ class SlotTasks:
         """
         emitted = 0
         done = 0
-        asked = [spout for spout in self.spouts if not spout.at_limit]
+        asked = [spout for spout in self.spouts if not (spout.at_limit or spout.is_paused)]
         for spout in asked:
             spout.worked = True
         while asked and emitted < max_tuples and done != rounds and monotonic() < until:
@@ -119,15 +124,20 @@ class SlotTasks:
                 emitted += made
                 if made:
                     self._exhausted.discard(spout.id)
-                elif spout.is_exhausted():
+                elif not spout.stalled and spout.is_exhausted():
                     self._exhausted.add(spout.id)
                 else:  # a message that has failed since may be due again
                     self._exhausted.discard(spout.id)
             done += 1
             if emitted == before and rounds is None:
                 break
-            asked = [spout for spout in asked if not spout.at_limit]
+            asked = [spout for spout in asked if not (spout.at_limit or spout.is_paused)]
         return emitted
+
+    @property
+    def stalls(self) -> tuple[str, ...]:
+        """Why spouts cannot emit, of those that cannot."""
+        return tuple(spout.stalled for spout in self.spouts if spout.stalled)
 
     @property
     def exhausted(self) -> bool:

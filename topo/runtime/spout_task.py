@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from topo.collectors import SpoutOutputCollector
-from topo.components import Spout
+from topo.components import Spout, StatefulSpout
+from topo.errors import Unavailable, UncaughtError
 from topo.runtime import user_errors as failures
 from topo.runtime.ports import SpoutPort
 from topo.runtime.task import Task, TaskEnvironment
+from topo.state import KeyValueState
 from topo.storage.saving import Changes, SavedMapping
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import SpoutTrees
@@ -21,6 +24,8 @@ from topo.tracking.verdicts import Verdicts
 
 ACKER_LOST = "acker lost"
 _FLUSH_AT = 4096
+_FIRST_PAUSE_SECS = 0.25
+_LONGEST_PAUSE_SECS = 10.0
 
 
 class SpoutTask(Task):
@@ -51,6 +56,9 @@ class SpoutTask(Task):
         self._clocks: list[tuple[int, float]] = []  # since which sequence, the batch's clock
         self._active: bool | None = None
         self._takes_reason = takes_reason(self.component)
+        self._state: KeyValueState[Any, Any] | None = None
+        self._state_log = SavedMapping("state", f"{self.owner} task {task}")
+        self._pause = Pause()
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -58,7 +66,8 @@ class SpoutTask(Task):
         collector = SpoutOutputCollector(self._port)
         self.component.collector = collector
         self.component.context = self.context
-        self.bind(emit=self._port.emit, emit_direct=self._port.emit_direct)
+        port = self._port
+        self.bind(emit=port.emit, emit_direct=port.emit_direct, emit_many=port.emit_many)
         core = self.load_core(saved)
         self._last = self._last_before = core.get("last", 0)
         self._cursor = core.get("cursor", 0)
@@ -66,10 +75,17 @@ class SpoutTask(Task):
         self._pending = self._log.load(saved)
         with self.users_code():
             self.component.open(self.context.conf, self.context, collector)
+        if isinstance(self.component, StatefulSpout):
+            self._state = KeyValueState()
+            self._state.reload(self._state_log.load(saved).items())
+            self.component.state = self._state
+            with self.users_code():
+                self.component.init_state(self._state)
         self.attributes.remember()
         self.attributes.load(saved)
         with self.users_code():
             self.component.restored()
+        self.tell_restored()
         self.settle_in()
         self._next_tuple = self.component.next_tuple
 
@@ -93,6 +109,9 @@ class SpoutTask(Task):
         self._removed.clear()
         self._last_before = self._last
         self._log.save(self._pending, changed, changes)
+        if self._state is not None:
+            self._state_log.save(self._state.raw(), self._state.changed_keys(), changes)
+        self.metrics.stalled = self._pause.reason
         self.metrics.pending = len(self._pending)
         return changes
 
@@ -147,7 +166,8 @@ class SpoutTask(Task):
             try:
                 ask()
             except (Exception, SystemExit) as error:
-                raise self.uncaught(error, None) from error
+                self._pause_for(error)
+                return waiting() + outlet.dealt - first
             rows = waiting()
             before, so_far = so_far, rows + outlet.dealt
             if rows >= _FLUSH_AT:
@@ -156,7 +176,35 @@ class SpoutTask(Task):
                 break
             if limit is not None and len(self._pending) >= limit:
                 break
+        if self._pause.reason:
+            self._pause = Pause()
         return so_far - first
+
+    @property
+    def stalled(self) -> str:
+        """Why the spout could not emit when it was asked last; "" if it could."""
+        return self._pause.reason
+
+    @property
+    def is_paused(self) -> bool:
+        """True if the spout is not to be asked yet."""
+        return bool(self._pause.reason) and self.setting.now() < self._pause.until
+
+    @property
+    def pause_ends(self) -> float | None:
+        """When the spout is to be asked again, if it is paused."""
+        return self._pause.until if self._pause.reason else None
+
+    def _pause_for(self, error: BaseException) -> None:
+        """Ask again later, if what `next_tuple` raised may pass or is not to stop the topology."""
+        caught = self.uncaught(error, None)
+        if not isinstance(error, Unavailable):
+            if self._stops_on_error:
+                raise caught from error
+            self.metrics.errors.append(
+                failures.report(error, self.component_id, self.id, "uncaught")
+            )
+        self._pause = self._pause.longer(caught, self.setting.now())
 
     def _waiting_of_all(self) -> int:
         return sum(len(stream.rows) for stream in self.outlet.streams.values())
@@ -188,11 +236,14 @@ class SpoutTask(Task):
         if type(self.component).ack is Spout.ack:
             return
         ack = self.component.ack
-        try:
-            for msg_id in messages:
-                ack(msg_id)
-        except (Exception, SystemExit) as error:
-            raise self.uncaught(error, None) from error
+        waiting = iter(messages)
+        while True:
+            try:
+                for msg_id in waiting:
+                    ack(msg_id)
+                return
+            except (Exception, SystemExit) as error:
+                self._stop_or_report(error)
 
     def meet_acker(self, incarnation: str) -> None:
         """Fail the messages that another incarnation of the acker was tracking, now lost."""
@@ -215,16 +266,24 @@ class SpoutTask(Task):
             try:
                 self.component.ack(msg_id)
             except (Exception, SystemExit) as error:
-                raise self.uncaught(error, None) from error
+                self._stop_or_report(error)
             return
         self.metrics.failed += 1
         self.metrics.failed_by[reason_kind(reason)] += 1
         self.metrics.errors.append(failures.report(reason, self.component_id, self.id, "failed"))
-        with self.users_code():
+        try:
             if self._takes_reason:
                 self.component.fail(msg_id, reason)
             else:
                 self.component.fail(msg_id)
+        except (Exception, SystemExit) as error:
+            self._stop_or_report(error)
+
+    def _stop_or_report(self, error: BaseException) -> None:
+        """Raise what `ack` or `fail` raised; or report it, if such errors do not stop."""
+        if self._stops_on_error or isinstance(error, Unavailable):
+            raise self.uncaught(error, None) from error
+        self.metrics.errors.append(failures.report(error, self.component_id, self.id, "uncaught"))
 
     def _ages(self, sequences: list[int]) -> float:
         """Return the sum of these messages' ages, as far back as the clocks are stored."""
@@ -254,6 +313,20 @@ class SpoutTask(Task):
     def _listen(self, msg_id: Any, reason: str | None) -> None:
         if self.setting.listener is not None:
             self.setting.listener.concluded(self.component_id, msg_id, reason)
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Why and until when a spout is not asked; each further failure makes it longer."""
+
+    reason: str = ""
+    until: float = 0.0
+    secs: float = 0.0
+
+    def longer(self, error: UncaughtError, now: float) -> Pause:
+        secs = min(max(2 * self.secs, _FIRST_PAUSE_SECS), _LONGEST_PAUSE_SECS)
+        given = error.after_secs if isinstance(error, Unavailable) else None
+        return Pause(error.message, now + (secs if given is None else given), secs)
 
 
 def reason_kind(reason: str) -> str:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from topo.components import Component, StatefulBasicBolt, StatefulBolt
+from topo.components import Component, StatefulBasicBolt, StatefulBolt, StatefulSpout
 from topo.config import ConfigView, effective, for_component
 from topo.config.layers import Layer
 from topo.context import TopologyContext
-from topo.errors import UncaughtError
+from topo.errors import TopoError, Unavailable, UncaughtError
 from topo.groupings import CustomStreamGrouping
 from topo.logs.capture import LogSource
 from topo.metrics.counters import TaskMetrics
@@ -28,6 +28,7 @@ from topo.routing.groupers import (
     PartialKey,
     Shuffle,
 )
+from topo.routing.hashing import stable_hash
 from topo.running import Listener
 from topo.runtime import user_errors as failures
 from topo.runtime.emitter import Emitter, OutStream, Subscription
@@ -40,7 +41,17 @@ from topo.tracking.trees import UpdateLog
 
 CORE = "core"
 _NOT_THE_USERS = frozenset(
-    {"collector", "context", "emit", "emit_direct", "ack", "fail", "reset_timeout", "report_error"}
+    {
+        "collector",
+        "context",
+        "emit",
+        "emit_direct",
+        "emit_many",
+        "ack",
+        "fail",
+        "reset_timeout",
+        "report_error",
+    }
 )
 
 
@@ -57,6 +68,9 @@ class TaskEnvironment:
     strict: bool = False  # check that emitted values stay as they were
     listener: Listener | None = None
     warned: set[str] = field(default_factory=set)
+    wake: Callable[[], None] | None = None
+    """Ends the wait of an idle engine; for any thread."""
+    checkpoint_id: str = ""
 
     @property
     def tracking(self) -> bool:
@@ -64,7 +78,7 @@ class TaskEnvironment:
 
 
 def _not_the_users(component: Component) -> frozenset[str]:
-    keyed = isinstance(component, StatefulBolt | StatefulBasicBolt)
+    keyed = isinstance(component, StatefulBolt | StatefulBasicBolt | StatefulSpout)
     return _NOT_THE_USERS | {"state"} if keyed else _NOT_THE_USERS
 
 
@@ -97,6 +111,9 @@ class Task(LogSource):
             ConfigView(self.conf),
             setting.name,
             setting.now,
+            setting.wake,
+            lambda: setting.checkpoint_id,
+            stable_hash,
         )
         self.outlet = Emitter(
             self.owner,
@@ -111,7 +128,13 @@ class Task(LogSource):
             self.outlet.hear = partial(setting.listener.emitted, self.component_id)
         self._stops_on_error = self.conf["topology.uncaught.error"] == "stop"
         self._core: bytes | None = None
+        self._batch_id = -1
+        self._last_worked: int | None = None
+        """The last batch the task worked in, if the component hears of commits."""
+        self._untold: int | None = None
+        """The same, if the component has not heard that it is committed."""
         self.component: Component = load_component(self.definition)
+        self._hears_commits = type(self.component).committed is not Component.committed
         self.attributes = SavedAttributes(
             self.component, f"{self.owner} task {task}", _not_the_users(self.component)
         )
@@ -137,6 +160,7 @@ class Task(LogSource):
 
     def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
         self.batch_now = now
+        self._batch_id = self.context.batch_id = batch_id
         self.worked = False
         self.outlet.start_batch()
         if self.definition.stateless and not self.definition.is_spout:
@@ -145,9 +169,48 @@ class Task(LogSource):
 
     def pre_commit(self, batch_id: int) -> None:
         if self.worked and type(self.component).pre_commit is not Component.pre_commit:
-            with self.users_code():
+            with self.users_code(), self.failing_the_batch("pre_commit"):
                 self.component.pre_commit(batch_id)
             self.settle()
+
+    def tell_committed(self) -> None:
+        """Tell the component that the last batch it worked in is committed, unless it knows."""
+        batch = self._untold
+        if batch is None:
+            return
+        before = self._done_so_far()
+        with self.users_code(), self.failing_the_batch("committed"):
+            self.component.committed(batch)
+        if self._done_so_far() != before:
+            raise TopoError(
+                f"{self.owner} task {self.id}: committed emitted, acked or failed something, which "
+                "would be lost: no batch is in work",
+                hint="keep it in self.state, and emit it from execute, pre_commit or next_tuple",
+            )
+        self._untold = None
+
+    def tell_restored(self) -> None:
+        """Tell the component of its last batch again: the process may have died before it heard."""
+        self._untold = self._last_worked
+        self.tell_committed()
+
+    def _done_so_far(self) -> int:
+        """Count what was emitted, acked and failed and is not settled."""
+        return self.outlet.emitted_in_all
+
+    @contextlib.contextmanager
+    def failing_the_batch(self, hook: str) -> Iterator[None]:
+        """Make an error of a hook that nothing can make up for one that the batch is retried for.
+
+        That is the policy `topology.uncaught.error=fail`: there is no tuple to fail, and what the
+        hook was about to write is not to be lost.
+        """
+        try:
+            yield
+        except Exception as error:
+            if self._stops_on_error or isinstance(error, Unavailable):
+                raise
+            raise Unavailable(f"{hook} raised {type(error).__name__}: {error}") from error
 
     def save(self) -> Changes:
         """Return the changes of this batch to the saved state."""
@@ -158,14 +221,23 @@ class Task(LogSource):
             return changes
         if not self.definition.stateless and self.worked:
             self.attributes.save(changes)
-        core = pickle.dumps(self.core(), protocol=5)
+        if self._hears_commits and self.worked:
+            self._last_worked = self._untold = self._batch_id
+        core = pickle.dumps(self._whole_core(), protocol=5)
         if core != self._core:
             self._core = core
             changes.puts[CORE] = core
         return changes
 
+    def _whole_core(self) -> dict[str, Any]:
+        core = self.core()
+        if self._last_worked is not None:
+            core["worked"] = self._last_worked
+        return core
+
     def take_metrics(self) -> TaskMetrics:
         metrics, self.metrics = self.metrics, TaskMetrics()
+        metrics.counters, metrics.gauges = self.context.figures.take()
         metrics.emitted.update(self.outlet.take_emitted())
         metrics.transferred += self.outlet.transferred
         return metrics
@@ -209,6 +281,8 @@ class Task(LogSource):
             return {}
         self._core = blob
         core: dict[str, Any] = pickle.loads(blob)
+        if self._hears_commits:
+            self._last_worked = core.get("worked")
         for key, state in core.get("groupers", {}).items():
             grouper = self._groupers().get(key)
             if grouper is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any
 
-from topo.errors import FailTuple, TopoError, UncaughtError
+from topo.errors import FailTuple, TopoError, Unavailable, UncaughtError
 from topo.metrics.counters import ErrorReport
 from topo.runtime.loops import GENERATED
 from topo.tuples import Tuple
@@ -33,7 +33,7 @@ def uncaught(
         return copy.copy(error)
     text = described(tup) if isinstance(tup, Tuple) else tup or ""
     place = f"{owner} task {task}" + (f", {text}" if text else "")
-    return _made(
+    made = _made(
         _class_for(type(error)),
         f"{place}: {type(error).__name__}: {_plain_message(error)}",
         component=component,
@@ -43,6 +43,9 @@ def uncaught(
         at=users_line(error),
         hint=error.hint if isinstance(error, TopoError) else "",
     )
+    if isinstance(error, Unavailable):
+        made.__dict__["after_secs"] = error.after_secs
+    return made
 
 
 def report(error: BaseException | str, component: str, task: int, kind: str) -> ErrorReport:

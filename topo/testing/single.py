@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from topo.collectors import BasicOutputCollector, OutputCollector, SpoutOutputCollector
-from topo.components import BasicBolt, Bolt, Component, Spout, StatefulBasicBolt, StatefulBolt
+from topo.components import (
+    BasicBolt,
+    Bolt,
+    Component,
+    Spout,
+    StatefulBasicBolt,
+    StatefulBolt,
+    StatefulSpout,
+)
 from topo.config import Config, ConfigView
 from topo.context import TopologyContext
 from topo.errors import AnchorError, FailTuple, TupleSettledError
+from topo.runtime.bulk_emit import rows_of
 from topo.runtime.emitter import Emitter, OutStream
 from topo.runtime.ports import each_anchor, no_anchor
 from topo.runtime.task import full_conf
@@ -102,6 +112,9 @@ class _Recorder:
 class BoltRun(_Recorder):
     """What a bolt did with the tuples it was given."""
 
+    batch_id = -1
+    """The last batch it was given, where it was given batches."""
+
     def __init__(self, bolt: Bolt | BasicBolt) -> None:
         super().__init__(bolt)
         self.bolt = bolt
@@ -136,6 +149,20 @@ class BoltRun(_Recorder):
             if tup.is_tick and self._on_tick and tup not in self._settled:
                 self.ack(tup)
         self._current = None
+        return self
+
+    def batch(self, tuples: Iterable[Tuple], *, commit: bool = True) -> BoltRun:
+        """Give the bolt a batch: its tuples, `pre_commit`, and `committed` if it commits."""
+        self.batch_id += 1
+        self.bolt.context.batch_id = self.batch_id
+        for tup in tuples:
+            self.execute(tup)
+        self.bolt.pre_commit(self.batch_id)
+        return self.commit() if commit else self
+
+    def commit(self) -> BoltRun:
+        """Tell the bolt that its last batch is committed; again, if it was told before."""
+        self.bolt.committed(self.batch_id)
         return self
 
     def _execute_basic(self, tup: Tuple, hook: Any) -> None:
@@ -227,6 +254,22 @@ class SpoutRun(_Recorder):
         self.record(values, stream, task=task, msg_id=msg_id)
         self._pending += msg_id is not None
 
+    def emit_many(
+        self, rows: Any, *, stream: str = "default", msg_ids: Iterable[Any] | None = None
+    ) -> int:
+        listed = rows_of(rows, self._outlet, stream)
+        ids = [None] * len(listed) if msg_ids is None else list(msg_ids)
+        for values, msg_id in zip(listed, ids, strict=True):
+            self.emit(values, stream=stream, msg_id=msg_id)
+        return len(listed)
+
+    def commit(self, batch_id: int = 0) -> SpoutRun:
+        """Tell the spout that a batch is at its end, and committed."""
+        self.spout.context.batch_id = batch_id
+        self.spout.pre_commit(batch_id)
+        self.spout.committed(batch_id)
+        return self
+
     def next(self, n: int = 1) -> SpoutRun:
         """Call next_tuple n more times."""
         for _ in range(n):
@@ -253,15 +296,22 @@ def run_bolt(
     bolt: Bolt | BasicBolt | type[Bolt | BasicBolt],
     tuples: Iterable[Tuple] = (),
     conf: Mapping[str, Any] | None = None,
+    *,
+    batches: Iterable[Iterable[Tuple]] | None = None,
 ) -> BoltRun:
-    """Prepare the bolt and give it these tuples; what it raises is raised from here."""
+    """Prepare the bolt and give it these tuples; what it raises is raised from here.
+
+    With `batches`, lists of tuples, each is a micro-batch: `pre_commit` and `committed` are called
+    at its end.
+    """
     instance = bolt() if isinstance(bolt, type) else bolt
     if not isinstance(instance, Bolt | BasicBolt):
         raise TypeError(f"run_bolt takes a bolt; got {bolt!r}")
     check_component(instance)
     run = BoltRun(instance)
     given = list(map(_checked, tuples))
-    context = _context(instance, given, conf)
+    in_batches = [list(map(_checked, batch)) for batch in batches or ()]
+    context = _context(instance, [*given, *chain(*in_batches)], conf)
     basic = isinstance(instance, BasicBolt)
     collector: Any = BasicOutputCollector(run) if basic else OutputCollector(run)
     instance.collector = collector
@@ -273,6 +323,8 @@ def run_bolt(
     instance.restored()
     for tup in given:
         run.execute(tup)
+    for batch in in_batches:
+        run.batch(batch)
     return run
 
 
@@ -290,6 +342,9 @@ def run_spout(
     instance.collector = collector
     instance.context = context
     instance.open(context.conf, context, collector)
+    if isinstance(instance, StatefulSpout):
+        instance.state = KeyValueState()
+        instance.init_state(instance.state)
     instance.restored()
     instance.activate()
     return run.next(calls)
@@ -327,4 +382,12 @@ def _context(
     settings = {**full_conf(Config(conf or {})), **(component.get_component_configuration() or {})}
     layout = TaskLayout(topology, settings)
     task = layout.tasks_of(name)[0]
-    return TopologyContext(topology, layout, task, ConfigView(settings), "test", lambda: 0.0)
+    return TopologyContext(
+        topology,
+        layout,
+        task,
+        ConfigView(settings),
+        "test",
+        lambda: 0.0,
+        checkpoint_id=lambda: "test-checkpoint",
+    )

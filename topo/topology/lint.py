@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from topo.components import BasicBolt, Bolt, Component, Spout
-from topo.errors import ComponentError, Problem
+from topo.errors import ComponentError, Problem, TopoError
 from topo.functions import FunctionBolt
+from topo.shipping.requirements import parse_requirement
+from topo.tuples import Fields
 
 _SPOUT_HOOKS = (
     "open",
@@ -25,7 +27,13 @@ _SPOUT_HOOKS = (
     "is_exhausted",
 )
 _BOLT_HOOKS = ("prepare", "execute", "on_tick", "cleanup", "init_state")
-_COMMON_HOOKS = ("restored", "pre_commit", "get_component_configuration", "declare_output_fields")
+_COMMON_HOOKS = (
+    "restored",
+    "pre_commit",
+    "committed",
+    "get_component_configuration",
+    "declare_output_fields",
+)
 _JAVA_NAMES = {
     "nextTuple": "next_tuple",
     "declareOutputFields": "declare_output_fields",
@@ -42,6 +50,8 @@ def component_problems(component: Component, where: str) -> list[Problem]:
         *_hook_problems(component, where),
         *_foreign_names(component, where),
         *_signature_problems(component, where),
+        *_saving_problems(component, where),
+        *_requirement_problems(component, where),
     ]
 
 
@@ -181,6 +191,25 @@ def _own_names(component: Component) -> set[str]:
         if cls.__module__ != Component.__module__:
             names.update(vars(cls))
     return names - set(vars(object))
+
+
+def _saving_problems(component: Component, where: str) -> Iterator[Problem]:
+    """Yield a problem if the component hears of commits, but keeps nothing until then."""
+    if component.stateless and type(component).committed is not Component.committed:
+        yield Problem(
+            "stateless-committed",
+            where,
+            f"{where} says stateless = True and overrides committed",
+            "take stateless away: what committed publishes has to be saved until then",
+        )
+
+
+def _requirement_problems(component: Component, where: str) -> Iterator[Problem]:
+    try:
+        for text in Fields(component.requires):
+            parse_requirement(text)
+    except TopoError as error:
+        yield Problem("requires", where, f"{where}: {error.message}", error.hint)
 
 
 def _line(hook: Callable[..., Any]) -> str:

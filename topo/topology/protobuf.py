@@ -57,6 +57,7 @@ def _component_message(component: ComponentDef) -> pb.Component:
         stateless=component.stateless,
         finite=component.finite,
         basic=component.basic,
+        requires=component.requires,
     )
     for output in component.outputs:
         message.outputs.add(name=output.name, fields=output.fields, direct=output.direct)
@@ -84,6 +85,7 @@ def _component(message: pb.Component) -> ComponentDef:
         stateless=message.stateless,
         finite=message.finite,
         basic=message.basic,
+        requires=tuple(message.requires),
     )
 
 

@@ -16,7 +16,7 @@ from topo.shipping.pickling import pickle_component
 from topo.topology.draft import Draft
 from topo.topology.lint import component_problems
 from topo.topology.model import ComponentDef, InputDef, StreamDef, Topology
-from topo.tuples import RESERVED_FIELD_NAMES
+from topo.tuples import RESERVED_FIELD_NAMES, Fields
 
 Streams = dict[str, StreamDef]
 
@@ -71,6 +71,7 @@ def _component(draft: Draft, outputs: Streams, conf: Mapping[str, Any]) -> Compo
         stateless=bool(draft.component.stateless),
         finite=_is_finite(draft.component),
         basic=isinstance(draft.component, BasicBolt),
+        requires=tuple(Fields(draft.component.requires)),
         local=local,
     )
 

@@ -73,6 +73,8 @@ class Lease:
     epoch: int
     incarnations: tuple[int, ...]
     clock: float
+    run_id: str = ""
+    """That of the checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ class AckerControl:
         }
         replies = {0: reply, **self._register(others)}
         incarnations = tuple(replies[shard].incarnation for shard in range(first.shards))
-        return Lease(self.target, plan, reply.epoch, incarnations, reply.clock)
+        return Lease(self.target, plan, reply.epoch, incarnations, reply.clock, run_id)
 
     def command(self, mode: Mode) -> int:
         """Set the mode from the next batch on; `AckerStatus` tells when such a batch has begun."""

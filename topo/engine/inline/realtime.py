@@ -54,10 +54,12 @@ class RealTimeRun(Completion):
             strict=False,
             record=record,
             listener=listener,
+            wake=self._wake,
         )
         self._questions: deque[Callable[[], None]] = deque()
         self._asked = threading.Condition()
         self._ended = True  # not started: nothing moves
+        self._is_woken = True  # the first step waits for nothing
         self._thread = threading.Thread(target=self._loop, name=f"topology {name}", daemon=True)
         self.warnings = self._inner.warnings
 
@@ -122,6 +124,12 @@ class RealTimeRun(Completion):
             self._thread.join(secs)
         return self._inner.status in ENDED and not self._thread.is_alive()
 
+    def _wake(self) -> None:
+        """End the pause between two steps; for any thread."""
+        with self._asked:
+            self._is_woken = True
+            self._asked.notify()
+
     def _ask(self, question: Callable[[], T]) -> T:
         answer: Future[T] = Future()
 
@@ -144,8 +152,9 @@ class RealTimeRun(Completion):
         moved, rounds = 0, 1
         while self._inner.status not in ENDED:
             with self._asked:
-                if not moved and not self._questions:
+                if not (moved or self._questions or self._is_woken):
                     self._asked.wait(self._poll_secs)
+                self._is_woken = False
             self._reply()
             began = time.monotonic()
             try:

@@ -7,6 +7,7 @@ between them are encoded and decoded, so that values that cannot travel fail her
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from time import perf_counter
@@ -14,7 +15,7 @@ from typing import Any
 
 from topo.config import Config
 from topo.engine.completion import Completion
-from topo.errors import RunError, UncaughtError
+from topo.errors import RunError, Unavailable, UncaughtError
 from topo.metrics.totals import RunTotals
 from topo.running import (
     ACTIVE,
@@ -31,7 +32,9 @@ from topo.running import (
 )
 from topo.runtime.bolt_task import BoltTask
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
+from topo.runtime.spout_task import Pause
 from topo.shipping.pickling import install_user_classes
+from topo.shipping.requirements import check_requirements
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 from topo.tracking.ledger import Ledger
@@ -73,6 +76,7 @@ class InlineRun(Completion):
         strict: bool = True,
         record: bool = True,
         listener: Listener | None = None,
+        wake: Callable[[], None] | None = None,
     ) -> None:
         given = Config(conf or {})
         install_user_classes(topology.user_classes)
@@ -86,6 +90,7 @@ class InlineRun(Completion):
         self._shuffled = shuffled
         self._random = shuffled or Random(0)
         self.layout = TaskLayout(topology, self.conf)
+        check_requirements(topology)
         self._setting = TaskEnvironment(
             topology,
             self.layout,
@@ -95,6 +100,8 @@ class InlineRun(Completion):
             local_tasks=frozenset(range(1, self.layout.count + 1)),
             strict=strict,
             listener=listener or (self.recorder if record else None),
+            wake=wake,
+            checkpoint_id=uuid.uuid4().hex,
         )
         timeouts = self.conf["topology.enable.message.timeouts"]
         self._ledger = Ledger(
@@ -109,6 +116,7 @@ class InlineRun(Completion):
         self._wanted_active = active
         self._status = ACTIVE if active else INACTIVE
         self._reason = ""
+        self._pause = Pause()
 
     # -- what it looks like -------------------------------------------------------------------
 
@@ -208,7 +216,7 @@ class InlineRun(Completion):
 
     def next_event(self, until: float) -> float | None:
         """Return the time of the next timeout or tick up to `until`, or None."""
-        times = [self._ledger.next_timeout(), *self._tick_times()]
+        times = [self._ledger.next_timeout(), *self._tick_times(), *self._pause_times()]
         due = [time for time in times if time is not None and time <= until]
         return min(due, default=None) if self._is_live() else None
 
@@ -249,19 +257,34 @@ class InlineRun(Completion):
 
     def _batch(self, rounds: int) -> int:
         """Run one micro-batch with at most `rounds` rounds of polling; return the steps taken."""
-        if self._host is None:
-            if not self._wanted_active and not self._saved:
-                return 0  # never was active: nothing is opened before it is
-            self._host = self._opened()
-        moved = self._guarded_batch(self._host, rounds)
-        if not moved and self._is_finished(self._host):
-            self._finish(self._host)
+        if self._pause.reason and self._now() < self._pause.until:
+            return 0
+        try:
+            if self._host is None:
+                if not self._wanted_active and not self._saved:
+                    return 0  # never was active: nothing is opened before it is
+                self._host = self._opened()
+            moved = self._guarded_batch(self._host, rounds)
+            if not moved and self._is_finished(self._host):
+                self._finish(self._host)
+        except Unavailable as error:
+            self._roll_back(error)
+            return 0
+        self._pause = Pause()
         return moved
+
+    def _roll_back(self, error: Unavailable) -> None:
+        """Forget the batch: the next one begins with what was saved before it, after a pause."""
+        assert isinstance(error, UncaughtError)
+        self._host = None
+        self._pause = self._pause.longer(error, self._now())
 
     def _guarded_batch(self, host: SlotTasks, rounds: int, last_tick: bool = False) -> int:
         started = perf_counter()
         try:
             moved = self._run_batch(host, rounds, last_tick)
+        except Unavailable:
+            raise
         except Exception as error:
             self._fail(error)
             raise
@@ -291,6 +314,7 @@ class InlineRun(Completion):
         for task in changed:
             metrics[task].saved_bytes = sum(map(len, self._saved[task].values()))
         self._book.add(metrics, now)
+        host.tell_committed()
         return moved + sum(m.executed + m.emitted.total() for m in metrics.values())
 
     def _deliver(self, host: SlotTasks) -> int:
@@ -313,6 +337,8 @@ class InlineRun(Completion):
         )
         try:
             host.open(self._saved)
+        except Unavailable:
+            raise
         except Exception as error:
             self._fail(error)
             raise
@@ -323,6 +349,13 @@ class InlineRun(Completion):
             return []
         bolts = [task for task in self._host.tasks.values() if isinstance(task, BoltTask)]
         return [task.next_tick(self._last_clock) for task in bolts]
+
+    def _pause_times(self) -> list[float | None]:
+        spouts = self._host.spouts if self._host is not None else []
+        own = self._pause.until if self._pause.reason else None
+        now = self._now()
+        times = [own, *(spout.pause_ends for spout in spouts)]
+        return [time for time in times if time is not None and time > now]
 
     def _is_finished(self, host: SlotTasks) -> bool:
         return host.exhausted and not host.pending and bool(host.spouts)
@@ -349,6 +382,10 @@ class InlineRun(Completion):
 
     def _stall(self) -> str:
         """Return why the run cannot advance although it should, or ""."""
+        if self._pause.reason:
+            return self._pause.reason
+        if self._host is not None and self._host.stalls:
+            return self._host.stalls[0]
         if self._host is None or self.conf["topology.enable.message.timeouts"]:
             return ""
         for spout in self._host.spouts:

@@ -114,6 +114,9 @@ class Progress:
             return ""
         quiet = self._monotonic() - self._moved
         reports = list(self.reports.values())  # another thread takes in more meanwhile
+        stalls = [reason for report in reports for reason in report.stalls]
+        if stalls:
+            return stalls[0]
         at_limit = [task for report in reports for task in report.at_limit]
         if at_limit and not self._timeouts and quiet > _QUIET_SECS:
             spout = self._layout.component_of(at_limit[0])

@@ -8,7 +8,7 @@ from topo.engine.spark.driver.worker_check import in_words_of_workers
 from topo.engine.spark.worker.relay import RelayLost
 from topo.engine.spark.worker.spool import FramesLost
 from topo.engine.spark.worker.stage_errors import StageError
-from topo.errors import AckerError, EngineError, TopoError
+from topo.errors import AckerError, EngineError, TopoError, Unavailable
 from topo.tracking.client import can_restart
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def _first_paragraph(text: str) -> str:
 
 def is_passing(error: Exception) -> bool:
     """True iff restarting from the last commit may overcome the error."""
+    if isinstance(error, Unavailable):
+        return True
     if isinstance(error, AckerError):
         return can_restart(error)
     return isinstance(error, RelayLost | FramesLost) or getattr(error, "code", "") == "spark"

@@ -26,6 +26,7 @@ from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.worker.execution import RunSpec, SlotRunner
 from topo.errors import AckerError
 from topo.logs.capture import LOG_DIR
+from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import local_path
 from topo.topology.model import Topology
 from topo.tracking.client import AckerClient, AckerControl, BatchStart, Lease
@@ -72,6 +73,8 @@ class RunResources(ExitStack):
         run = self._run
         directory = make_run_directory()
         self.callback(shutil.rmtree, directory, ignore_errors=True)
+        if is_local(run.master):
+            check_requirements(run.topology)
         if is_local(run.master):  # Spark starts last: what takes its time starts beside it
             self._open_ackers("")
             self._start_slots(directory)
@@ -111,7 +114,7 @@ class RunResources(ExitStack):
         cores = executors.settle(lambda: run.is_pointless, time.sleep)
         if run.is_pointless or not cores:
             raise Abandoned
-        check_workers(session, cores)
+        check_workers(session, cores, run.topology)
         self._plan_for(executors.slots or cores, "")
         executors.slots = self.plan.slots
         executions = self.plan.slots * len(self.plan.levels)

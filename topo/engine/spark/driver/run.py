@@ -23,7 +23,7 @@ from topo.engine.spark.driver.lifecycle import Lifecycle
 from topo.engine.spark.driver.progress import Progress
 from topo.engine.spark.driver.query_errors import error_of, in_words, is_passing, sentence
 from topo.engine.spark.driver.resources import Abandoned, RunResources
-from topo.errors import RunError, TopoError
+from topo.errors import RunError, TopoError, Unavailable
 from topo.running import (
     ACTIVE,
     COMPLETED,
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("topo.spark")
 _WATCH_SECS = 0.05
 _IDLE_WATCH_SECS = 0.5
+_FIRST_PAUSE_SECS = 0.25
+_LONGEST_PAUSE_SECS = 30.0
 
 
 class SparkRun(Completion):
@@ -87,6 +89,8 @@ class SparkRun(Completion):
         self._started = time.time()
         self._status = STARTING
         self._reason = "starting Spark"
+        self._is_unavailable = False
+        """True while the query is not running, or runs again, for what is out of reach outside."""
         self._ended = threading.Event()
         self._asked = threading.Event()
         self._lock = threading.RLock()
@@ -100,7 +104,8 @@ class SparkRun(Completion):
 
     @property
     def status(self) -> str:
-        if self._status == ACTIVE and (self._progress.stall() or self._has_no_executor):
+        stalled = self._is_unavailable or self._progress.stall() or self._has_no_executor
+        if self._status in (STARTING, ACTIVE) and stalled:
             return STALLED
         return self._status
 
@@ -245,10 +250,25 @@ class SparkRun(Completion):
             if not is_passing(error):
                 raise error
             failures = 0 if opened.checkpoint.next_batch() > first else failures + 1
+            if isinstance(error, Unavailable):
+                self._wait_for(error, failures)
+                continue
             if failures > self.conf["topology.restart.max"]:
                 raise error
             log.warning("%s starts again from its last commit: %s", self.name, sentence(error))
             self._reason = f"starting again: {sentence(error)}"
+
+    def _wait_for(self, error: Unavailable, failures: int) -> None:
+        """Wait before the batch is tried again; such failures never end a topology."""
+        secs = error.after_secs
+        if secs is None:
+            secs = min(_LONGEST_PAUSE_SECS, _FIRST_PAUSE_SECS * 2 ** min(failures, 10))
+        self._reason, self._is_unavailable = error.message, True
+        log.warning("%s tries again in %.1f s: %s", self.name, secs, error.message)
+        until = time.monotonic() + secs
+        while not self.is_pointless and (left := until - time.monotonic()) > 0:
+            self._asked.wait(min(left, _IDLE_WATCH_SECS))
+            self._asked.clear()
 
     def _watch(self, opened: RunResources, query: StreamingQuery) -> bool:
         """Follow the query to its end; return True if the end was intended."""
@@ -289,7 +309,7 @@ class SparkRun(Completion):
             if self._status in (STARTING, ACTIVE, INACTIVE) and status.clock:
                 self._status = ACTIVE if self._ending.wants_active else INACTIVE
             if self._progress.take_in(status, _batch_ms(query) if status.payloads else 0.0):
-                self._reason = ""
+                self._reason, self._is_unavailable = "", False
 
 
 def _batch_ms(query: StreamingQuery) -> float:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.driver.shipment import NO_PYTHON
 from topo.errors import EngineError
+from topo.shipping.requirements import check_requirements, parse_requirement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from topo.topology.model import Topology
 
 CODE = "workers"
 PACKAGES = {
@@ -42,6 +45,14 @@ class Found:
     python: str
     packages: Mapping[str, str]
     """Versions by package; for one that cannot be imported, the reason in brackets."""
+    clients: Mapping[str, str] = field(default_factory=dict)
+    """Versions of what components require, of those that are there."""
+
+    def client(self, name: str) -> str:
+        """Return the release of what a component requires; raise PackageNotFoundError."""
+        if name not in self.clients:
+            raise PackageNotFoundError(name)
+        return self.clients[name]
 
     @property
     def wrong(self) -> list[str]:
@@ -65,12 +76,16 @@ class Found:
         ]
 
 
-def look_at_workers(session: SparkSession, tasks: int) -> list[Found]:
+def look_at_workers(
+    session: SparkSession, tasks: int, requirements: Iterable[str] = ()
+) -> list[Found]:
     """Ask the workers, with `tasks` tasks at the same time; return one answer per host."""
     packages = PACKAGES
+    required = sorted({parse_requirement(text)[0] for text in requirements})
 
-    def look(_: Any) -> Iterator[tuple[str, str, dict[str, str]]]:
+    def look(_: Any) -> Iterator[tuple[str, str, dict[str, str], dict[str, str]]]:
         # The function travels by value and must not need topo, whose dependencies it looks for.
+        import contextlib
         import platform
         import socket
 
@@ -84,7 +99,11 @@ def look_at_workers(session: SparkSession, tasks: int) -> list[Found]:
                     found[name] = str(getattr(loaded, "__version__", "(its version is not known)"))
             except Exception as error:
                 found[name] = f"({type(error).__name__}: {error})"
-        yield socket.gethostname(), platform.python_version(), found
+        clients = {}
+        for name in required:
+            with contextlib.suppress(PackageNotFoundError):
+                clients[name] = version(name)
+        yield socket.gethostname(), platform.python_version(), found, clients
 
     context = session.sparkContext
     try:
@@ -95,18 +114,20 @@ def look_at_workers(session: SparkSession, tasks: int) -> list[Found]:
             code=CODE,
             hint=SHIP,
         ) from error
-    return [Found(*each) for each in sorted({host: (host, p, f) for host, p, f in seen}.values())]
+    return [Found(*each) for _, each in sorted({each[0]: each for each in seen}.items())]
 
 
-def check_workers(session: SparkSession, tasks: int) -> None:
+def check_workers(session: SparkSession, tasks: int, topology: Topology) -> None:
     """Raise an EngineError if topo cannot run on the workers."""
-    for found in look_at_workers(session, tasks):
+    requirements = [text for one in topology.components.values() for text in one.requires]
+    for found in look_at_workers(session, tasks, requirements):
         if found.wrong:
             raise EngineError(
                 f"the workers on {found.host}: {'; '.join(found.wrong)}",
                 code=CODE,
                 hint=_remedy(session.sparkContext.master),
             )
+        check_requirements(topology, found.client, f"worker {found.host}")
 
 
 def in_words_of_workers(text: str, master: str = "") -> EngineError | None:

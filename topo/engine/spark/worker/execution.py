@@ -75,6 +75,8 @@ class _Instances:
     last_ticked: bool
     batch: int = -1
     """The last batch that they have executed."""
+    epoch: int = -1
+    """That in which they have executed it."""
     closed: bool = False
 
 
@@ -127,10 +129,12 @@ class SlotRunner:
         )
         self._instances: dict[int, _Instances] = {}
         self._polling = Polling(spec.conf)
+        self._setting.wake = self._polling.wake
         self._lease: Lease | None = None
         self._client: AckerClient | None = None
         self._raised: tuple[tuple[int, int, int], TopoError] | None = None
         self.said_exhausted = False
+        self.said_stalls: tuple[str, ...] = ()
 
     def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
         """Execute this slot's part of a level."""
@@ -149,19 +153,32 @@ class SlotRunner:
             self._polling.budget.worked(started, time.monotonic())
 
     def _execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
+        self._setting.checkpoint_id = work.lease.run_id
         execution = _Execution(self, work, restore, abandoned)
         # Until the execution is done, these instances must not pass for those of a committed state.
         execution.instances = self._instances.pop(work.level, None)
         outcome = execution.run_spouts() if work.level == 0 else execution.run_bolts()
         if execution.instances is not None:
             execution.instances.batch = work.batch
+            execution.instances.epoch = work.lease.epoch
             self._instances[work.level] = execution.instances
         return outcome
+
+    def tell_committed(self, batch: int, epoch: int) -> None:
+        """Tell the instances of other levels that their batch is committed: the next has begun.
+
+        Those that executed it in another epoch may be of an attempt that was rolled back and done
+        again elsewhere; they hear at their own next execution, if they are of the committed state.
+        """
+        for known in self._instances.values():
+            if known.batch < batch and known.epoch == epoch:
+                known.host.tell_committed()
 
     def client(self, lease: Lease) -> AckerClient:
         if self._client is None or self._lease != lease:
             self._lease, self._client = lease, AckerClient(lease)
             self.said_exhausted = False
+            self.said_stalls = ()
         return self._client
 
 
@@ -189,6 +206,7 @@ class _Execution:
     def run_spouts(self) -> Outcome:
         work = self._work
         start, host = self._begin()
+        self._runner.tell_committed(work.batch, work.lease.epoch)
         # After the last tick no other is due.
         ending = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
         before = start.clock if ending else start.previous_clock
@@ -236,14 +254,22 @@ class _Execution:
     def _poll(self, host: SlotTasks, start: BatchStart, report: Report) -> None:
         asking = start.mode == Mode.ACTIVE
         report.tuples = self._polling.fill(host) if asking else 0
-        self._has_news |= self._says_exhausted(host)
+        self._has_news |= self._says_exhausted(host) or self._says_stalled(host)
         # Until the batch commits, the driver counts the delivered verdicts as unheard.
         ends = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
         if not (report.tuples or self._has_news or ends):
             asked = host if asking else None
             slot, abandoned = self._work.slot, self._abandoned
-            report.tuples = self._polling.wait(self._client, start, slot, asked, abandoned)
+            report.tuples = self._polling.wait(
+                self._client, start, slot, asked, abandoned, lambda: self._says_stalled(host)
+            )
             report.waited_secs = self._polling.waited_secs
+
+    def _says_stalled(self, host: SlotTasks) -> bool:
+        """Return True if the driver has yet to hear why spouts cannot emit, or that they can."""
+        stalls = host.stalls
+        said, self._runner.said_stalls = self._runner.said_stalls, stalls
+        return stalls != said
 
     def _says_exhausted(self, host: SlotTasks) -> bool:
         """Return True if the driver has yet to hear that these spouts are exhausted."""
@@ -301,6 +327,8 @@ class _Execution:
             had_last_tick = LAST_TICKED in records
             sizes = StoredSizes(records)
             found = self.instances = _Instances(host, work.committed, sizes, had_last_tick)
+        else:  # they are of the committed state, and a level of another epoch has not heard of it
+            found.host.tell_committed()
         return found.host
 
     @property
@@ -329,6 +357,7 @@ class _Execution:
             busy = bool(report.tuples) or self._has_news or not updates.is_empty
             if host.spouts:
                 report.exhausted = host.exhausted and not host.pending
+                report.stalls = host.stalls
                 report.at_limit = tuple(s.id for s in host.spouts if s.at_limit)
         report.mode = header.mode
         self._runner._capture.move_to(report)

@@ -9,10 +9,10 @@ the coordinator and asks them again meanwhile, until some slot has data.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as Elapsed
 from typing import Any
 
 from topo.runtime.slot import SlotTasks
@@ -86,8 +86,13 @@ class Polling:
         self._idle_secs = conf["topology.batch.idle.ms"] / 1000
         self._poll_secs = conf["topology.batch.poll.ms"] / 1000
         self._threads = ThreadPoolExecutor(4, "waiting")
+        self._woken = threading.Event()
         self.waited_secs = 0.0
         """How long the last `wait` was."""
+
+    def wake(self) -> None:
+        """End a pause between two looks at the spouts; for any thread."""
+        self._woken.set()
 
     def fill(self, host: SlotTasks) -> int:
         """Ask the spouts until the batch is full or they are dry; return how much they emitted."""
@@ -104,28 +109,42 @@ class Polling:
         slot: int,
         host: SlotTasks | None,
         abandoned: Callable[[], bool],
+        has_news: Callable[[], bool] = lambda: False,
     ) -> int:
         """Wait until a slot has data; meanwhile ask the spouts of `host`, if given.
 
-        Return how much they emitted.
+        Returns how much they emitted. `has_news` says, after they were asked, whether the batch is
+        to end although they emitted nothing.
         """
         began = time.monotonic()
         deadline = began + self._idle_secs
-        waiting: Future[bool] = self._threads.submit(client.wait, start, slot, self._idle_secs)
+        waiting = self._submit(client, start, slot, self._idle_secs)
         pause = self._poll_secs / 8
         while not abandoned():
-            try:
-                if waiting.result(timeout=pause) or time.monotonic() >= deadline:
+            if self._is_over(waiting, pause):
+                if waiting.result() or time.monotonic() >= deadline:
                     self.waited_secs = time.monotonic() - began
                     return self.fill(host) if host else 0
                 left = max(0.01, deadline - time.monotonic())
-                waiting = self._threads.submit(client.wait, start, slot, left)
-            except Elapsed:
-                pass
+                waiting = self._submit(client, start, slot, left)
             self.waited_secs = time.monotonic() - began
             emitted = self.fill(host) if host else 0
-            if emitted:
+            if emitted or has_news():
                 client.wait(start, slot, 0.0, busy=True)
                 return emitted
             pause = min(self._poll_secs if host else 0.25, 1.5 * pause)
         return 0
+
+    def _submit(
+        self, client: AckerClient, start: BatchStart, slot: int, secs: float
+    ) -> Future[bool]:
+        waiting = self._threads.submit(client.wait, start, slot, secs)
+        waiting.add_done_callback(lambda _: self._woken.set())
+        return waiting
+
+    def _is_over(self, waiting: Future[bool], pause: float) -> bool:
+        """Pause, unless something wakes the slot; return True if the wait has come to its end."""
+        if not waiting.done():
+            self._woken.wait(pause)
+        self._woken.clear()
+        return waiting.done()

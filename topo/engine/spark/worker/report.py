@@ -33,6 +33,8 @@ class Report:
     """True iff the slot has spouts, all are exhausted, and none has pending messages."""
     at_limit: tuple[int, ...] = ()
     """Spout tasks at their pending limit."""
+    stalls: tuple[str, ...] = ()
+    """Why spouts of the slot cannot emit, of those that cannot."""
     mode: Mode = Mode.ACTIVE
     """The clock of the batch."""
     rows: list[tuple[str, str, int, list[Any]]] = field(default_factory=list)
