@@ -427,7 +427,7 @@ def test_many_rows_are_emitted_as_if_one_by_one(given: Any, msg_ids: Any) -> Non
         run = cluster.submit_topology("t", line(Many(given, msg_ids), Nothing()))
         run.settle()
         assert run.tuples("s") == ROWS
-        assert run.recorder.acked.get("s", []) == [one for one in msg_ids or [] if one]
+        assert run.acked.get("s", []) == [one for one in msg_ids or [] if one]
     made = run_spout(Many(given, msg_ids)).emitted
     assert [list(row) for row in made] == ROWS
 
@@ -506,7 +506,7 @@ class Pushed(Spout):
 
 
 def test_waking_ends_the_wait_of_an_idle_topology() -> None:
-    run = RealTimeRun("t", line(Pushed(), Nothing()), {"topology.batch.poll.ms": 3_600_000})
+    run = RealTimeRun("t", line(Pushed(), Nothing()), {"topology.batch.poll.ms": 3_600_000}).start()
     try:
         while not EMITTED:  # the test's time-out ends it, if nothing wakes
             for wake in WAKES:
