@@ -12,8 +12,9 @@ from typing import Any
 import cloudpickle
 
 from topo.errors import EmitError
+from topo.wire.payload import ColumnKind
 
-_TEXT, _PICKLE = b"t", b"p"
+_TEXT, _PICKLE = bytes([ColumnKind.TEXT]), bytes([ColumnKind.PICKLE])
 _SEPARATOR = "\0"
 
 

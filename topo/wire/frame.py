@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from topo.errors import TopoError
 from topo.wire.column import decode_column, encode_column
+from topo.wire.payload import FRAME, check_frame
 
 U64: TypeAlias = NDArray[np.uint64]
 I64: TypeAlias = NDArray[np.int64]
@@ -27,7 +28,6 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 MAX_TUPLES = 4096
 MAX_BYTES = 1 << 20
 SEQUENCE_STEP = 1 << 16  # between frames, so that the parts of one that is split have their own
-_VERSION = 1
 _HEAD = struct.Struct("<BIIQHI")
 _SECTION = struct.Struct("<HIHBI")
 _LENGTH = struct.Struct("<I")
@@ -119,7 +119,7 @@ class Frame:
         order = b"" if self.order is None else self.order.tobytes()
         parts = [
             _HEAD.pack(
-                _VERSION,
+                FRAME,
                 self.source_task,
                 self.target_task,
                 self.sequence,
@@ -136,9 +136,8 @@ class Frame:
     def decode(cls, data: Buffer) -> Frame:
         view = memoryview(data)
         try:
-            version, source, target, sequence, sections, ordered = _HEAD.unpack_from(view)
-            if version != _VERSION:
-                raise TopoError(f"unsupported frame format {version} (this topo reads {_VERSION})")
+            first, source, target, sequence, sections, ordered = _HEAD.unpack_from(view)
+            check_frame(first)
             at = _HEAD.size
             order = np.frombuffer(view[at : at + ordered], np.uint8) if ordered else None
             at += ordered
@@ -192,11 +191,10 @@ class PackedFrame:
     def of(cls, data: Buffer) -> PackedFrame:
         """Read the head of a frame from `data`."""
         try:
-            version, source, target, sequence, _, _ = _HEAD.unpack_from(data)
+            first, source, target, sequence, _, _ = _HEAD.unpack_from(data)
         except struct.error as error:
             raise TopoError(f"invalid frame ({len(data)} bytes): {error}") from error
-        if version != _VERSION:
-            raise TopoError(f"unsupported frame format {version} (this topo reads {_VERSION})")
+        check_frame(first)
         return cls(source, target, sequence, data)
 
     def unpack(self) -> Frame:

@@ -40,8 +40,7 @@ from topo.tracking.epochs import Cursor
 from topo.tracking.ids import Updates, fresh_nonce
 from topo.tracking.plan import Mode
 from topo.wire.frame import PackedFrame
-
-_HEADER = 0  # the first byte of a header; a frame begins with its version, which is never 0
+from topo.wire.payload import HEADER
 
 
 @dataclass(frozen=True)
@@ -90,13 +89,13 @@ class _Header:
     def pack(self) -> bytes:
         batch = self.batch
         fields = (batch.id, batch.now, batch.before, int(self.mode))
-        return bytes([_HEADER]) + pickle.dumps(fields)
+        return bytes([HEADER]) + pickle.dumps(fields)
 
     @classmethod
     def find(cls, payloads: list[Payload]) -> _Header:
         """Remove the header from the payloads and return it."""
         for index, payload in enumerate(payloads):
-            if payload[0] == _HEADER:
+            if payload[0] == HEADER:
                 number, now, before, mode = pickle.loads(memoryview(payload)[1:])
                 del payloads[index]
                 return cls(Batch(number, now, before), Mode(mode))

@@ -22,8 +22,7 @@ from typing import BinaryIO
 
 from topo.engine.spark.worker.messages import Payload
 from topo.errors import EngineError
-
-REFERENCE = 2  # the first byte of a payload that says where frames lie
+from topo.wire.payload import REFERENCE
 
 
 class FramesLost(EngineError):
