@@ -12,6 +12,7 @@ from topo.errors import ComponentError, InvalidTopologyError, Problem
 from topo.groupings import CustomStreamGrouping
 from topo.topology.draft import Draft
 from topo.topology.model import GroupingDef, InputDef, Topology
+from topo.traces import is_topos
 from topo.tuples import DEFAULT_STREAM, Fields
 
 D = TypeVar("D", bound="_Declarer")
@@ -224,6 +225,6 @@ def _instance(
 def _callers_place() -> str:
     """The first line outside topo on the stack: "wordcount.py:31"."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("topo."):
+    while frame.f_back is not None and is_topos(frame.f_code.co_filename):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -21,23 +21,24 @@ API = ("components", "functions", "collectors", "context", "state", "groupings")
 
 _BELOW_RUNTIME = {
     "api", "config", "errors", "forks", "logs", "metrics", "routing", "running", "shipping",
-    "storage", "topology", "tracking", "tuples", "wire",
+    "storage", "topology", "traces", "tracking", "tuples", "wire",
 }  # fmt: skip
 _ENGINE = {*_BELOW_RUNTIME, "engine", "runtime", "windows"}
 _ABOVE = {"_pb", "builder", "config", "engine", "errors", "forks", "logs", "metrics", "running"}
-_ABOVE |= {"shipping", "storage", "topology"}
+_ABOVE |= {"shipping", "storage", "topology", "traces"}
 
 ALLOWED: dict[str, set[str]] = {
     # What everything else is said in.
     "errors": set(),
     "forks": set(),
+    "traces": set(),
     "tuples": {"errors"},
     "config": {"errors"},
     "_pb": set(),
     # The topology as data, and its components on their way.
     "api": {"config", "errors", "tuples"},
     "topology": {"_pb", "api", "config", "errors", "routing", "shipping", "tuples"},
-    "builder": {"api", "config", "errors", "routing", "shipping", "topology", "tuples"},
+    "builder": {"api", "config", "errors", "routing", "shipping", "topology", "traces", "tuples"},
     "shipping": {"api", "errors"},
     # A tuple's way, in its order.
     "wire": {"errors"},

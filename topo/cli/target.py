@@ -25,6 +25,7 @@ from topo.config import Layer
 from topo.errors import TargetError, TopoError, did_you_mean
 from topo.streamparse.specs import Topology as TopologyClass
 from topo.topology.model import Topology
+from topo.traces import is_topos
 
 DEFAULT_ATTRIBUTE = "topology"
 CONF_ATTRIBUTE = "conf"
@@ -300,8 +301,7 @@ def _users_code(label: str) -> Iterator[None]:
 
 
 def _is_ours(filename: str) -> bool:
-    ours = str(Path(__file__).parents[1]) + os.sep
-    return filename.startswith((ours, "<frozen importlib", importlib.__file__))
+    return is_topos(filename) or filename.startswith(("<frozen importlib", importlib.__file__))
 
 
 def _last_user_frame(trace: TracebackType | None) -> str:

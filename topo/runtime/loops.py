@@ -16,6 +16,7 @@ from functools import cache, lru_cache, partial
 from operator import length_hint
 from typing import Any, TypeAlias
 
+from topo.traces import GENERATED
 from topo.tuples import DEFAULT_STREAM, Source, Tuple, tuple_class
 from topo.wire.frame import Section
 
@@ -31,7 +32,6 @@ COLLECT_AND_MARK = "extend(execute(tup)); mark(len(emits))"
 EXECUTE_AND_KEEP = """execute(tup)
             if tup._topo_link >= 0: keep(tup)"""
 
-GENERATED = "<topo loop>"  # where tracebacks say that a loop is from
 
 _PARAMETERS = "items, execute, mark=None, emits=None, extend=None, keep=None"
 _OVER_VALUES = """

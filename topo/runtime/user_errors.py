@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import copy
-import os
 import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any
 
 from topo.errors import FailTuple, TopoError, Unavailable, UncaughtError
 from topo.metrics.counters import ErrorReport
-from topo.runtime.loops import GENERATED
+from topo.traces import is_topos
 from topo.tuples import Tuple
 from topo.wire.column import dump, load
-
-_HOME = Path(__file__).resolve().parents[1]
-# With a separator at the end: `topology.py` or `topo_jobs/` beside the package are the user's.
-_TOPO = str(_HOME) + os.sep
-_TESTING = str(_HOME / "testing") + os.sep
 
 
 def uncaught(
@@ -83,7 +76,7 @@ def users_traceback(error: BaseException) -> str:
     summary = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = summary
     while part is not None:
-        own = [frame for frame in part.stack if not _is_topos(frame.filename)]
+        own = [frame for frame in part.stack if not is_topos(frame.filename)]
         part.stack = traceback.StackSummary.from_list(own)
         part = part.__cause__ or part.__context__
     return "".join(summary.format())
@@ -122,7 +115,7 @@ def _stack(trace: TracebackType | None) -> _Stack:
         part = part.tb_next
     found = _stacks.get(key := tuple(way))
     if found is None:
-        own = [frame for frame in traceback.extract_tb(trace) if not _is_topos(frame.filename)]
+        own = [frame for frame in traceback.extract_tb(trace) if not is_topos(frame.filename)]
         lines = traceback.StackSummary.from_list(own).format()
         text = "".join(["Traceback (most recent call last):\n" if trace else "", *lines])
         found = _Stack(text, f"{own[-1].filename}:{own[-1].lineno}" if own else "")
@@ -130,11 +123,6 @@ def _stack(trace: TracebackType | None) -> _Stack:
             _stacks.clear()
         _stacks[key] = found
     return found
-
-
-def _is_topos(filename: str) -> bool:
-    own = filename.startswith(_TOPO) and not filename.startswith(_TESTING)
-    return own or filename == GENERATED
 
 
 def _plain_message(error: BaseException) -> str:
