@@ -292,7 +292,7 @@ MISTAKES = [
         "only finished ones",
         "topo list",
         0,
-        "No topologies running; 1 finished in the last 7 days",
+        "No topologies running; 1 finished",
         "topo list --all",
         "words was killed",
     ),

@@ -74,7 +74,8 @@ def make(
         code_directory="/code",
         submitted_at=time.time(),
     )
-    return registry.create(replace(submission, **changes), topology)
+    with registry.exclusive():
+        return registry.create(replace(submission, **changes), topology)
 
 
 def say(run: RunRecord, **state: Any) -> None:

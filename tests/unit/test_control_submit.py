@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +12,12 @@ from typing import Any
 import pytest
 
 from tests.unit.test_control_logs import talking
-from tests.unit.test_control_registry import say
+from tests.unit.test_control_registry import held, say
 from topo.config import Config
 from topo.errors import CheckpointError, RunError
-from topo.manage.registry import Registry, RunRecord
-from topo.manage.submit import Request, purge, submit
+from topo.manage.checkpoints import known_checkpoints, remove
+from topo.manage.registry import KEPT_SECS, Registry, RunRecord
+from topo.manage.submit import Request, submit
 
 Submit = Callable[..., RunRecord]
 
@@ -28,8 +32,8 @@ def submitted(registry: Registry, tmp_path: Path) -> Submit:
     """Submits a topology whose supervisor is never started."""
 
     def submitted(conf: dict[str, Any] | None = None, **more: Any) -> RunRecord:
+        more.setdefault("name", "words")
         request = Request(
-            name="words",
             topology=talking(),
             conf=Config(conf or {}),
             master="local[2]",
@@ -120,10 +124,164 @@ def test_only_a_checkpoint_is_deleted(submitted: Submit, tmp_path: Path) -> None
     assert (letters / "to-mother.txt").exists()
 
 
-def test_purging(tmp_path: Path) -> None:
-    for place in (tmp_path / "a", tmp_path / "b"):
-        place.mkdir()
-    assert purge(str(tmp_path / "a"))
-    assert purge(f"file://{tmp_path / 'b'}")
+def begun(path: Path) -> Path:
+    """A checkpoint as topo and Spark make it."""
+    for name in ("commits", "offsets", "sources", "state/0", "topo-reports"):
+        (path / name).mkdir(parents=True)
+    for name in ("metadata", ".metadata.crc", "topo-plan.json", ".topo-plan.json.crc", "commits/7"):
+        (path / name).write_text("{}")
+    return path
+
+
+def test_a_checkpoint_is_deleted_by_what_it_holds(tmp_path: Path) -> None:
+    assert remove(str(begun(tmp_path / "a"))) == []
+    assert remove(f"file://{begun(tmp_path / 'b')}") == []
     assert list(tmp_path.iterdir()) == []
-    assert not purge("s3://bucket/x")
+    assert remove("s3://bucket/x") is None
+    mixed = begun(tmp_path / "c")
+    (mixed / "thesis.tex").write_text("years of work")
+    assert remove(str(mixed)) == ["thesis.tex"]
+    assert [path.name for path in mixed.iterdir()] == ["thesis.tex"]
+
+
+def test_a_deletion_that_was_cut_short_is_finished(submitted: Submit, tmp_path: Path) -> None:
+    place = begun(tmp_path / "state")
+    (place / "topo-plan.json").rename(place / "topo-plan.removed")
+    own = {"topology.checkpoint.dir": str(place)}
+    with pytest.raises(CheckpointError, match="left no checkpoint to resume"):
+        submitted(own, resume=True)
+    assert not submitted(own).submission.resumed
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("resume", [None, True, False])
+def test_a_directory_with_other_things_is_no_place_for_state(
+    submitted: Submit, tmp_path: Path, resume: bool | None
+) -> None:
+    data = tmp_path / "data"
+    (data / "state").mkdir(parents=True)
+    (data / "thesis.tex").write_text("years of work")
+    with pytest.raises(CheckpointError, match=r"is not empty and holds no .* \(thesis.tex\)"):
+        submitted({"topology.checkpoint.dir": str(data)}, resume=resume)
+    assert remove(str(data)) == ["thesis.tex"]
+    assert (data / "state").exists(), "what topo did not begin is not topo's to delete"
+
+
+@pytest.mark.parametrize("resume", [None, True, False])
+def test_the_checkpoint_of_a_live_topology_is_its_own(
+    submitted: Submit, tmp_path: Path, resume: bool | None
+) -> None:
+    own = {"topology.checkpoint.dir": str(begun(tmp_path / "state"))}
+    first = submitted(own, resume=True)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "state")
+    for place in (str(tmp_path / "state"), f"file://{tmp_path}/state", str(link)):
+        with pytest.raises(
+            CheckpointError, match=rf"is the checkpoint of words, which is STARTING \({first.id}"
+        ):
+            submitted({"topology.checkpoint.dir": place}, name="invoices", resume=resume)
+    assert (tmp_path / "state" / "commits" / "7").exists()
+    say(first, status="KILLED")
+    assert submitted(own, name="invoices", resume=True).submission.resumed
+
+
+def test_a_checkpoint_that_a_driver_has_is_not_deleted(tmp_path: Path) -> None:
+    place = begun(tmp_path / "state")
+    (place / "topo-owner.lock").write_bytes(b"")
+    refused = pytest.raises(CheckpointError, match=r"is the checkpoint of a topology that runs")
+    with held(place / "topo-owner.lock"), refused:
+        remove(str(place))
+    assert (place / "commits" / "7").exists()
+    assert remove(str(place)) == []
+
+
+def long_ago(run: RunRecord, days: int = 8) -> None:
+    then = time.time() - days * 24 * 3600
+    for path in run.directory.iterdir():
+        os.utime(path, (then, then))
+    submission = run.directory / "submission.json"
+    written = json.loads(submission.read_text())
+    submission.write_text(json.dumps({**written, "submitted_at": then}))
+
+
+@pytest.mark.parametrize("status", ["ACTIVE", "KILLED", "FAILED"])
+def test_state_that_was_promised_is_never_forgotten(
+    submitted: Submit, registry: Registry, status: str
+) -> None:
+    first = ended(submitted(), status, batch=812, since=time.time() - 8 * 24 * 3600)
+    (first.directory / "log" / "driver.log").write_text("much")
+    long_ago(first)
+    submitted(name="other")
+    with pytest.raises(CheckpointError, match="words has a checkpoint of"):
+        submitted()
+    assert not (first.directory / "log" / "driver.log").exists()
+    again = submitted(resume=True)
+    assert again.submission.checkpoint == first.submission.checkpoint
+    # Of two runs of one checkpoint the later is enough.
+    say(again, status="KILLED", since=time.time() - 8 * 24 * 3600)
+    submitted(name="another")
+    assert [run.id for run in registry.runs() if run.name == "words"] == [again.id]
+
+
+def test_a_machine_that_was_off_for_a_week_forgets_nothing(submitted: Submit) -> None:
+    """What was ACTIVE for 8 days when the machine went down was seen a moment before that."""
+    first = ended(submitted(), "ACTIVE", since=time.time() - 8 * 24 * 3600)
+    Path(first.submission.checkpoint, "topo-plan.json").unlink()
+    written = json.loads((first.directory / "submission.json").read_text())
+    (first.directory / "submission.json").write_text(
+        json.dumps({**written, "submitted_at": time.time() - 8 * 24 * 3600})
+    )
+    submitted(name="other")
+    assert first.directory.exists()
+
+
+def test_a_completed_runs_checkpoint_goes_with_it(submitted: Submit, registry: Registry) -> None:
+    first = ended(submitted(), "COMPLETED", since=time.time() - KEPT_SECS - 1)
+    submitted(name="other")
+    assert not first.directory.exists()
+    assert not Path(first.submission.checkpoint).exists()
+
+
+def test_a_checkpoint_without_its_run_is_found(submitted: Submit, registry: Registry) -> None:
+    first = ended(submitted())
+    registry.forget(first)
+    with pytest.raises(CheckpointError, match="words has a checkpoint of"):
+        submitted()
+    assert submitted(resume=True).submission.checkpoint == first.submission.checkpoint
+
+
+def test_the_last_run_is_the_one_that_was_submitted_last(
+    submitted: Submit, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(submitted())
+    monkeypatch.setattr(time, "time", lambda: 1_000_000_000.0)  # the clock was set back
+    second = ended(submitted(resume=False))
+    assert submitted(resume=True).submission.checkpoint == second.submission.checkpoint
+
+
+def test_a_submit_that_fails_does_not_keep_the_name(registry: Registry, tmp_path: Path) -> None:
+    request = Request("words", talking(), Config(), "local[2]", tmp_path)
+
+    def fails(directory: Path) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    with pytest.raises(OSError, match="temporarily"):
+        submit(registry, request, spawn=fails)
+    assert submit(registry, request, spawn=lambda directory: None).status == "STARTING"
+
+
+def test_every_checkpoint_is_listed(submitted: Submit, registry: Registry, tmp_path: Path) -> None:
+    first = ended(submitted(), batch=3)
+    own = begun(tmp_path / "own")
+    live = submitted({"topology.checkpoint.dir": str(own)}, name="orders", resume=True)
+    begun(tmp_path / "base" / "lost" / "lost-1")
+    nothing = submitted(name="nothing")  # has not begun
+    found = {each.name: each for each in known_checkpoints(registry, str(tmp_path / "base"))}
+    assert set(found) == {"words", "orders", "lost"}
+    assert (found["words"].run or nothing).id == first.id
+    assert (found["orders"].run or nothing).id == live.id
+    assert found["orders"].is_used
+    assert not found["words"].is_used
+    assert found["lost"].run is None
+    assert [found[name].last_batch for name in ("words", "orders", "lost")] == [None, 7, 7]
+    assert found["orders"].size() == 10

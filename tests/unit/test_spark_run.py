@@ -55,8 +55,15 @@ class RunResources:
         self.control = slot.control
         self.checkpoint = self
 
+    path = "/nowhere"
+
     def next_batch(self) -> int:
         return self.slot.next_batch
+
+    def confirm_ownership(self) -> None:
+        pass
+
+    check_ownership = confirm_ownership
 
     def start_query(self, first: int, mode: Mode) -> Query:
         for _ in range(3):

@@ -17,10 +17,10 @@ from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, figures
 from topo.config import Config
 from topo.errors import TopoError
+from topo.manage.checkpoints import remove
 from topo.manage.client import DriverUnreachable, unreachable
 from topo.manage.files import write_json
 from topo.manage.registry import RunRecord
-from topo.manage.submit import purge
 
 POLL_SECS = 0.1
 STOP_SECS = 30.0
@@ -88,9 +88,12 @@ def _kill(
         pending, waited = _drain(out, runs, run, limit)
     checkpoint: str | None = run.submission.checkpoint
     if purging:
-        if not purge(run.submission.checkpoint):
+        left = remove(run.submission.checkpoint)
+        if left is None:
             out.note(f"{run.name}: {checkpoint} is not on this machine: delete it there")
         else:
+            if left:
+                out.note(f"{checkpoint} holds other things, which are left: {', '.join(left[:5])}")
             checkpoint = None
     if not out.json:
         kept = "its state is kept: topo submit --resume (or kill --purge)"

@@ -27,7 +27,12 @@ COLUMNS = [
 
 
 @click.command("list")
-@click.option("--all", "everything", is_flag=True, help="Those that are over, too (kept 7 days).")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Those that are over, too (kept 7 days, or as long as their state).",
+)
 @common_options()
 @click.pass_obj
 def list_runs(out: Output, everything: bool) -> None:
@@ -54,7 +59,7 @@ def _say_none(out: Output, runs: Runs) -> None:
     if not finished:
         out.answer(f"No topologies running{place}.")
     else:
-        out.answer(f"No topologies running{place}; {finished} finished in the last 7 days")
+        out.answer(f"No topologies running{place}; {finished} finished")
         out.note("", hint="topo list --all")
     for name in runs.project.environments:
         if name == runs.env:

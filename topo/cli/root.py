@@ -44,6 +44,9 @@ COMMANDS = {
         "Stop the spouts of a topology; what is in flight is still processed.",
     ),
     "kill": Entry("kill:kill", "Stop topologies; their state is kept unless it is purged."),
+    "checkpoints": Entry(
+        "checkpoints:checkpoints", "List the state that topologies have left, or work on."
+    ),
     "explain": Entry(
         "explain:explain", "Show what a topology is and how it will run; run nothing."
     ),

@@ -39,6 +39,7 @@ class Launch:
     conclusions: bool = False  # keep what became of messages, too
     listener: Listener | None = None
     log_file: Path | None = None
+    run_id: str = ""  # who owns what it keeps, from driver to driver
     files: Sequence[str] = ()  # Python files and archives that workers import from
     archives: Sequence[str] = ()
     now: Callable[[], float] = time.time  # simulated: the test's clock

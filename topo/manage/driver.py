@@ -170,6 +170,7 @@ class Driver:
             master=self.submission.master,
             active=active,
             log_file=self._directory / "log" / "spark.log",
+            run_id=self.submission.id,
             files=(*self.submission.py_files, *([str(sources)] if sources.exists() else [])),
             archives=self.submission.archives,
         )

@@ -24,20 +24,22 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from topo.errors import TopoError
 from topo.manage.files import (
+    ProcessLock,
     lock_holder,
-    locked,
     read_json,
     sync_directory,
     write_atomically,
     write_json,
 )
+from topo.storage.checkpoints import holds_checkpoint, local_path, remove_checkpoint
 
 KEPT_SECS = 7 * 24 * 3600
 START_SECS = 30
@@ -75,6 +77,8 @@ class Submission:
     env: str = ""
     submitted_at: float = 0.0
     host: str = field(default_factory=socket.gethostname)
+    number: int = 0
+    """Of all that were submitted here; the clock may be set back between two."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,18 @@ class RunRecord:
 
     @property
     def ended_at(self) -> float:
-        return self.state.since if self.over else 0.0
+        return self.last_seen if self.over else 0.0
+
+    @property
+    def last_seen(self) -> float:
+        """When something was last heard of it: `since` may be when a status of months began."""
+        if self.state.status in FINAL and self.state.since:
+            return self.state.since
+        seen = [self.submission.submitted_at]
+        for name in ("state.json", "stats.json", "supervisor.json"):
+            with suppress(OSError):
+                seen.append((self.directory / name).stat().st_mtime)
+        return max(seen)
 
     @property
     def log(self) -> Path:
@@ -216,7 +231,7 @@ class Registry:
             raise self._unreadable(error) from None
         found = [run for name in names if not name.startswith(".") and (run := self._load(name))]
         found = found if all_of_them else [run for run in found if not run.over]
-        return sorted(found, key=lambda run: run.submission.submitted_at)
+        return sorted(found, key=lambda run: (run.submission.number, run.submission.submitted_at))
 
     def damaged(self) -> list[Path]:
         """The directories of runs of which nobody can tell any more what was submitted."""
@@ -241,16 +256,32 @@ class Registry:
             raise RegistryError(f"{run.name} ({run.id}) has been forgotten")
         return again
 
-    def create(self, submission: Submission, topology: bytes) -> RunRecord:
-        """Take the name and write the run's directory; raises NameTaken if another run has it."""
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other submits out between the look at what is there and the run that is written."""
         try:
             for directory in (self.home, self._runs):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with locked(self.home / "names.lock"):
-                taken = self.latest(submission.name)
-                if taken and not taken.over:
-                    raise NameTaken(taken)
-                self._write(submission, topology)
+            lock = ProcessLock(self.home / "names.lock")
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def create(self, submission: Submission, topology: bytes) -> RunRecord:
+        """Take the name and write the run's directory; raises NameTaken if another run has it.
+
+        To be called while `exclusive`.
+        """
+        try:
+            runs = self.runs()
+            taken = self.latest(submission.name)
+            if taken and not taken.over:
+                raise NameTaken(taken)
+            number = 1 + max((run.submission.number for run in runs), default=0)
+            self._write(replace(submission, number=number), topology)
         except OSError as error:
             raise self._unwritable(error) from None
         self._prune()
@@ -320,10 +351,31 @@ class Registry:
         )
 
     def _prune(self) -> None:
-        """Forget runs that ended long ago."""
-        for run in self.runs():
-            if run.over and run.ended_at and run.ended_at < time.time() - KEPT_SECS:
-                self.forget(run)
+        """Forget runs that were seen last long ago, but none whose state is still to be found.
+
+        What a completed run left is of no use to another: it goes with its run, where topo chose
+        the place.
+        """
+        runs = self.runs()
+        later = {run.submission.checkpoint: run.id for run in runs}  # the last one that has it
+        for run in runs:
+            if not run.over or run.last_seen > time.time() - KEPT_SECS:
+                continue
+            path = local_path(run.submission.checkpoint)
+            keeps = path is None or holds_checkpoint(path)
+            if keeps and later[run.submission.checkpoint] == run.id:
+                is_ours = path is not None and self.checkpoint_base(run.name) in path.parents
+                if run.status != "COMPLETED" or not is_ours or path is None:
+                    self._clear_logs(run)
+                    continue
+                remove_checkpoint(path)
+            self.forget(run)
+
+    def _clear_logs(self, run: RunRecord) -> None:
+        """Delete the only part of an old run that may be large."""
+        for file in (run.directory / "log").glob("*"):
+            with suppress(OSError):
+                file.unlink()
 
     def _unreadable(self, error: Exception) -> RegistryError:
         return RegistryError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,9 +13,10 @@ from topo.config import Config
 from topo.config.masters import is_local
 from topo.errors import CheckpointError, RunError
 from topo.manage import supervisor
-from topo.manage.registry import FINAL, NameTaken, Registry, RunRecord, Submission
+from topo.manage.checkpoints import check_usable, left_checkpoint, live_user, remove
+from topo.manage.registry import NameTaken, Registry, RunRecord, Submission
 from topo.shipping.sources import pack_sources
-from topo.storage.checkpoints import PLAN_FILE, local_path
+from topo.storage.checkpoints import holds_checkpoint, is_half_removed, local_path
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 
@@ -46,20 +47,49 @@ def submit(
     registry: Registry, request: Request, *, spawn: Callable[[Path], None] | None = None
 ) -> RunRecord:
     """Write the run down and start its supervisor; the run is STARTING when this returns."""
-    previous = registry.latest(request.name)
-    if previous and not previous.over:
-        raise name_in_use(previous)
-    run_id = registry.new_id(request.name)
-    checkpoint, resumed = _checkpoint(registry, request, run_id, previous)
-    submission = Submission(
+    with registry.exclusive():
+        previous = registry.latest(request.name)
+        if previous and not previous.over:
+            raise name_in_use(previous)
+        run_id = registry.new_id(request.name)
+        place = _place(registry, request, run_id, previous)
+        try:
+            run = registry.create(
+                _submission(registry, request, run_id, place), request.topology.to_bytes()
+            )
+        except NameTaken as taken:  # by one that came to life again meanwhile
+            raise name_in_use(taken.run) from None
+        with _forgotten_on_failure(registry, run):
+            if place.is_to_be_cleared:
+                _clear(place.checkpoint)
+    with _forgotten_on_failure(registry, run):
+        if not is_local(request.master):
+            pack_sources(run.directory)
+        (spawn or supervisor.spawn)(run.directory)
+    return run
+
+
+@contextmanager
+def _forgotten_on_failure(registry: Registry, run: RunRecord) -> Iterator[None]:
+    """A run that was never started does not keep its name."""
+    try:
+        yield
+    except BaseException:
+        registry.forget(run)
+        raise
+
+
+def _submission(registry: Registry, request: Request, run_id: str, place: _Place) -> Submission:
+    settings = {Config.checkpoint_dir.key: place.checkpoint, Config.name.key: request.name}
+    return Submission(
         id=run_id,
         directory=str(registry.directory_of(run_id)),
         name=request.name,
         engine=request.engine,
         master=request.master,
-        conf={**request.conf, Config.checkpoint_dir.key: checkpoint, Config.name.key: request.name},
-        checkpoint=checkpoint,
-        resumed=resumed,
+        conf={**request.conf, **settings},
+        checkpoint=place.checkpoint,
+        resumed=place.is_resumed,
         active=request.active,
         workers=request.conf.workers,
         tasks=TaskLayout(request.topology, request.conf).count,
@@ -69,14 +99,6 @@ def submit(
         env=request.env,
         submitted_at=time.time(),
     )
-    try:
-        run = registry.create(submission, request.topology.to_bytes())
-    except NameTaken as taken:
-        raise name_in_use(taken.run) from None
-    if not is_local(request.master):
-        pack_sources(run.directory)
-    (spawn or supervisor.spawn)(run.directory)
-    return run
 
 
 def await_start(registry: Registry, run: RunRecord, secs: float) -> RunRecord:
@@ -99,16 +121,29 @@ def name_in_use(run: RunRecord) -> RunError:
     )
 
 
-def _checkpoint(
-    registry: Registry, request: Request, run_id: str, previous: RunRecord | None
-) -> tuple[str, bool]:
-    """Where the state is to be, and whether there is some that is to be continued."""
+@dataclass(frozen=True)
+class _Place:
+    """Where the state of a run is to be."""
+
+    checkpoint: str
+    is_resumed: bool = False
+    is_to_be_cleared: bool = False
+
+
+def _place(registry: Registry, request: Request, run_id: str, previous: RunRecord | None) -> _Place:
+    """Decide where the state is to be, and whether what is there is resumed."""
     fixed = request.conf.checkpoint_dir
     if fixed and ":" not in fixed:
         fixed = str(Path(fixed).resolve())  # the driver may be elsewhere
-    left = fixed or (previous.submission.checkpoint if previous else "")
-    # What a completed run left is of no use to another: its spouts have nothing more to say.
-    exists = bool(left) and _holds_something(left) and not _completed(previous, left)
+    left = fixed or _left_by(registry, request, previous)
+    if left and (user := live_user(registry, left)):
+        raise CheckpointError(
+            f"{left} is the checkpoint of {user.name}, which is {user.status} ({user.id})",
+            hint=f"another {Config.checkpoint_dir.key}, or topo kill {user.name} first",
+        )
+    if fixed:
+        check_usable(fixed)
+    exists = bool(left) and _holds_something(left)
     if exists and request.resume is None:
         raise CheckpointError(
             f"{request.name} has a checkpoint of {_age(left, previous)}: "
@@ -116,49 +151,44 @@ def _checkpoint(
             hint="--resume or --fresh",
         )
     if exists and request.resume:
-        return left, True
+        return _Place(left, is_resumed=True)
     if request.resume:
         raise CheckpointError(
             f"{request.name} left no checkpoint to resume", hint="submit it without --resume"
         )
     if fixed:
-        if exists:
-            _clear(fixed)
-        return fixed, False
+        path = local_path(fixed)
+        return _Place(
+            fixed, is_to_be_cleared=exists or (path is not None and is_half_removed(path))
+        )
     base = request.checkpoint_base
     parent = f"{base}/{request.name}" if base else str(registry.checkpoint_base(request.name))
-    return f"{parent}/{run_id}", False
+    return _Place(f"{parent}/{run_id}")
+
+
+def _left_by(registry: Registry, request: Request, previous: RunRecord | None) -> str:
+    """Return the checkpoint that the last run of this name left, "" if there is none."""
+    if previous is None:  # or it is forgotten: its checkpoint is not
+        found = left_checkpoint(registry, request.checkpoint_base, request.name)
+        return found.place if found else ""
+    # What a completed run left is of no use to another: its spouts have nothing more to say.
+    is_done = previous.status == "COMPLETED" and request.resume is None
+    return "" if is_done else previous.submission.checkpoint
 
 
 def _clear(checkpoint: str) -> None:
-    """Delete what is in a directory that the user named, if it is a checkpoint of topo's."""
-    path = local_path(checkpoint)
-    if path is None or not (path / PLAN_FILE).is_file():
+    """Delete the checkpoint in a directory that the user named."""
+    left = remove(checkpoint)
+    if left is None:
         raise CheckpointError(
-            f"{checkpoint} is not empty and holds no checkpoint of topo's that could be deleted",
-            hint=f"empty it yourself, or choose another {Config.checkpoint_dir.key}",
+            f"{checkpoint} is not on this machine: topo cannot delete it",
+            hint=f"delete it yourself, or choose another {Config.checkpoint_dir.key}",
         )
-    purge(checkpoint)
-
-
-def purge(checkpoint: str) -> bool:
-    """Delete a checkpoint; False if it is not on this machine's file system."""
-    path = local_path(checkpoint)
-    if path is None:
-        return False
-    shutil.rmtree(path, ignore_errors=True)
-    return True
 
 
 def _holds_something(checkpoint: str) -> bool:
     path = local_path(checkpoint)
-    return path is None or (path.is_dir() and any(path.iterdir()))
-
-
-def _completed(previous: RunRecord | None, left: str) -> bool:
-    if previous is None or previous.submission.checkpoint != left:
-        return False
-    return previous.status in FINAL and previous.status == "COMPLETED"
+    return path is None or holds_checkpoint(path)
 
 
 def _age(left: str, previous: RunRecord | None) -> str:

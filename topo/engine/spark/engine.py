@@ -40,6 +40,7 @@ class SparkEngine:
             conclusions=launch.conclusions,
             log_file=launch.log_file,
             listener=launch.listener,
+            run_id=launch.run_id,
         )
 
     def stop(self) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.plan import Plan
 from topo.errors import CheckpointError
-from topo.storage.checkpoints import PLAN_FILE
+from topo.storage.checkpoints import OWNER_FILE, PLAN_FILE, REMOVED, is_known, local_path
+from topo.storage.ownership import Ownership
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,16 +34,18 @@ class Checkpoint:
         """The path with its file system, which Hadoop's settings name if the path does not."""
         return str(self._files.makeQualified(self._root).toString())
 
+    def claim(self, topology: str, run: str, sleep: Callable[[float], None]) -> Ownership:
+        """Take the checkpoint for this driver, before anything of it is read or changed."""
+        directory = local_path(self.location)
+        file = None if directory else _OwnerFile(self)
+        owned = Ownership(self.path, topology, run, directory=directory, file=file, sleep=sleep)
+        return owned.claim()
+
     def adopt(self, plan: Plan) -> str:
         """Begin a checkpoint, or resume one of the same plan; return the checkpoint's id."""
-        written = self._read(PLAN_FILE)
+        written = self.read(PLAN_FILE)
         if written is None:
-            if self.next_batch():
-                raise CheckpointError(
-                    f"{self.path} holds a query of Spark's that topo did not start",
-                    at=self.path,
-                    hint="choose another topology.checkpoint.dir",
-                )
+            self._check_empty()
             checkpoint_id = uuid.uuid4().hex
             document = {"id": checkpoint_id, "plan": plan.as_dict()}
             self._write(PLAN_FILE, json.dumps(document, indent=1))
@@ -59,10 +63,31 @@ class Checkpoint:
         plan.check_same(before, where)
         return checkpoint_id
 
+    def _check_empty(self) -> None:
+        if self.read(REMOVED) is not None:
+            what = "was being deleted, and is not deleted yet"
+        elif self.next_batch():
+            what = "holds a query of Spark's that topo did not start"
+        elif foreign := [name for name in self._names() if not is_known(name)]:
+            some = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
+            what = f"is not empty and holds no checkpoint of topo's ({some})"
+        else:
+            return
+        raise CheckpointError(
+            f"{self.path} {what}",
+            at=self.path,
+            hint="choose another topology.checkpoint.dir, such as a new directory in it",
+        )
+
+    def _names(self) -> list[str]:
+        if not self._files.exists(self._root):
+            return []
+        return sorted(each.getPath().getName() for each in self._files.listStatus(self._root))
+
     def slots(self) -> int | None:
         """Return the number of slots in the stored plan, or None if no plan can be read."""
         try:
-            return int(json.loads(self._read(PLAN_FILE) or "")["plan"]["slots"])
+            return int(json.loads(self.read(PLAN_FILE) or "")["plan"]["slots"])
         except (ValueError, KeyError, TypeError):
             return None  # `adopt` reports the error
 
@@ -77,7 +102,14 @@ class Checkpoint:
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
 
-    def _read(self, name: str) -> str | None:
+    def replace(self, name: str, text: str) -> None:
+        """Write a file over the one that is there; a reader may meet it half written."""
+        stream = self._files.create(self._path(name), True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
+
+    def read(self, name: str) -> str | None:
+        """Return the text of a file in the checkpoint; None if there is none."""
         path = self._path(name)
         if not self._files.exists(path):
             return None
@@ -94,3 +126,16 @@ class Checkpoint:
         stream.write(bytearray(text.encode()))
         stream.close()
         self._files.rename(unfinished, self._path(name))
+
+
+class _OwnerFile:
+    """The owner's record in a file system of Hadoop's."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+
+    def read(self) -> str | None:
+        return self._checkpoint.read(OWNER_FILE)
+
+    def write(self, text: str) -> None:
+        self._checkpoint.replace(OWNER_FILE, text)

@@ -27,7 +27,8 @@ from topo.engine.spark.worker.execution import RunSpec, SlotRunner
 from topo.errors import AckerError
 from topo.logs.capture import LOG_DIR
 from topo.shipping.requirements import check_requirements
-from topo.storage.checkpoints import local_path
+from topo.storage.checkpoints import REPORTS, local_path
+from topo.storage.ownership import Ownership
 from topo.topology.model import Topology
 from topo.tracking.client import AckerClient, AckerControl, BatchStart, Lease
 from topo.tracking.plan import Mode, TrackingPlan
@@ -57,6 +58,7 @@ class RunResources(ExitStack):
         self._run = run
         self._spec: RunSpec
         self._lease: Lease
+        self._ownership: Ownership | None = None  # of a checkpoint that outlives the run
         self._run_id = uuid.uuid4().hex  # of this opening, as the workers know it
         self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
 
@@ -84,12 +86,35 @@ class RunResources(ExitStack):
         run.ui = session.sparkContext.uiWebUrl or ""
         path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
         self.checkpoint = Checkpoint(session, path)
+        if run.conf["topology.checkpoint.dir"]:
+            self._own_checkpoint()
         if not is_local(run.master):
             self._open_ackers(session.conf.get("spark.driver.host", "") or "")
             self._plan_for_cluster(session)
         settings = query_settings(self.plan.slots, self.checkpoint.location, run.conf)
         self.session: SparkSession = query_session(session, settings)
         self._id = self.checkpoint.adopt(self.plan)
+
+    def _own_checkpoint(self) -> None:
+        run = self._run
+
+        def sleep(secs: float) -> None:
+            if run.is_pointless:
+                raise Abandoned
+            time.sleep(secs)
+
+        owned = self.checkpoint.claim(run.name, run.run_id, sleep)
+        self._ownership = self.enter_context(closing(owned))
+
+    def check_ownership(self) -> None:
+        """Raise a CheckpointError if another driver was seen to have taken the checkpoint."""
+        if self._ownership is not None:
+            self._ownership.check()
+
+    def confirm_ownership(self) -> None:
+        """Look whether the checkpoint is still this run's; raise a CheckpointError if not."""
+        if self._ownership is not None:
+            self._ownership.confirm()
 
     def _open_ackers(self, host: str) -> None:
         ackers = self.enter_context(closing(Ackers(self._run.name, self._run.conf, host)))
@@ -163,7 +188,7 @@ def _reports_in(checkpoint: str) -> str:
     path = local_path(checkpoint)
     if path is None:
         return ""
-    directory = path / "topo-reports"
+    directory = path / REPORTS
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     return str(directory)

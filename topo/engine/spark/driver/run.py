@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +22,9 @@ from topo.engine.spark.driver.executors import Executors
 from topo.engine.spark.driver.jvm_death import Jvm
 from topo.engine.spark.driver.lifecycle import Lifecycle
 from topo.engine.spark.driver.progress import Progress
-from topo.engine.spark.driver.query_errors import error_of, in_words, is_passing, sentence
+from topo.engine.spark.driver.query_errors import error_of, in_words, sentence
 from topo.engine.spark.driver.resources import Abandoned, RunResources
+from topo.engine.spark.driver.restarts import Restarts
 from topo.errors import RunError, TopoError, Unavailable
 from topo.running import (
     ACTIVE,
@@ -66,7 +68,10 @@ class SparkRun(Completion):
         conclusions: bool = False,
         log_file: Path | None = None,
         listener: Listener | None = None,
+        run_id: str = "",
     ) -> None:
+        self.run_id = run_id or uuid.uuid4().hex[:12]
+        """Names this run in what it owns; a submitted one keeps it from driver to driver."""
         given = Config(conf or {})
         self.warnings = Config.validate(given, components=topology.components)
         self.name = name
@@ -228,9 +233,12 @@ class SparkRun(Completion):
         return death or in_words(raised)
 
     def _supervise(self, opened: RunResources) -> None:
-        failures, self._reason = 0, ""
+        self._reason = ""
+        restarts = Restarts(opened.checkpoint.path, self.conf["topology.restart.max"])
         while not self.is_pointless:
+            opened.confirm_ownership()
             first, mode = opened.checkpoint.next_batch(), self._ending.mode
+            restarts.begin(first)
             again, self._reason = self._reason, self._reason or "starting its query"
             query = opened.start_query(first, mode)
             self._reason = again or "in its first batch"
@@ -247,14 +255,10 @@ class SparkRun(Completion):
                 return
             error = error_of(query, opened.control.target.token)
             self._progress.logs.write("failed", error.__dict__.pop("lines", ()))
-            if not is_passing(error):
-                raise error
-            failures = 0 if opened.checkpoint.next_batch() > first else failures + 1
+            restarts.failed(error, opened.checkpoint.next_batch())
             if isinstance(error, Unavailable):
-                self._wait_for(error, failures)
+                self._wait_for(error, restarts.failures)
                 continue
-            if failures > self.conf["topology.restart.max"]:
-                raise error
             log.warning("%s starts again from its last commit: %s", self.name, sentence(error))
             self._reason = f"starting again: {sentence(error)}"
 
@@ -274,6 +278,7 @@ class SparkRun(Completion):
         """Follow the query to its end; return True if the end was intended."""
         pause = _WATCH_SECS
         while query.isActive:
+            opened.check_ownership()
             status = opened.control.status(self._progress.last_payload)
             self._take_in(status, query)
             if self.executors:

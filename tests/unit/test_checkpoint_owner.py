@@ -1,0 +1,246 @@
+"""One checkpoint has one owner: who is refused, who takes over, who finds itself fenced."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.test_control_registry import held
+from topo.errors import CheckpointError
+from topo.storage import ownership
+from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE, PLAN_FILE
+from topo.storage.ownership import LEASE_SECS, LocalOwnerFile, Ownership, owner_of
+
+
+class SharedFile:
+    """A file on storage that no lock reaches."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+
+    def read(self) -> str | None:
+        return self.text
+
+    def write(self, text: str) -> None:
+        self.text = text
+
+
+class Time:
+    """Time that passes by sleeping; what else happens meanwhile is `each`."""
+
+    def __init__(self, each: Callable[[], Any] = lambda: None) -> None:
+        self.slept = 0.0
+        self.each = each
+
+    def __call__(self, secs: float) -> None:
+        self.slept += secs
+        self.each()
+
+
+def shared(file: SharedFile, run: str, time: Time, machine: str = "") -> Ownership:
+    """A driver on a machine of its own, by default."""
+    owned = Ownership("s3a://b/state", f"topology of {run}", run, file=file, sleep=time)
+    owned._record = replace(owned._record, machine=machine or f"machine of {run}", host=run)
+    return owned
+
+
+def local(directory: Path, run: str, time: Time | None = None) -> Ownership:
+    return Ownership(str(directory), "orders", run, directory=directory, sleep=time or Time())
+
+
+def test_a_second_driver_is_refused_while_the_first_lives(tmp_path: Path) -> None:
+    first = local(tmp_path / "state", "orders-1").claim()
+    with pytest.raises(CheckpointError, match=r"'orders' \(run orders-1, process \d+ on .*runs"):
+        local(tmp_path / "state", "orders-2").claim()
+    first.confirm()
+    first.close()
+    second = local(tmp_path / "state", "orders-2").claim()
+    found = owner_of(tmp_path / "state")
+    assert found is not None
+    assert (found.run, found.generation) == ("orders-2", 2)
+    second.close()
+
+
+def test_another_process_that_has_it_is_asked_of_the_kernel(tmp_path: Path) -> None:
+    (tmp_path / LOCK_FILE).write_bytes(b"")
+    time = Time()
+    with held(tmp_path / LOCK_FILE) as process:
+        with pytest.raises(CheckpointError, match="of a topology that runs"):
+            local(tmp_path, "b", time).claim()
+        process.kill()
+        process.wait()
+        local(tmp_path, "b", time).claim().close()
+    assert time.slept == 0, "the kernel knows at once"
+
+
+def test_a_dead_owner_of_this_machine_is_followed_at_once(tmp_path: Path) -> None:
+    dead = local(tmp_path, "a").claim()
+    dead._unlock()  # as the kernel does
+    time = Time()
+    local(tmp_path, "b", time).claim().close()
+    assert time.slept == 0
+    dead.close()
+
+
+def test_an_owner_on_another_machine_is_watched_for_its_lease() -> None:
+    file = SharedFile()
+    first = shared(file, "a", Time()).claim()
+    time = Time()
+    second = shared(file, "b", time).claim()
+    assert LEASE_SECS <= time.slept < LEASE_SECS + 5
+    with pytest.raises(CheckpointError, match=r"was taken over by 'topology of b' \(run b"):
+        first.confirm()
+    with pytest.raises(CheckpointError, match="taken over"):
+        first.check()
+    second.confirm()
+    first.close()
+    second.confirm()
+    second.close()
+
+
+def test_an_owner_that_beats_is_not_taken_over() -> None:
+    file = SharedFile()
+    first = shared(file, "a", Time()).claim()
+    with pytest.raises(CheckpointError, match=r"is the checkpoint of 'topology of a'"):
+        shared(file, "b", Time(first.beat)).claim()
+    first.confirm()
+    first.close()
+    time = Time()
+    shared(file, "b", time).claim().close()
+    assert time.slept < LEASE_SECS, "it was given free in order"
+
+
+def test_the_next_driver_of_the_same_run_does_not_wait() -> None:
+    file = SharedFile()
+    shared(file, "a", Time()).claim()  # and it is killed
+    time = Time()
+    again = shared(file, "a", time, machine="another").claim()
+    assert time.slept < LEASE_SECS
+    again.close()
+
+
+def test_a_dead_process_of_this_machine_is_known_without_a_lock() -> None:
+    file = SharedFile()
+    machine = ownership._machine()
+    first = shared(file, "a", Time(), machine)
+    first._record = replace(first._record, started="of a process that is gone")
+    first.claim()
+    time = Time()
+    shared(file, "b", time, machine).claim().close()
+    assert time.slept < LEASE_SECS
+    first.close()
+
+
+def test_a_driver_that_wakes_up_stops_though_it_wrote_once_more() -> None:
+    """It looked before the other one claimed, and wrote after that."""
+    file = SharedFile()
+    first = shared(file, "a", Time()).claim()
+    old = file.text
+    second = shared(file, "b", Time()).claim()
+    file.text = old  # what it wrote last goes over the other's
+    second.beat()
+    first.beat()
+    with pytest.raises(CheckpointError, match="taken over"):
+        first.check()
+    second.confirm()
+    first.close()
+    second.close()
+
+
+@given(st.integers(2, 4), st.randoms(use_true_random=False))
+def test_of_drivers_that_claim_at_once_one_is_left(count: int, random: Any) -> None:
+    """Whatever the order of their reads and writes, beats included."""
+    file = SharedFile()
+    claimed = []
+    for number in range(count):
+        owned = shared(file, str(number), Time())
+        owned._record = replace(owned._record, generation=1)
+        owned._write()
+        claimed.append(owned)
+    for _ in range(4 * count):
+        owned = random.choice(claimed)
+        owned.beat()
+    for owned in claimed:
+        owned.beat()
+    alive = [owned for owned in claimed if owned._fenced is None]
+    assert len(alive) == 1
+
+
+def test_a_checkpoint_that_is_deleted_fences_its_owner(tmp_path: Path) -> None:
+    owned = local(tmp_path / "state", "a").claim()
+    (tmp_path / "state" / OWNER_FILE).unlink()
+    with pytest.raises(CheckpointError, match="has been deleted, or replaced"):
+        owned.confirm()
+    owned.close()
+    assert not (tmp_path / "state" / OWNER_FILE).exists()
+
+
+@pytest.mark.parametrize("torn", ["", "{", '{"run": "a"}', "[]", "\0\0\0"])
+def test_a_torn_record_is_that_of_nobody(tmp_path: Path, torn: str) -> None:
+    (tmp_path / OWNER_FILE).write_text(torn)
+    owned = local(tmp_path, "a").claim()
+    (tmp_path / OWNER_FILE).write_text(torn)
+    owned.confirm()  # it may be in the middle of being written
+    owned.close()
+
+
+def test_two_names_of_one_directory_are_one_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+    owned = local(tmp_path / "state", "a").claim()
+    with pytest.raises(CheckpointError, match="is the checkpoint of"):
+        local(tmp_path / "link", "b").claim()
+    owned.close()
+
+
+def test_state_of_another_user_is_not_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / PLAN_FILE).write_text("{}")
+    local(tmp_path, "a").claim().close()
+
+    class Theirs(LocalOwnerFile):
+        def write(self, text: str) -> None:
+            super().write(text)
+            real = Path.stat
+
+            def stat(path: Path, **more: Any) -> Any:
+                found = real(path, **more)
+                other = path.name == PLAN_FILE
+                return os.stat_result([*found[:4], 4711 if other else found[4], *found[5:]])
+
+            monkeypatch.setattr(Path, "stat", stat)
+
+    owned = Ownership(
+        str(tmp_path), "orders", "b", directory=tmp_path, file=Theirs(tmp_path), sleep=Time()
+    )
+    with pytest.raises(CheckpointError, match="written by another user"):
+        owned.claim()
+
+
+def test_the_beat_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "BEAT_SECS", 0.001)
+    beaten = threading.Event()
+
+    class Noting(LocalOwnerFile):
+        def write(self, text: str) -> None:
+            super().write(text)
+            if '"beat": 3' in text:
+                beaten.set()
+            if '"beat": 1,' in text:
+                raise OSError("the storage was away for a moment")
+
+    owned = Ownership("x", "orders", "a", directory=tmp_path, file=Noting(tmp_path)).claim()
+    assert beaten.wait(60)
+    owned.close()
+    found = owner_of(tmp_path)
+    assert found is not None
+    assert found.released

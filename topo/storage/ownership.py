@@ -1,0 +1,363 @@
+"""Who owns a checkpoint: one driver at a time, on one machine or on storage that many share.
+
+Two drivers on one checkpoint would run the same batches twice and take each other's state. A
+driver therefore claims its checkpoint before it reads or changes anything in it, and writes down
+who it is: its run, the number of the claim (the generation), and a beat that it renews while it
+lives.
+
+- **In a local directory** it holds a record lock on a file as well, which the kernel drops with the
+  process: another driver is refused while it lives, and need not wait once it is dead.
+- **On shared storage** no lock reaches all machines. Whoever finds another's record watches it for
+  LEASE_SECS: a beat that goes on refuses the newcomer, one that has stopped gives the checkpoint
+  free. No clock of another machine is asked for that.
+- **The fence**: a driver that was only suspended finds a higher generation in the record when it
+  comes back, and stops for good. Until it looks, Spark itself keeps it from committing a batch that
+  the new owner has written down.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from topo.errors import CheckpointError
+from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE, PLAN_FILE
+
+log = logging.getLogger("topo.storage")
+
+BEAT_SECS = 5.0
+LEASE_SECS = 30.0
+"""How long a record without a new beat counts as that of a living driver."""
+_LOOK_SECS = 0.5
+_SETTLE_SECS = 1.0
+"""Two drivers that claim at the same moment see each other after that, where there is no lock."""
+
+
+@dataclass(frozen=True)
+class OwnerRecord:
+    """What the owner of a checkpoint has written down."""
+
+    run: str
+    topology: str
+    host: str
+    pid: int
+    machine: str
+    """Where `pid` means something: one start of one machine, and its namespace of processes."""
+    started: str
+    """When that process was started: pids come again."""
+    generation: int
+    claim: str
+    """Drawn for each claim."""
+    beat: int = 0
+    released: bool = False
+
+    @property
+    def words(self) -> str:
+        return f"{self.topology!r} (run {self.run}, process {self.pid} on {self.host})"
+
+
+class OwnerFile(Protocol):
+    """Where the record is kept."""
+
+    def read(self) -> str | None:
+        """Return its text; None if there is none."""
+        ...
+
+    def write(self, text: str) -> None: ...
+
+
+class LocalOwnerFile:
+    """The record in a local directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / OWNER_FILE
+
+    def read(self) -> str | None:
+        try:
+            return self._path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+
+    def write(self, text: str) -> None:
+        unfinished = self._path.with_name(f".{OWNER_FILE}.{uuid.uuid4().hex}")
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, self._path)
+
+
+class Ownership:
+    """One driver's claim to a checkpoint. `check` may be called from any thread."""
+
+    def __init__(
+        self,
+        path: str,
+        topology: str,
+        run: str,
+        *,
+        directory: Path | None = None,
+        file: OwnerFile | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._path = path
+        self._directory = directory
+        assert directory or file
+        self._file = file or LocalOwnerFile(directory or Path())
+        self._sleep = sleep
+        self._lock: DirectoryLock | None = None
+        self._fenced: CheckpointError | None = None
+        self._guard = threading.Lock()  # of the record, between the beat and a release
+        self._closing = threading.Event()
+        self._beats = threading.Thread(target=self._keep_beating, name="owner", daemon=True)
+        self._record = OwnerRecord(
+            run=run,
+            topology=topology,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            machine=_machine(),
+            started=_start_of(os.getpid()),
+            generation=0,
+            claim=uuid.uuid4().hex,
+        )
+
+    def claim(self) -> Ownership:
+        """Take the checkpoint; raises CheckpointError if another driver lives that has it."""
+        if self._directory is not None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._lock = DirectoryLock.take(self._directory)
+            if self._lock is None:
+                raise in_use(self._path, self._read())
+        try:
+            before = self._read()
+            if before is not None and not self._is_free(before):
+                before = self._watch(before)
+            self._record = replace(self._record, generation=before.generation + 1 if before else 1)
+            self._write()
+            if self._lock is None:
+                self._sleep(_SETTLE_SECS)
+                self.confirm()
+            if self._directory is not None:
+                _check_user(self._directory)
+        except BaseException:
+            self._unlock()
+            raise
+        self._beats.start()
+        return self
+
+    def check(self) -> None:
+        """Raise a CheckpointError if another driver was seen to have taken the checkpoint."""
+        if self._fenced is not None:
+            raise self._fenced
+
+    def confirm(self) -> None:
+        """Look whether the checkpoint is still this driver's; raise a CheckpointError if not."""
+        self.check()
+        with self._guard:
+            self._look()
+        self.check()
+
+    def close(self) -> None:
+        """Give the checkpoint free."""
+        self._closing.set()
+        if self._beats.is_alive():
+            self._beats.join()
+        with suppress(Exception), self._guard:  # or the next one waits for the lease
+            self._look()
+            if self._fenced is None:
+                self._record = replace(self._record, released=True)
+                self._write()
+        self._unlock()
+
+    def _keep_beating(self) -> None:
+        while not self._closing.wait(BEAT_SECS) and self._fenced is None:
+            try:
+                self.beat()
+            except Exception as error:  # the storage may be away for a while; nobody commits then
+                log.debug("cannot renew the claim to %s: %s", self._path, error)
+
+    def beat(self) -> None:
+        """Say that this driver lives, unless the checkpoint is another's by now."""
+        with self._guard:
+            self._look()
+            if self._fenced is None:
+                self._record = replace(self._record, beat=self._record.beat + 1)
+                self._write()
+
+    def _look(self) -> None:
+        text = self._file.read()
+        if text is None:
+            self._fence("has been deleted, or replaced, under the topology that runs on it")
+            return
+        found = _parsed(text)
+        if found is None or found.claim == self._record.claim:
+            return  # being written, or ours
+        if (found.generation, found.claim) > (self._record.generation, self._record.claim):
+            self._fence(f"was taken over by {found.words}")
+        # Else it is an older owner's, which wrote once more before it looked: ours goes over it.
+
+    def _fence(self, what: str) -> None:
+        self._fenced = CheckpointError(
+            f"{self._path} {what}",
+            at=self._path,
+            hint="this run has ended; topo list shows who runs; one checkpoint is one topology's",
+            code="checkpoint-fenced",
+        )
+
+    def _is_free(self, before: OwnerRecord) -> bool:
+        """Return True if the owner is known to live no more."""
+        if before.released or before.run == self._record.run:
+            return True  # a run has one driver at a time: its registry sees to that
+        if self._lock is not None and before.host == self._record.host:
+            return True  # the kernel would not have given the lock, unless the machine was reset
+        if not before.machine or before.machine != self._record.machine:
+            return False
+        return self._lock is not None or _start_of(before.pid) != before.started
+
+    def _watch(self, before: OwnerRecord) -> OwnerRecord:
+        """Wait until the owner's lease is over; raise a CheckpointError if it is renewed."""
+        log.info("%s was %s's: looking whether it lives", self._path, before.words)
+        waited = 0.0
+        while waited < LEASE_SECS:
+            self._sleep(_LOOK_SECS)
+            waited += _LOOK_SECS
+            now = self._read()
+            if now is not None and now.released:
+                return now
+            if now is not None and now != before:
+                raise in_use(self._path, now)
+        return before
+
+    def _read(self) -> OwnerRecord | None:
+        """Return the record, None if there is none that can be read: a power cut may tear one."""
+        for _ in range(3):
+            text = self._file.read()
+            if text is None:
+                return None
+            if (found := _parsed(text)) is not None:
+                return found
+            self._sleep(_LOOK_SECS / 2)  # it may be in the middle of being written
+        return None
+
+    def _write(self) -> None:
+        self._file.write(json.dumps(asdict(self._record), indent=1) + "\n")
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+class DirectoryLock:
+    """A lock on a checkpoint's directory for as long as this process lives.
+
+    A record lock: the kernel drops it when the process ends, however it ends, and children do not
+    inherit it. It does not hold between two runs of one process, which a set of paths does.
+    """
+
+    _held: set[Path] = set()
+    _guard = threading.Lock()
+
+    def __init__(self, handle: int, path: Path) -> None:
+        self._handle = handle
+        self._path = path
+
+    @classmethod
+    def take(cls, directory: Path) -> DirectoryLock | None:
+        """Lock the directory; None if another run has locked it."""
+        path = directory.resolve() / LOCK_FILE
+        with cls._guard:
+            if path in cls._held:
+                return None
+            while True:
+                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                try:
+                    fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    is_current = path.exists() and os.path.samestat(os.fstat(handle), path.stat())
+                except OSError as error:
+                    os.close(handle)
+                    if error.errno in (errno.EACCES, errno.EAGAIN):
+                        return None
+                    raise CheckpointError(
+                        f"{directory} cannot be locked: {error.strerror}",
+                        at=str(directory),
+                        hint="mount its file system with locks, or choose another directory",
+                    ) from None
+                if is_current:
+                    cls._held.add(path)
+                    return cls(handle, path)
+                os.close(handle)  # of a checkpoint that was deleted meanwhile
+
+    def release(self) -> None:
+        with self._guard:
+            os.close(self._handle)
+            self._held.discard(self._path)
+
+
+def in_use(path: str, owner: OwnerRecord | None) -> CheckpointError:
+    """Return the error for a checkpoint that another driver has."""
+    whose = f"of {owner.words}, which runs" if owner else "of a topology that runs"
+    return CheckpointError(
+        f"{path} is the checkpoint {whose}",
+        at=path,
+        hint="choose another topology.checkpoint.dir, or kill that one first",
+        code="checkpoint-in-use",
+    )
+
+
+def owner_of(directory: Path) -> OwnerRecord | None:
+    """Return who has written down that a local checkpoint is its own; it may be dead by now."""
+    text = LocalOwnerFile(directory).read()
+    return None if text is None else _parsed(text)
+
+
+def _parsed(text: str) -> OwnerRecord | None:
+    try:
+        return OwnerRecord(**json.loads(text))
+    except (ValueError, TypeError):
+        return None
+
+
+def _check_user(directory: Path) -> None:
+    """Refuse state that another user wrote: restoring it runs code.
+
+    What was just written here tells as which user this process writes here: over NFS that may be
+    another than it is.
+    """
+    plan = directory / PLAN_FILE
+    if not plan.exists():
+        return
+    mine, theirs = (directory / OWNER_FILE).stat().st_uid, plan.stat().st_uid
+    if theirs not in (mine, 0):
+        raise CheckpointError(
+            f"{directory} was written by another user (id {theirs}, this one is {mine}), "
+            "and restoring it would run what that user left in it",
+            at=str(directory),
+            hint="if you trust it, make its files yours: chown -R",
+        )
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:  # no Linux: nothing is known of other processes
+        return ""
+
+
+def _start_of(pid: int) -> str:
+    """Return when a process of this machine was started, "" if there is none with this id."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]
