@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.doubles import Numbers, Total
-from tests.spark.doubles import LONGEST_SECS, WORKERS
+from tests.spark.doubles import LONGEST_SECS, WORKERS, Endless, wait_until
 from tests.wiring import line
 from topo import CheckpointError, LocalCluster, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
 
@@ -88,3 +88,21 @@ def test_a_foreign_query_is_not_adopted(cluster: LocalCluster, tmp_path: Path) -
     run = cluster.submit_topology("t", line(Numbers(3)), conf)
     with pytest.raises(CheckpointError, match="a query of Spark's that topo did not start"):
         run.await_completion(LONGEST_SECS)
+
+
+def test_a_checkpoint_has_one_owner_and_stays_where_it_was(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    place = tmp_path / "checkpoint"
+    conf = {"topology.workers": 1, "topology.checkpoint.dir": str(place)}
+    first = cluster.submit_topology("first", line(Endless(), Total()), conf)
+    wait_until((place / "commits" / "1").exists, "two batches")
+    second = cluster.submit_topology("second", line(Endless(), Total()), conf)
+    assert second.wait(LONGEST_SECS)
+    with pytest.raises(CheckpointError, match=r"is the checkpoint of 'first' \(run \w+, process"):
+        second.raise_error()
+    assert first.status == "ACTIVE"
+    place.rename(tmp_path / "elsewhere")  # somebody takes it away under the run
+    assert first.wait(LONGEST_SECS)
+    with pytest.raises(CheckpointError, match=r"deleted|gone back"):
+        first.raise_error()
