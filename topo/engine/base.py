@@ -1,6 +1,5 @@
-"""The seam between topologies and what runs them: an Engine starts Runs.
-
-What is above the engines (`cli`, `manage`, `testing`, `LocalCluster`) knows this module alone.
+"""The seam: an Engine starts Runs. What is above the engines (`cli`, `manage`, `testing`,
+`LocalCluster`) knows this module alone.
 """
 
 from __future__ import annotations
