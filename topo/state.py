@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, Generic, TypeVar, overload
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from typing import Any, Generic, NoReturn, TypeVar, overload
+from uuid import UUID
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -11,14 +18,43 @@ D = TypeVar("D")
 
 _MISSING: Any = object()
 # A value of one of these types cannot be changed in place, so that reading it changes nothing.
-_IMMUTABLE = frozenset({int, str, float, bool, bytes, type(None), complex})
+_IMMUTABLE = frozenset(
+    {int, str, float, bool, bytes, type(None), complex}
+    | {date, datetime, time, timedelta, timezone, Decimal, Fraction, UUID, range}
+)
+
+
+def _may_change(value: Any) -> bool:
+    """Return True if the value, or something in it, could be changed in place."""
+    cls = value.__class__
+    if cls in _IMMUTABLE or isinstance(value, Enum | type):
+        return False
+    if cls is tuple or cls is frozenset or _is_named_tuple(cls):
+        return any(map(_may_change, value))
+    if is_dataclass(cls) and getattr(cls, "__dataclass_params__").frozen:  # noqa: B009
+        return any(_may_change(getattr(value, field.name, None)) for field in fields(cls))
+    return True
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields") and not cls.__dictoffset__
+
+
+def _references(data: dict[Any, Any], key: Any) -> int:
+    value = data[key]
+    return sys.getrefcount(value)
+
+
+_ALONE = _references({0: []}, 0)
+"""The references to a value that nobody has but the mapping: measured, for Pythons differ."""
 
 
 class KeyValueState(MutableMapping[K, V], Generic[K, V]):
     """The keyed state of one task of a StatefulBolt.
 
     Saved by what changed since the last save. A mutable value that was read counts as changed,
-    since nobody can tell whether it was changed in place. The order of the keys is not saved.
+    since nobody can tell whether it was changed in place; so does one that was read in an earlier
+    batch, for as long as anybody refers to it. The order of the keys is not saved.
     """
 
     __slots__ = ("_changed", "_data")
@@ -29,7 +65,7 @@ class KeyValueState(MutableMapping[K, V], Generic[K, V]):
 
     def __getitem__(self, key: K) -> V:
         value = self._data[key]
-        if value.__class__ not in _IMMUTABLE:
+        if value.__class__ not in _IMMUTABLE and _may_change(value):
             self._changed[key] = None
         return value
 
@@ -43,7 +79,7 @@ class KeyValueState(MutableMapping[K, V], Generic[K, V]):
         value = self._data.get(key, _MISSING)
         if value is _MISSING:
             return default
-        if value.__class__ not in _IMMUTABLE:
+        if value.__class__ not in _IMMUTABLE and _may_change(value):
             self._changed[key] = None
         return value
 
@@ -79,10 +115,26 @@ class KeyValueState(MutableMapping[K, V], Generic[K, V]):
     def __repr__(self) -> str:
         return f"KeyValueState({self._data!r})"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "keyed state belongs to its task and does not pickle; dict(state) is a copy"
+        )
+
     def changed_keys(self) -> Collection[K]:
         """The keys written, deleted or changed in place since the last call."""
         changed, self._changed = self._changed, {}
         return changed.keys()
+
+    def keep_marked(self, keys: Iterable[K]) -> dict[K, V]:
+        """Mark those of these keys again whose values somebody refers to; return the values."""
+        data = self._data
+        referred = {
+            key: data[key]
+            for key in keys
+            if key in data and _references(data, key) > _ALONE and _may_change(data[key])
+        }
+        self._changed.update(dict.fromkeys(referred))
+        return referred
 
     def raw(self) -> dict[K, V]:
         """The mapping itself, for saving: reading it marks nothing."""

@@ -52,7 +52,7 @@ class BasicBoltTask(BoltTask):
         port = self._port
         self.bind(emit=port.emit, emit_direct=port.emit_direct, reset_timeout=port.reset_timeout)
         self.load_core(saved)
-        self.start(BasicOutputCollector(port), saved)
+        self.start(BasicOutputCollector(port), port, saved)
         self._execute = self.component.execute
         if self._yields and isinstance(self.component, FunctionBolt):
             self._execute = self.component.function

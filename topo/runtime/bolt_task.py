@@ -12,14 +12,12 @@ from itertools import islice, repeat, starmap
 from time import perf_counter
 from typing import Any
 
-from topo.components import BasicBolt, Bolt, StatefulBasicBolt, StatefulBolt
+from topo.components import BasicBolt, Bolt
 from topo.errors import FailTuple, Unavailable
 from topo.functions import FunctionBolt
 from topo.runtime import user_errors as failures
 from topo.runtime.loops import Loop, loop_over_tuples, loop_over_values, values_of
 from topo.runtime.task import Task, TaskEnvironment
-from topo.state import KeyValueState
-from topo.storage.saving import Changes, SavedMapping
 from topo.tuples import UNTRACKED, Source, Tuple, tuple_class
 from topo.wire.frame import AnyFrame, Frame, Section
 
@@ -45,28 +43,14 @@ class BoltTask(Task):
         self._end = 0  # where it ends
         self._growth = 1.0  # tuples emitted for one that came in, lately
         self._unsettled = 0.0
-        self._state: KeyValueState[Any, Any] | None = None
-        self._state_log = SavedMapping("state", f"{self.owner} task {task}")
 
     # -- life ---------------------------------------------------------------------------------
 
-    def start(self, collector: Any, saved: Mapping[str, bytes]) -> None:
-        self.component.collector = collector
-        self.component.context = self.context
+    def start(self, collector: Any, port: object, saved: Mapping[str, bytes]) -> None:
+        self.introduce(collector, port)
         with self.users_code():
             self.component.prepare(self.context.conf, self.context, collector)
-        if isinstance(self.component, StatefulBolt | StatefulBasicBolt):
-            self._state = KeyValueState()
-            self._state.reload(self._state_log.load(saved).items())
-            self.component.state = self._state
-            with self.users_code():
-                self.component.init_state(self._state)
-        self.attributes.remember()
-        self.attributes.load(saved)
-        with self.users_code():
-            self.component.restored()
-        self.tell_restored()
-        self.settle_in()
+        self.restore(saved)
 
     def close(self) -> None:
         with self.users_code():
@@ -74,12 +58,6 @@ class BoltTask(Task):
 
     def core(self) -> dict[str, Any]:
         return {"groupers": self.groupers_core()}
-
-    def save(self) -> Changes:
-        changes = super().save()
-        if self._state is not None:
-            self._state_log.save(self._state.raw(), self._state.changed_keys(), changes)
-        return changes
 
     # -- tuples -------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class RichBoltTask(BoltTask):
         for held in kept:
             self._held.add(held)
         with self._held:
-            self.start(OutputCollector(port), saved)
+            self.start(OutputCollector(port), port, saved)
 
     def core(self) -> dict[str, Any]:
         held = {

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from topo.collectors import SpoutOutputCollector
-from topo.components import Spout, StatefulSpout
+from topo.components import Spout
 from topo.errors import Unavailable, UncaughtError
 from topo.runtime import user_errors as failures
 from topo.runtime.ports import SpoutPort
 from topo.runtime.task import Task, TaskEnvironment
-from topo.state import KeyValueState
 from topo.storage.saving import Changes, SavedMapping
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import SpoutTrees
@@ -56,17 +55,14 @@ class SpoutTask(Task):
         self._clocks: list[tuple[int, float]] = []  # since which sequence, the batch's clock
         self._active: bool | None = None
         self._takes_reason = takes_reason(self.component)
-        self._state: KeyValueState[Any, Any] | None = None
-        self._state_log = SavedMapping("state", f"{self.owner} task {task}")
         self._pause = Pause()
 
     # -- life ---------------------------------------------------------------------------------
 
     def open(self, saved: Mapping[str, bytes]) -> None:
         collector = SpoutOutputCollector(self._port)
-        self.component.collector = collector
-        self.component.context = self.context
         port = self._port
+        self.introduce(collector, port)
         self.bind(emit=port.emit, emit_direct=port.emit_direct, emit_many=port.emit_many)
         core = self.load_core(saved)
         self._last = self._last_before = core.get("last", 0)
@@ -75,18 +71,7 @@ class SpoutTask(Task):
         self._pending = self._log.load(saved)
         with self.users_code():
             self.component.open(self.context.conf, self.context, collector)
-        if isinstance(self.component, StatefulSpout):
-            self._state = KeyValueState()
-            self._state.reload(self._state_log.load(saved).items())
-            self.component.state = self._state
-            with self.users_code():
-                self.component.init_state(self._state)
-        self.attributes.remember()
-        self.attributes.load(saved)
-        with self.users_code():
-            self.component.restored()
-        self.tell_restored()
-        self.settle_in()
+        self.restore(saved)
         self._next_tuple = self.component.next_tuple
 
     def close(self) -> None:
@@ -109,8 +94,6 @@ class SpoutTask(Task):
         self._removed.clear()
         self._last_before = self._last
         self._log.save(self._pending, changed, changes)
-        if self._state is not None:
-            self._state_log.save(self._state.raw(), self._state.changed_keys(), changes)
         self.metrics.stalled = self._pause.reason
         self.metrics.pending = len(self._pending)
         return changes

@@ -33,26 +33,15 @@ from topo.running import Listener
 from topo.runtime import user_errors as failures
 from topo.runtime.emitter import Emitter, OutStream, Subscription
 from topo.shipping.pickling import LocalPickle, load_component
-from topo.storage.saving import Changes, SavedAttributes
+from topo.storage.attributes import SavedAttributes
+from topo.storage.keyed import KeyedState
+from topo.storage.saving import Changes
 from topo.topology.layout import TaskLayout
 from topo.topology.model import ComponentDef, GroupingDef, Topology
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import UpdateLog
 
 CORE = "core"
-_NOT_THE_USERS = frozenset(
-    {
-        "collector",
-        "context",
-        "emit",
-        "emit_direct",
-        "emit_many",
-        "ack",
-        "fail",
-        "reset_timeout",
-        "report_error",
-    }
-)
 
 
 @dataclass
@@ -75,11 +64,6 @@ class TaskEnvironment:
     @property
     def tracking(self) -> bool:
         return bool(self.conf["topology.acker.executors"])
-
-
-def _not_the_users(component: Component) -> frozenset[str]:
-    keyed = isinstance(component, StatefulBolt | StatefulBasicBolt | StatefulSpout)
-    return _NOT_THE_USERS | {"state"} if keyed else _NOT_THE_USERS
 
 
 def full_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,9 +119,10 @@ class Task(LogSource):
         """The same, if the component has not heard that it is committed."""
         self.component: Component = load_component(self.definition)
         self._hears_commits = type(self.component).committed is not Component.committed
-        self.attributes = SavedAttributes(
-            self.component, f"{self.owner} task {task}", _not_the_users(self.component)
-        )
+        self.attributes: SavedAttributes
+        keyed = isinstance(self.component, StatefulBolt | StatefulBasicBolt | StatefulSpout)
+        name = f"{self.owner} task {task}"
+        self.keyed = KeyedState(name, setting.strict) if keyed else None
 
     # -- what subclasses say ------------------------------------------------------------------
 
@@ -215,6 +200,8 @@ class Task(LogSource):
     def save(self) -> Changes:
         """Return the changes of this batch to the saved state."""
         changes = Changes()
+        if self.keyed is not None:
+            self.keyed.save(changes, self.attributes)
         if self.definition.stateless:
             self.attributes.check_stateless()
         if self.definition.stateless and not self.definition.is_spout:
@@ -267,13 +254,51 @@ class Task(LogSource):
 
     # -- saved state --------------------------------------------------------------------------
 
+    def introduce(self, collector: Any, port: object) -> None:
+        """Give the component its collector and context, which it may keep under any name."""
+        self.give("collector", collector)
+        self.give("context", self.context)
+        calls = {f"port.{name}": call for name, call in vars(port).items() if callable(call)}
+        parts = {
+            "collector": collector,
+            "context": self.context,
+            "conf": self.context.conf,
+            "now": self.context.now,
+            "port": port,
+            **calls,
+        }
+        if self.keyed is not None:
+            parts["state"] = self.keyed.state
+        self.attributes = SavedAttributes(
+            self.component, f"{self.owner} task {self.id}", parts, self.setting.strict
+        )
+
+    def restore(self, saved: Mapping[str, bytes]) -> None:
+        """Lay the saved state over a component that was opened or prepared."""
+        if self.keyed is not None:
+            assert isinstance(self.component, StatefulBolt | StatefulBasicBolt | StatefulSpout)
+            self.keyed.load(saved)
+            self.give("state", self.keyed.state)
+            with self.users_code():
+                self.component.init_state(self.keyed.state)
+        self.attributes.remember()
+        self.attributes.load(saved)
+        with self.users_code():
+            self.component.restored()
+        self.tell_restored()
+        self.settle_in()
+
+    def give(self, name: str, value: Any) -> None:
+        """Set an attribute of the component, which may be a frozen dataclass."""
+        object.__setattr__(self.component, name, value)
+
     def settle_in(self) -> None:
         """Give a new instance a dict of its own.
 
         In CPython 3.11, attributes of an instance whose `__dict__` was accessed are slower to read,
         by a tenth of a small `execute`, unless the dict does not share its keys with the class.
         """
-        self.component.__dict__ = dict(vars(self.component))
+        self.give("__dict__", dict(vars(self.component)))
 
     def load_core(self, saved: Mapping[str, bytes]) -> dict[str, Any]:
         blob = saved.get(CORE)

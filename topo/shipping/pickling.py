@@ -20,7 +20,7 @@ import sys
 import sysconfig
 import threading
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -241,10 +241,15 @@ def _explained(component: Component, where: str, error: Exception) -> Unpicklabl
     )
 
 
-def find_unpicklable(value: Any, path: str = "", depth: int = 4) -> tuple[str, Any] | None:
+def find_unpicklable(
+    value: Any,
+    path: str = "",
+    depth: int = 4,
+    pickled: Callable[[Any], object] = pickle_to_travel,
+) -> tuple[str, Any] | None:
     """Return the innermost part of `value` that does not pickle and its path; None if all do."""
     try:
-        pickle_to_travel(value)
+        pickled(value)
     except Exception:
         pass
     else:
@@ -257,7 +262,7 @@ def find_unpicklable(value: Any, path: str = "", depth: int = 4) -> tuple[str, A
     elif depth and hasattr(value, "__dict__") and not isinstance(value, type):
         parts = [(f"{path}.{name}", part) for name, part in vars(value).items()]
     for deeper, part in parts:
-        if (found := find_unpicklable(part, deeper, depth - 1)) is not None:
+        if (found := find_unpicklable(part, deeper, depth - 1, pickled)) is not None:
             return found
     return path, value
 

@@ -1,36 +1,25 @@
 """The saved state of a task, as keys and blobs that are opaque to the engine.
 
-Plain attributes are one pickle, written when it differs from the last one. It holds every attribute
-whose pickle differs from the one after `open` or `prepare`, so that new constructor arguments and
-settings win over saved ones. Mappings (keyed state, a spout's pending messages) are logs: each
-batch adds a blob with the changed entries and a slice of the unchanged ones; once every key has
-been written again since some blob, the earlier blobs are deleted. So the cost of a batch follows
-its changes, never the size of the state, and the log stays within a small multiple of the state.
+Plain attributes are one pickle (`attributes`). Mappings (keyed state, a spout's pending messages)
+are logs: each batch adds a blob with the changed entries and a slice of the unchanged ones; once
+every key has been written again since some blob, the earlier blobs are deleted. So the cost of a
+batch follows its changes, never the size of the state, and the log stays within a small multiple of
+the state.
 """
 
 from __future__ import annotations
 
-import io
-import socket
-import types
-import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
-from topo.components import Component
-from topo.errors import StatelessError, UnsavableAttributeError
+from topo.errors import UnsavableAttributeError
 from topo.shipping.pickling import find_unpicklable
-from topo.tuples import Fields
 from topo.wire.column import dump, load
 
 LARGE_BLOB = 1_000_000
 _SMALL_LOG = 64 * 1024
-_SCALARS = (int, float, complex, bool, str, bytes, type(None))
-_CONTAINERS = (list, tuple, dict, set, frozenset, Mapping)
-_CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
 
 
 @dataclass
@@ -160,147 +149,6 @@ class SavedMapping:
 
     def _key(self, number: int) -> str:
         return f"{self._prefix}{number:012d}"
-
-
-@dataclass
-class _Left:
-    """The value of an attribute after open or prepare; without a digest if it does not pickle."""
-
-    value: Any
-    digest: bytes | None
-
-
-class SavedAttributes:
-    """The plain attributes of one component instance, as saved state."""
-
-    KEY = "attributes"
-
-    def __init__(self, component: Component, owner: str, not_the_users: frozenset[str]) -> None:
-        self._component = component
-        self._owner = owner
-        self._skipped = not_the_users | set(Fields(component.transient))
-        self._left: dict[str, _Left] = {}
-        self._written: bytes | None = None
-        self._warned = False
-        self._checks = 0
-
-    def remember(self) -> None:
-        """Record the attributes after `open` or `prepare`, which need not be saved."""
-        for name, value in self._attributes():
-            self._left[name] = _Left(value, None if _is_open_file(value) else _digest(value))
-
-    def load(self, saved: Mapping[str, bytes]) -> None:
-        blob = saved.get(self.KEY)
-        if blob is None:
-            return
-        values, deleted = load(blob)
-        vars(self._component).update(values)
-        for name in deleted:
-            vars(self._component).pop(name, None)
-        self._written = _short_digest(blob)
-
-    def save(self, changes: Changes) -> None:
-        values = self._changed()
-        deleted = [name for name in self._left if name not in vars(self._component)]
-        if not values and not deleted:
-            if self._written is not None:
-                changes.deletes.append(self.KEY)
-                self._written = None
-            return
-        try:
-            blob = dump((values, deleted))
-        except Exception as error:
-            raise self._unsavable(values) from error
-        digest = _short_digest(blob)
-        if digest == self._written:
-            return
-        self._written = digest
-        changes.puts[self.KEY] = blob
-        if len(blob) > LARGE_BLOB and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{self._owner} saves {len(blob):,} bytes of plain attributes, whole in every "
-                "batch that changes them; a StatefulBolt's state is saved by what changed",
-                stacklevel=2,
-            )
-
-    def check_stateless(self) -> None:
-        """Raise StatelessError if an attribute changed.
-
-        The first checks compare all values, which costs the attributes' size, as do ever rarer
-        later ones; the checks between compare only what is cheap.
-        """
-        self._checks += 1
-        deep = self._checks & (self._checks - 1) == 0
-        names = {name for name, value in self._attributes() if self._differs(name, value, deep)}
-        names |= {name for name in self._left if name not in vars(self._component)}
-        if names:
-            shown = ", ".join(map(repr, sorted(names)))
-            raise StatelessError(
-                f"{self._owner} says stateless = True and changed its attribute {shown}",
-                hint="take stateless away, so that it is saved; or name it in `transient`",
-            )
-
-    def _changed(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in self._attributes() if self._differs(name, value, True)
-        }
-
-    def _differs(self, name: str, value: Any, deep: bool) -> bool:
-        left = self._left.get(name)
-        if left is None:
-            return True
-        if left.digest is None:
-            # The value did not pickle after prepare: it is left out unless it was replaced since.
-            if value is not left.value:
-                return True
-            if isinstance(value, _CONTAINERS):
-                raise self._unsavable({name: value})
-            return False
-        if isinstance(value, _SCALARS):
-            same_kind = type(value) is type(left.value)
-            return not (same_kind and (value is left.value or value == left.value))
-        if isinstance(value, _CODE) and value is left.value:
-            return False
-        if not deep:
-            return value is not left.value
-        return _digest(value) != left.digest
-
-    def _attributes(self) -> list[tuple[str, Any]]:
-        items = vars(self._component).items()
-        return [(name, value) for name, value in items if name not in self._skipped]
-
-    def _unsavable(self, values: Mapping[str, Any]) -> UnsavableAttributeError:
-        for name, value in values.items():
-            found = find_unpicklable(value)
-            if found is None and not _is_open_file(value):
-                continue
-            path, culprit = found or ("", value)
-            inside = f" (at self.{name}{path})" if path else ""
-            return UnsavableAttributeError(
-                f"{self._owner}: attribute {name!r} holds {_named(culprit)}{inside}, "
-                "which cannot be saved",
-                hint=f"make it in open or prepare, or in restored and name it in "
-                f"transient = ({name!r},)",
-            )
-        return UnsavableAttributeError(f"{self._owner}: its attributes cannot be saved together")
-
-
-def _digest(value: Any) -> bytes | None:
-    """Return the digest of the value's pickle, or None if it does not pickle."""
-    try:
-        return _short_digest(dump(value))
-    except Exception:
-        return None
-
-
-def _short_digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=16).digest()
-
-
-def _is_open_file(value: Any) -> bool:
-    in_memory = isinstance(value, io.BytesIO | io.StringIO)
-    return isinstance(value, io.IOBase | socket.socket) and not in_memory
 
 
 def _named(value: Any) -> str:
