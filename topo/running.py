@@ -36,6 +36,26 @@ class BatchStats:
     p99_ms: float | None = None
     rows_per_sec: float = 0.0
     """Over the recent batches, of the last minute at most."""
+    count: int = 0
+    """Of batches since the start; so are the two sums and the histogram of what they worked."""
+    worked_secs: float = 0.0
+    wait_secs: float = 0.0
+    by_seconds: tuple[int, ...] = ()
+    """How many batches worked for no longer than each limit of BATCH_SECONDS."""
+
+
+@dataclass(frozen=True)
+class BatchRecord:
+    """One micro-batch that has ended."""
+
+    id: int
+    ended_at: float
+    """In seconds since 1970."""
+    ms: float
+    waited_ms: float
+    rows: int
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds of it by what the engine did, if the engine tells."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +83,8 @@ class ComponentStats:
     tasks: int
     executors: int = 1
     emitted: int = 0
+    emitted_by: Mapping[str, int] = field(default_factory=dict)
+    """By stream."""
     transferred: int = 0
     executed: int = 0
     acked: int = 0

@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     # What people hold in their hands.
     "cluster": {"engine", "errors", "running", "topology"},
     "manage": _ABOVE,
-    "ui": {*_ABOVE, "manage"},
+    "ui": {*_ABOVE, "manage", "tracking"},
     "cli": {*_ABOVE, "api", "manage", "streamparse", "tracking", "ui"},
     "testing": {*_ABOVE, "api", "runtime", "tuples"},
     "streams": {"api", "builder", "config", "errors", "topology", "tuples", "windows"},

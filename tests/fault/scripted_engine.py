@@ -20,6 +20,7 @@ from topo.running import (
     FAILED,
     INACTIVE,
     KILLED,
+    BatchRecord,
     BatchStats,
     ComponentStats,
     ErrorEntry,
@@ -101,6 +102,14 @@ class ScriptedRun:
                 ),
             },
         )
+
+    def batches(self) -> list[BatchRecord]:
+        last = self._said().get("batch", 0)
+        phases = {"addBatch": 600.0, "commitOffsets": 20.0, "walCommit": 20.0}
+        return [
+            BatchRecord(number, self._started + number, 640.0, 100.0, 10, phases)
+            for number in range(max(1, last - 99), last + 1)
+        ]
 
     def errors(self) -> list[ErrorEntry]:
         if not self._said().get("errors"):

@@ -7,6 +7,7 @@ import click
 from topo.cli.failures import STATUS, CommandError
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs
+from topo.manage.ending import connect
 from topo.manage.registry import RunRecord
 
 _DONE = {"activate": "activated", "deactivate": "deactivated"}
@@ -37,7 +38,7 @@ def _change(out: Output, verb: str, names: tuple[str, ...]) -> None:
         _check(run, verb)
     changes = []
     for run in found:
-        with runs.connect(run) as client:
+        with connect(run) as client:
             reply = client.activate() if verb == "activate" else client.deactivate()
             pending = client.status().pending
         changes.append({"name": run.name, "status": reply.status, "was": reply.was})

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import click
 
 from topo.cli.output import Output, common_options
-from topo.cli.runs import Runs, count, duration, figures
+from topo.cli.runs import Runs, count, duration
 from topo.config.project import load_project
-from topo.manage.registry import Registry, RunRecord
+from topo.manage.api import row_of
+from topo.manage.documents import plain
+from topo.manage.registry import Registry
 
-WINDOW_SECS = 600.0
 COLUMNS = [
     "NAME",
     "STATUS",
@@ -39,7 +39,7 @@ def list_runs(out: Output, everything: bool) -> None:
     """List the topologies that run."""
     runs = Runs(out)
     found = runs.registry.runs(all_of_them=everything)
-    rows = [_row(run) for run in found]
+    rows: list[dict[str, Any]] = [plain(row_of(run)) for run in found]
     if out.json:
         out.answer_json(rows)
     elif rows:
@@ -69,24 +69,6 @@ def _say_none(out: Output, runs: Runs) -> None:
         if running:
             verb = "is" if running == 1 else "are"
             out.note("", hint=f"{running} {verb} running in {name!r}: --env {name}")
-
-
-def _row(run: RunRecord) -> dict[str, Any]:
-    until = run.ended_at or time.time()
-    recent = figures(run, None if run.over else WINDOW_SECS) or {}
-    spouts = [c for c in recent.get("components", {}).values() if c["kind"] == "spout"]
-    return {
-        "name": run.name,
-        "id": run.id,
-        "status": run.status,
-        "reason": run.reason,
-        "tasks": run.submission.tasks,
-        "workers": run.submission.workers,
-        "uptime_secs": round(max(0.0, until - run.submission.submitted_at), 1),
-        "acked": sum(c["acked"] for c in spouts),
-        "failed": sum(c["failed"] for c in spouts),
-        "master": run.submission.master,
-    }
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

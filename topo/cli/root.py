@@ -47,6 +47,7 @@ COMMANDS = {
     "checkpoints": Entry(
         "checkpoints:checkpoints", "List the state that topologies have left, or work on."
     ),
+    "ui": Entry("ui:ui", "Show and steer the topologies in a browser, and by REST."),
     "explain": Entry(
         "explain:explain", "Show what a topology is and how it will run; run nothing."
     ),

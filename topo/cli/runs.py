@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
-from typing import Any
 
 from topo.cli.failures import STATUS, CommandError, environment_error, usage_error
 from topo.cli.output import Output, short_number
 from topo.config.project import Project, load_project
-from topo.errors import TopoError, did_you_mean
-from topo.manage.client import ControlClient, unreachable
+from topo.errors import did_you_mean
 from topo.manage.registry import Registry, RunRecord
 from topo.topology.model import Topology
-
-LIST_SECS = 2.0
-"""How long `topo list` waits for one driver."""
 
 
 class Runs:
@@ -55,12 +48,6 @@ class Runs:
             hint=f"{near} topo list" if near else "topo list --all",
         )
 
-    def connect(self, run: RunRecord) -> ControlClient:
-        """A client of the run's driver, which must be there."""
-        if not run.driver_alive or not run.state.address:
-            raise unreachable(run)
-        return ControlClient(run)
-
 
 def check_component(run: RunRecord, component: str | None) -> None:
     """Raise an error if the topology has no such component."""
@@ -74,38 +61,6 @@ def check_component(run: RunRecord, component: str | None) -> None:
             f"{run.name} has no component {component!r}",
             hint=f"{near} {it_has}" if near else it_has,
         )
-
-
-def figures(run: RunRecord, window_secs: float | None = None) -> dict[str, Any] | None:
-    """The driver's figures: from itself if it answers, else those it wrote last."""
-    if run.driver_alive and run.state.address and not run.over:
-        try:
-            with ControlClient(run, timeout_secs=LIST_SECS) as client:
-                return client.stats(window_secs)
-        except TopoError:
-            if window_secs:
-                return None
-    found: dict[str, Any] | None = _read(run.directory / "stats.json")
-    return found
-
-
-def errors(run: RunRecord) -> list[dict[str, Any]]:
-    """The errors the driver knows of, likewise."""
-    if run.driver_alive and run.state.address and not run.over:
-        try:
-            with ControlClient(run, timeout_secs=LIST_SECS) as client:
-                return client.errors()
-        except TopoError:
-            pass  # what it wrote is a few seconds old
-    found: list[dict[str, Any]] | None = _read(run.directory / "errors.json")
-    return found or []
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):  # it will be written again soon, if there is a driver
-        return None
 
 
 # Words for figures

@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from topo.cli.output import Output, common_options
-from topo.cli.runs import Runs, check_component, count, duration, figures, size
+from topo.cli.runs import Runs, check_component, count, duration, size
 from topo.config import Config
+from topo.manage.api import WINDOWS, view_of
 from topo.manage.client import last_seen
+from topo.manage.documents import plain
 from topo.manage.registry import RunRecord
 
-WINDOWS = {"10m": 600.0, "3h": 10_800.0, "1d": 86_400.0, "all": None}
 COLUMNS = [
     "COMPONENT",
     "KIND",
@@ -76,18 +77,8 @@ def stats(out: Output, name: str, component: str | None, window: str, watch: flo
 
 
 def _document(run: RunRecord, window: str) -> dict[str, Any]:
-    found = figures(run, WINDOWS[window]) or {}
-    until = run.ended_at or time.time()
-    return {
-        "name": run.name,
-        "status": run.status,
-        "reason": run.reason,
-        "uptime_secs": round(max(0.0, until - run.submission.submitted_at), 1),
-        "window": window,
-        "batch": found.get("batch"),
-        "components": found.get("components", {}),
-        "acker": found.get("acker"),
-    }
+    document: dict[str, Any] = plain(view_of(run, window))
+    return document
 
 
 def _note_once(out: Output, run: RunRecord) -> None:

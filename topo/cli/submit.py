@@ -86,6 +86,7 @@ def submit(
         py_files=(*environment.py_files, *files_named(py_files, "--py-files")),
         archives=files_named(archives, "--archives"),
         env=environment.name,
+        origins={key: found.origin for key, found in prepared.effective.items()},
         engine=ENGINE,
     )
     run = submit_run(registry, request)

@@ -17,10 +17,12 @@ from topo.errors import ConfigError
 
 HIDDEN = "***"
 _WORDS = re.compile(
-    r"(^|[._\-])(password|passwd|passphrase|secret|token|credentials?|"
+    r"(^|[._\-])(password|passwd|pwd|passphrase|secrets?|tokens?|credentials?|jaas|"
     r"(api|access|private|secret)[._\-]?key)([._\-]|$)",
     re.IGNORECASE,
 )
+_INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+"""Where a name such as keyPassword is one of several words."""
 
 
 class Secret:
@@ -91,16 +93,18 @@ def revealed(value: Any) -> Any:
 
 def is_secret(name: str) -> bool:
     """Return True if a setting of this name holds what is not to be shown."""
-    return _WORDS.search(name) is not None
+    return _WORDS.search(_INNER_CAPITAL.sub(".", name)) is not None
 
 
 def masked(name: str, value: Any) -> Any:
-    """Return the value as it may be shown: `***` if it is a secret, in mappings too."""
+    """Return the value as it may be shown: `***` if it is a secret, in mappings and lists too."""
     if isinstance(value, Secret) or (value is not None and is_secret(name)):
         return HIDDEN
     if isinstance(value, Mapping):
         return {key: masked(str(key), cast(Any, each)) for key, each in value.items()}
-    return value
+    if isinstance(value, list | tuple):
+        return [masked("", each) for each in value]
+    return without_password(value) if isinstance(value, str) else value
 
 
 def without_password(url: str) -> str:

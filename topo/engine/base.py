@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from topo.engine.shapes import Check, PlanView
 from topo.errors import ConfigError, did_you_mean
-from topo.running import ErrorEntry, Listener, RunStats
+from topo.running import BatchRecord, ErrorEntry, Listener, RunStats
 from topo.topology.model import Topology
 
 Conf: TypeAlias = Mapping[str, Any]
@@ -63,6 +63,7 @@ class Run(Protocol):
     def start(self) -> Run: ...  # returns at once
     def stats(self) -> RunStats: ...
     def errors(self) -> list[ErrorEntry]: ...
+    def batches(self) -> list[BatchRecord]: ...  # the latest, the oldest first
     def activate(self) -> None: ...
     def deactivate(self) -> None: ...
     def kill(self, wait_secs: float = 0) -> None: ...  # what is in flight may finish for so long

@@ -75,6 +75,16 @@ class ControlClient:
         document: list[dict[str, Any]] = json.loads(reply.json)
         return document
 
+    def history(self, window_secs: float) -> dict[str, list[float | None]]:
+        reply = self._call("History", pb.StatsRequest(window_secs=window_secs), pb.Document)
+        document: dict[str, list[float | None]] = json.loads(reply.json)
+        return document
+
+    def batches(self) -> list[dict[str, Any]]:
+        reply = self._call("Batches", pb.ErrorsRequest(), pb.Document)
+        document: list[dict[str, Any]] = json.loads(reply.json)
+        return document
+
     def activate(self) -> pb.ChangeReply:
         return self._change("Activate", pb.ActivateRequest())
 

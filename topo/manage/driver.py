@@ -7,6 +7,7 @@ final status; anything else is started again.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -29,12 +30,15 @@ from topo.manage.files import ProcessLock, read_json, write_json_if_possible
 from topo.manage.registry import FINAL, LIVE, State, read_state, read_submission
 from topo.manage.service import ControlServer
 from topo.metrics.history import Windows
+from topo.metrics.series import Series, sample_of
 from topo.shipping.sources import SOURCES
 from topo.topology.model import Topology
 
 POLL_SECS = 0.2
 FIGURES_SECS = 3.0
 """How often what changes all the time is written: figures, and the last batch."""
+HISTORY_SECS = 30.0
+"""How often the series and the batches are written; a driver that dies loses no more of them."""
 CHANGE_SECS = 5.0
 """How long an answer waits for the change to have happened, which it does with the next batch."""
 CHANGE_POLL_SECS = 0.02
@@ -58,6 +62,9 @@ class Driver:
         self._wake = threading.Event()
         self._ending = False
         self._windows = Windows()
+        self._history = Series.load(_written_history(directory))
+        self._history_due = 0.0
+        self._noting = threading.Lock()
         self._killing: threading.Thread | None = None
 
     def main(self) -> int:
@@ -108,6 +115,14 @@ class Driver:
 
     def errors(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = plain(self._started().errors())
+        return found
+
+    def history(self, window_secs: float) -> dict[str, Any]:
+        with self._noting:
+            return dict(self._history.last(window_secs, time.time()))
+
+    def batches(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = plain(self._started().batches())
         return found
 
     def activate(self) -> str:
@@ -235,9 +250,15 @@ class Driver:
     def _write_figures(self, run: Run) -> None:
         figures = plain(run.stats())
         self._windows.add(time.monotonic(), figures)
+        with self._noting:
+            self._history.add(time.time(), sample_of(figures))
         self._write("stats.json", figures)
         self._write("state.json", asdict(self._state))
         self._write("errors.json", plain(run.errors()))
+        if run.status in FINAL or self._ending or time.monotonic() >= self._history_due:
+            self._history_due = time.monotonic() + HISTORY_SECS
+            self._write("history.json", self._history.dump())
+            self._write("batches.json", plain(run.batches()))
 
     def _say(self, state: State) -> None:
         self._state = state
@@ -245,6 +266,13 @@ class Driver:
 
     def _write(self, name: str, document: object) -> None:
         write_json_if_possible(self._directory / name, document)
+
+
+def _written_history(directory: Path) -> object:
+    try:
+        return json.loads((directory / "history.json").read_bytes())
+    except (OSError, ValueError):  # it is the first driver, or the disk was full
+        return None
 
 
 def main(directory: Path) -> int:

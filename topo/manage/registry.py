@@ -75,6 +75,8 @@ class Submission:
     py_files: tuple[str, ...] = ()
     archives: tuple[str, ...] = ()
     env: str = ""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """The place that decided each key of `conf`."""
     submitted_at: float = 0.0
     host: str = field(default_factory=socket.gethostname)
     number: int = 0

@@ -27,6 +27,8 @@ class Commanded(Protocol):
     def status(self) -> pb.StatusReply: ...
     def stats(self, window_secs: float | None) -> dict[str, Any]: ...
     def errors(self) -> list[dict[str, Any]]: ...
+    def history(self, window_secs: float) -> dict[str, Any]: ...
+    def batches(self) -> list[dict[str, Any]]: ...
     def activate(self) -> str:
         """Returns the status it had."""
         ...
@@ -51,6 +53,10 @@ class ControlServer:
                 lambda request: _document(driver.stats(request.window_secs or None)),
             ),
             "Errors": self._handler(pb.ErrorsRequest, lambda request: _document(driver.errors())),
+            "History": self._handler(
+                pb.StatsRequest, lambda request: _document(driver.history(request.window_secs))
+            ),
+            "Batches": self._handler(pb.ErrorsRequest, lambda request: _document(driver.batches())),
             "Activate": self._handler(
                 pb.ActivateRequest, lambda request: self._changed(driver.activate)
             ),

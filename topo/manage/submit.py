@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -40,6 +40,7 @@ class Request:
     py_files: tuple[str, ...] = ()
     archives: tuple[str, ...] = ()
     env: str = ""
+    origins: Mapping[str, str] = field(default_factory=dict)
     engine: str = SPARK
 
 
@@ -97,6 +98,7 @@ def _submission(registry: Registry, request: Request, run_id: str, place: _Place
         py_files=request.py_files,
         archives=request.archives,
         env=request.env,
+        origins=request.origins,
         submitted_at=time.time(),
     )
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
 from topo.metrics.counters import ErrorReport, TaskMetrics
-from topo.running import BatchStats, ComponentStats, ErrorEntry
+from topo.running import BatchRecord, BatchStats, ComponentStats, ErrorEntry
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 
 _KEPT_ERRORS = 1000
 _RECENT_BATCHES = 100
 _RECENT_SECS = 60.0
+BATCH_SECONDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
+"""The limits of the histogram of batches."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class _Batch:
     ms: float
     waited_ms: float
     rows: int
+    phases: Mapping[str, float]
+    ended_at: float
 
     @property
     def worked_ms(self) -> float:
@@ -49,6 +55,9 @@ class RunTotals:
         self._errors: dict[tuple[str, str, str], ErrorEntry] = {}
         self._recent: deque[_Batch] = deque(maxlen=_RECENT_BATCHES)
         self.busy_seconds = 0.0
+        self._batches = 0
+        self._wait_secs = 0.0
+        self._by_seconds = [0] * len(BATCH_SECONDS)
 
     def add(self, metrics: Mapping[int, TaskMetrics], now: float) -> None:
         """Add the counts of one batch."""
@@ -61,11 +70,25 @@ class RunTotals:
                 self.add_error(report, now)
 
     def batch_done(
-        self, number: int, now: float, *, ms: float, rows: int, waited_ms: float = 0.0
+        self,
+        number: int,
+        now: float,
+        *,
+        ms: float,
+        rows: int,
+        waited_ms: float = 0.0,
+        phases: Mapping[str, float] | None = None,
     ) -> None:
         """Record the end of a batch; `now` must always come from the same clock."""
-        self._recent.append(_Batch(number, now, ms, min(ms, waited_ms), rows))
+        self._recent.append(
+            _Batch(number, now, ms, min(ms, waited_ms), rows, phases or {}, time.time())
+        )
         self.busy_seconds += ms / 1000
+        self._batches += 1
+        self._wait_secs += self._recent[-1].waited_ms / 1000
+        first = bisect_left(BATCH_SECONDS, self._recent[-1].worked_ms / 1000)
+        for index in range(first, len(BATCH_SECONDS)):
+            self._by_seconds[index] += 1
 
     def batch(self, now: float) -> BatchStats:
         """Return the figures of the last batch and of the recent ones."""
@@ -81,7 +104,20 @@ class RunTotals:
             _percentile(worked, 50),
             _percentile(worked, 99),
             self._rows_per_sec(now),
+            self._batches,
+            self.busy_seconds - self._wait_secs,
+            self._wait_secs,
+            tuple(self._by_seconds),
         )
+
+    def batches(self) -> list[BatchRecord]:
+        """Return the recent batches, the oldest first."""
+        return [
+            BatchRecord(
+                batch.id, batch.ended_at, batch.ms, batch.waited_ms, batch.rows, batch.phases
+            )
+            for batch in self._recent
+        ]
 
     def _rows_per_sec(self, now: float) -> float:
         recent = [batch for batch in self._recent if batch.ended > now - _RECENT_SECS]
@@ -149,6 +185,7 @@ class RunTotals:
             kind=kind,
             tasks=tasks,
             emitted=counted.emitted.total(),
+            emitted_by=dict(counted.emitted),
             transferred=counted.transferred,
             executed=counted.executed,
             acked=counted.acked,

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from topo.config import Config
 from topo.engine.completion import Completion
 from topo.engine.inline.run import InlineRun
-from topo.running import ENDED, ErrorEntry, Listener, RunStats
+from topo.running import ENDED, BatchRecord, ErrorEntry, Listener, RunStats
 from topo.topology.model import Topology
 
 T = TypeVar("T")
@@ -81,6 +81,9 @@ class RealTimeRun(Completion):
 
     def errors(self) -> list[ErrorEntry]:
         return self._ask(self._inner.errors)
+
+    def batches(self) -> list[BatchRecord]:
+        return self._ask(self._inner.batches)
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
         return self._ask(lambda: self._inner.tuples(component, stream))

@@ -26,6 +26,7 @@ from topo.running import (
     KILLED,
     STALLED,
     AckerStats,
+    BatchRecord,
     ErrorEntry,
     Listener,
     RunStats,
@@ -161,6 +162,9 @@ class InlineRun(Completion):
 
     def errors(self) -> list[ErrorEntry]:
         return self._book.errors()
+
+    def batches(self) -> list[BatchRecord]:
+        return self._book.batches()
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
         """Return the value lists that the component has emitted on the stream, in order."""

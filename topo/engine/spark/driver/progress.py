@@ -45,7 +45,9 @@ class Progress:
         self._monotonic = monotonic
         self._moved = monotonic()
 
-    def take_in(self, status: AckerStatus, batch_ms: float) -> bool:
+    def take_in(
+        self, status: AckerStatus, batch_ms: float, phases: Mapping[str, float] | None = None
+    ) -> bool:
         """Take a new status; return True if batches were committed since the last one."""
         self._status = status
         if not status.payloads:
@@ -74,7 +76,12 @@ class Progress:
         # The batch waited while no spout had data.
         waited_ms = 1000 * min(waited, default=0.0)
         self.book.batch_done(
-            status.next_batch - 1, self._moved, ms=batch_ms, rows=emitted, waited_ms=waited_ms
+            status.next_batch - 1,
+            self._moved,
+            ms=batch_ms,
+            rows=emitted,
+            waited_ms=waited_ms,
+            phases=phases,
         )
         return True
 

@@ -8,6 +8,7 @@ after a failure of the user's code, or when restarts make no progress.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 import uuid
@@ -35,6 +36,7 @@ from topo.running import (
     KILLED,
     STALLED,
     STARTING,
+    BatchRecord,
     ErrorEntry,
     Listener,
     RunStats,
@@ -51,6 +53,7 @@ _WATCH_SECS = 0.05
 _IDLE_WATCH_SECS = 0.5
 _FIRST_PAUSE_SECS = 0.25
 _LONGEST_PAUSE_SECS = 30.0
+_DURATION = re.compile(r"(\w+)=(\d+)")
 
 
 class SparkRun(Completion):
@@ -143,6 +146,11 @@ class SparkRun(Completion):
                 components=self._progress.book.components(),
                 acker=self._progress.acker(),
             )
+
+    def batches(self) -> list[BatchRecord]:
+        """Return the latest batches, the oldest first."""
+        with self._lock:
+            return self._progress.book.batches()
 
     def errors(self) -> list[ErrorEntry]:
         with self._lock:
@@ -305,7 +313,7 @@ class SparkRun(Completion):
             status = opened.control.status(self._progress.last_payload)
             batch_ms = 0.0
             with suppress(Exception):
-                batch_ms = _batch_ms(query)
+                batch_ms, _ = _batch_times(query)
             with self._lock:
                 self._progress.take_in(status, batch_ms)
 
@@ -313,11 +321,17 @@ class SparkRun(Completion):
         with self._lock:
             if self._status in (STARTING, ACTIVE, INACTIVE) and status.clock:
                 self._status = ACTIVE if self._ending.wants_active else INACTIVE
-            if self._progress.take_in(status, _batch_ms(query) if status.payloads else 0.0):
+            ms, phases = _batch_times(query) if status.payloads else (0.0, {})
+            if self._progress.take_in(status, ms, phases):
                 self._reason, self._is_unavailable = "", False
 
 
-def _batch_ms(query: StreamingQuery) -> float:
+def _batch_times(query: StreamingQuery) -> tuple[float, dict[str, float]]:
+    """Return the milliseconds of the last batch, and of what Spark did in it."""
     # `query.lastProgress` has all figures, but as JSON that the JVM writes and this process parses.
     progress: Any = query._jsq.lastProgress()
-    return float(progress.batchDuration()) if progress else 0.0
+    if not progress:
+        return 0.0, {}
+    # As text in one call: "{addBatch=120, commitOffsets=14, ...}".
+    durations = _DURATION.findall(progress.durationMs().toString())
+    return float(progress.batchDuration()), {name: float(ms) for name, ms in durations}

@@ -1,0 +1,113 @@
+"""`topo ui`: see and steer topologies in a browser."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import webbrowser
+
+import click
+
+from topo.cli.output import Output, common_options
+from topo.cli.runs import Runs
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--bind",
+    default="127.0.0.1:8321",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to serve; port 0 takes any free one.",
+)
+@click.option("--read-only", is_flag=True, help="Refuse every change.")
+@click.option("--open", "opening", is_flag=True, help="Open the pages in a browser.")
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME[:PORT]",
+    help="Another name the pages are asked for by.",
+)
+@click.option("--tls-cert", metavar="FILE", help="Serve by HTTPS with this certificate (PEM).")
+@click.option("--tls-key", metavar="FILE", help="The certificate's private key (PEM).")
+@click.option(
+    "--behind-proxy",
+    is_flag=True,
+    help="A proxy does TLS and names the user in X-Forwarded-User.",
+)
+@common_options()
+@click.pass_context
+def ui(
+    context: click.Context,
+    bind: str,
+    read_only: bool,
+    opening: bool,
+    hosts: tuple[str, ...],
+    tls_cert: str | None,
+    tls_key: str | None,
+    behind_proxy: bool,
+) -> None:
+    """Show and steer the topologies in a browser, and by REST.
+
+    Prints a link that logs a browser in. The server keeps nothing: stop and start it at will.
+    `/metrics` is for Prometheus, /api/openapi.json describes the API.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from topo.ui.security import OPERATE, VIEW
+    from topo.ui.server import Options, Server
+
+    out = context.ensure_object(Output)
+    runs = Runs(out)
+    logging.basicConfig(
+        level=logging.INFO if not out.quiet else logging.ERROR,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    options = Options(
+        bind=bind,
+        hosts=hosts,
+        read_only=read_only,
+        tls_certificate=tls_cert,
+        tls_key=tls_key,
+        behind_proxy=behind_proxy,
+        environment=runs.env or "",
+    )
+    server = Server(runs.registry, options)
+    link = server.link(VIEW if read_only else OPERATE)
+    if out.json:
+        out.answer_json({"url": server.url, "link": link})
+    else:
+        out.answer(f"topo ui at {server.url}")
+        out.answer(f"  log in: {link}")
+    sys.stdout.flush()
+    if opening:
+        webbrowser.open(link)
+    server.run()
+
+
+@ui.command()
+@click.option(
+    "--role",
+    type=click.Choice(["view", "operate"]),
+    default="operate",
+    show_default=True,
+    help="What the token's holder may do.",
+)
+@click.option("--renew", is_flag=True, help="Make new tokens; the old ones end, with all sessions.")
+@common_options()
+@click.pass_obj
+def token(out: Output, role: str, renew: bool) -> None:
+    """Print the token of a role, for the login form and for scripts.
+
+    A script sends it as `Authorization: Bearer TOKEN`.
+    """
+    from topo.ui.security import Tokens
+
+    tokens = Tokens(Runs(out).registry.home)
+    if renew:
+        tokens.renew()
+    found = tokens.of(role)
+    out.answer_json({"role": role, "token": found}) if out.json else out.answer(found)

@@ -1,0 +1,318 @@
+"""The management API: what is known of the topologies of a registry, and what can be asked of them.
+
+The command line and the web pages read and change topologies by this module only. It keeps nothing
+itself: every answer comes from the registry's files and from the drivers at the time of the call.
+A driver that does not answer is replaced by the figures it wrote last.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from topo.config import SETTINGS, Config
+from topo.config.secrets import masked
+from topo.errors import RunError, TopoError, did_you_mean
+from topo.logs.reader import LogReader, Wanted
+from topo.manage.client import ControlClient
+from topo.manage.ending import begin_kill, connect
+from topo.manage.plans import plan_of, slots_of
+from topo.manage.processes import processes_of
+from topo.manage.registry import Registry, RunRecord
+from topo.manage.views import (
+    BatchView,
+    Change,
+    ErrorView,
+    HistoryView,
+    LogsView,
+    SettingView,
+    TopologyList,
+    TopologyPlan,
+    TopologyRow,
+    TopologyView,
+    WorkersView,
+)
+from topo.metrics.series import Series
+
+WINDOWS: dict[str, float | None] = {"10m": 600.0, "3h": 10_800.0, "1d": 86_400.0, "all": None}
+ASK_SECS = 2.0
+"""How long an answer waits for a driver before the figures it wrote last are taken."""
+_MOST_LINES = 5000
+T = TypeVar("T")
+
+
+class UnknownTopology(TopoError):
+    """No run of the registry has that name or id."""
+
+    code = "unknown-topology"
+
+
+class Management:
+    """Answers for one registry; may be used by several threads at once."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    # What is known
+
+    def find(self, name: str) -> RunRecord:
+        """Return the live run of that name or id, else the latest."""
+        run = self.registry.latest(name)
+        if run is None:
+            names = sorted({run.name for run in self.registry.runs()})
+            raise UnknownTopology(
+                f"no topology {name!r}", hint=did_you_mean(name, names) or "topo list --all"
+            )
+        return run
+
+    def topologies(self, *, everything: bool = True) -> TopologyList:
+        """Return every topology, those that run before those that are over, the latest first."""
+        damaged = [directory.name for directory in self.registry.damaged()]
+        rows = []
+        for run in self.registry.runs(all_of_them=everything):
+            try:
+                rows.append(row_of(run))
+            except Exception:  # one entry of the registry must not hide the others
+                damaged.append(run.directory.name)
+        rows.sort(key=lambda row: (row.over, -row.submitted_at))
+        return TopologyList(rows, sorted(set(damaged)), str(self.registry.home))
+
+    def topology(self, name: str, window: str = "all") -> TopologyView:
+        """Return one topology with its figures of a window."""
+        return view_of(self.find(name), window)
+
+    def plan(self, name: str) -> TopologyPlan:
+        """Return what runs where."""
+        return plan_of(self.find(name))
+
+    def history(self, name: str, window: str = "10m") -> HistoryView:
+        """Return the figures of a topology over time."""
+        run = self.find(name)
+        secs = WINDOWS[window] or WINDOWS["1d"] or 0.0
+        columns = _asked(run, lambda client: client.history(secs))
+        if columns is None:
+            series = Series.load(_read(run.directory / "history.json"))
+            columns = series.last(secs, run.ended_at or time.time())
+        times = columns.pop("times", [])
+        return HistoryView(run.name, window, [at or 0.0 for at in times], columns)
+
+    def batches(self, name: str) -> list[BatchView]:
+        """Return the latest batches, the oldest first."""
+        run = self.find(name)
+        found = _asked(run, lambda client: client.batches())
+        if found is None:
+            found = _read(run.directory / "batches.json") or []
+        return [_made(BatchView, batch) for batch in found]
+
+    def errors(
+        self, name: str, component: str | None = None, limit: int | None = None
+    ) -> list[ErrorView]:
+        """Return the errors of a topology, the latest first."""
+        run = self.find(name)
+        found = [_made(ErrorView, error) for error in errors_of(run)]
+        chosen = [error for error in found if component in (None, error.component)]
+        chosen.sort(key=lambda error: error.last, reverse=True)
+        return chosen[:limit]
+
+    def logs(self, name: str, wanted: Wanted, count: int) -> LogsView:
+        """Return the last `count` log lines that are wanted."""
+        lines = self.log_reader(name, wanted).last(min(count, _MOST_LINES))
+        return LogsView(list(lines), dict(wanted.seen))
+
+    def log_reader(self, name: str, wanted: Wanted) -> LogReader:
+        """Return a reader of the log lines of a topology, for following them."""
+        return LogReader(self.find(name).directory / "log", wanted)
+
+    def conf(self, name: str) -> list[SettingView]:
+        """Return every setting as it is used, with its origin; secrets are hidden."""
+        submission = self.find(name).submission
+        return [
+            _setting(key, submission.conf, submission.origins)
+            for key in sorted({*SETTINGS, *submission.conf})
+        ]
+
+    def workers(self, name: str) -> WorkersView:
+        """Return where a topology runs."""
+        run = self.find(name)
+        supervision = run.supervision
+        with_slots = slots_of(plan_of(run))
+        return WorkersView(
+            name=run.name,
+            master=run.submission.master,
+            host=run.submission.host,
+            slots=with_slots,
+            processes=processes_of(run.driver_pid, run.supervisor_pid),
+            driver_pid=run.driver_pid,
+            supervisor_pid=run.supervisor_pid,
+            starts=supervision.starts if supervision else 0,
+            failures=supervision.failures if supervision else 0,
+            last_failure=supervision.last_failure if supervision else "",
+            waiting_until=supervision.waiting_until if supervision else 0.0,
+        )
+
+    # What can be asked
+
+    def activate(self, name: str) -> Change:
+        """Resume the spouts."""
+        return self._change(name, lambda client: client.activate())
+
+    def deactivate(self, name: str) -> Change:
+        """Stop the spouts; what is in flight is still processed."""
+        return self._change(name, lambda client: client.deactivate())
+
+    def kill(self, name: str, wait_secs: float | None = None) -> Change:
+        """Begin to end a topology, which drains for `wait_secs`, or for its message timeout."""
+        run = self.find(name)
+        if run.over:
+            raise RunError(f"{run.name} is {run.status} already")
+        limit = Config(run.submission.conf).message_timeout_secs if wait_secs is None else wait_secs
+        was = run.status
+        run = begin_kill(self.registry, run, limit)
+        return Change(run.name, run.status, was)
+
+    def _change(self, name: str, change: Callable[[ControlClient], Any]) -> Change:
+        run = self.find(name)
+        if run.over or run.status == "STARTING":
+            raise RunError(f"{run.name} is {run.status}")
+        with connect(run) as client:
+            reply = change(client)
+        return Change(run.name, reply.status, reply.was)
+
+
+# Documents of one run
+
+
+def row_of(run: RunRecord) -> TopologyRow:
+    """Return a run's line in the list of all."""
+    recent, _ = figures_of(run, None if run.over else WINDOWS["10m"])
+    components = recent.get("components", {}).values()
+    spouts = [of for of in components if of["kind"] == "spout"]
+    batch, acker = recent.get("batch") or {}, recent.get("acker") or {}
+    return TopologyRow(
+        name=str(run.name),
+        id=str(run.id),
+        status=str(run.status),
+        reason=str(run.reason),
+        tasks=int(run.submission.tasks),
+        workers=run.submission.workers,
+        uptime_secs=_uptime(run),
+        acked=sum(of["acked"] for of in spouts),
+        failed=sum(of["failed"] for of in spouts),
+        master=str(run.submission.master),
+        over=run.over,
+        submitted_at=float(run.submission.submitted_at),
+        batch=int(run.state.batch),
+        rows_per_sec=None if run.over else batch.get("rows_per_sec"),
+        lag_secs=None if run.over else acker.get("lag_secs"),
+        p50_ms=batch.get("p50_ms"),
+        p99_ms=batch.get("p99_ms"),
+    )
+
+
+def view_of(run: RunRecord, window: str = "all") -> TopologyView:
+    """Return a run with its figures of a window."""
+    found, answers = figures_of(run, WINDOWS[window])
+    conf = Config(run.submission.conf)
+    supervision = run.supervision
+    return TopologyView(
+        name=run.name,
+        status=run.status,
+        reason=run.reason,
+        uptime_secs=_uptime(run),
+        window=window,
+        batch=found.get("batch"),
+        components=found.get("components", {}),
+        acker=found.get("acker"),
+        id=run.id,
+        over=run.over,
+        since=run.state.since,
+        submitted_at=run.submission.submitted_at,
+        master=run.submission.master,
+        host=run.submission.host,
+        workers=run.submission.workers,
+        tasks=run.submission.tasks,
+        checkpoint=run.submission.checkpoint,
+        resumed=run.submission.resumed,
+        spark_ui=run.state.ui if run.driver_alive else "",
+        error_code=run.state.code,
+        hint=run.state.hint,
+        traceback=run.state.traceback,
+        starts=supervision.starts if supervision else 0,
+        restarts=supervision.failures if supervision else 0,
+        last_failure=supervision.last_failure if supervision else "",
+        answers=answers,
+        tracked=conf.acker_executors != 0,
+        message_timeout_secs=conf.message_timeout_secs,
+        errors=len(_read(run.directory / "errors.json") or []),
+    )
+
+
+def figures_of(run: RunRecord, window_secs: float | None = None) -> tuple[dict[str, Any], bool]:
+    """Return a run's figures, and True if they are from its driver, not those it wrote last."""
+    found = _asked(run, lambda client: client.stats(window_secs))
+    if found is not None:
+        return found, True
+    return _read(run.directory / "stats.json") or {}, False
+
+
+def errors_of(run: RunRecord) -> list[dict[str, Any]]:
+    """Return the errors the driver knows of, or those it wrote last."""
+    found = _asked(run, lambda client: client.errors())
+    if found is None:
+        found = _read(run.directory / "errors.json")
+    return found or []
+
+
+def _asked(run: RunRecord, question: Callable[[ControlClient], T]) -> T | None:
+    """Return the driver's answer, or None if there is no driver or it does not answer."""
+    if run.over or not run.driver_alive or not run.state.address:
+        return None
+    with suppress(TopoError), ControlClient(run, timeout_secs=ASK_SECS) as client:
+        return question(client)
+    return None
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):  # it will be written again soon, if there is a driver
+        return None
+
+
+def _uptime(run: RunRecord) -> float:
+    until = run.ended_at or time.time()
+    return round(max(0.0, until - run.submission.submitted_at), 1)
+
+
+def _made(kind: type[T], document: Mapping[str, Any]) -> T:
+    """Return a view of a document; what the view does not know is left out."""
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    values = {key: value for key, value in document.items() if key in known}
+    for key in {"first", "last"} & values.keys():
+        if isinstance(values[key], str):
+            values[key] = datetime.fromisoformat(values[key]).timestamp()
+    return kind(**values)
+
+
+def _setting(key: str, conf: Mapping[str, Any], origins: Mapping[str, str]) -> SettingView:
+    setting = SETTINGS.get(key)
+    value = conf.get(key)
+    if setting is not None:
+        value = setting.meant(value)
+    origin = origins.get(key, "topo submit") if key in conf else "default"
+    return SettingView(key, masked(key, value), origin, setting.meaning if setting else "")
+
+
+def failed_by(view: TopologyView) -> Counter[str]:
+    """Return how many messages failed, by reason."""
+    total: Counter[str] = Counter()
+    for of in view.components.values():
+        total.update(of.get("failed_by", {}))
+    return total

@@ -1,0 +1,79 @@
+"""A run's plan, from its topology and from what its driver wrote beside the checkpoint."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from topo.config import Config
+from topo.config.layers import for_component
+from topo.engine.base import ENGINES, Launch, engine_named
+from topo.engine.shapes import PlacedView
+from topo.manage.registry import RunRecord
+from topo.manage.submit import SPARK
+from topo.manage.views import InputView, PlacedComponent, SlotView, StreamView, TopologyPlan
+from topo.storage.checkpoints import PLAN_FILE, local_path
+from topo.topology.model import Topology
+
+
+def plan_of(run: RunRecord) -> TopologyPlan:
+    """Return what runs where; the slots are guessed until the driver has decided on them."""
+    topology = Topology.from_bytes((run.directory / "topology.pb").read_bytes())
+    conf = dict(run.submission.conf)
+    slots = _written_slots(run)
+    if slots is not None:
+        conf[Config.workers.key] = slots
+    # A name that a file gives must not have this process import whatever it likes.
+    engine = run.submission.engine if run.submission.engine in ENGINES else SPARK
+    launch = Launch(run.name, topology, conf, master=run.submission.master)
+    plan = engine_named(engine).plan(launch)
+    return TopologyPlan(
+        name=run.name,
+        slots=plan.slots,
+        levels=[[placed.id for placed in level] for level in plan.levels],
+        components=[_placed(topology, placed, conf) for placed in plan.components],
+        is_final=slots is not None,
+        warnings=list(topology.warnings),
+    )
+
+
+def slots_of(plan: TopologyPlan) -> list[SlotView]:
+    """Return the tasks of each slot of a plan."""
+    slots: list[dict[str, list[int]]] = [{} for _ in range(plan.slots)]
+    for component in plan.components:
+        for index, slot in enumerate(component.slots):
+            slots[slot].setdefault(component.id, []).append(component.first_task + index)
+    return [SlotView(number, tasks) for number, tasks in enumerate(slots)]
+
+
+def _written_slots(run: RunRecord) -> int | None:
+    path = local_path(run.submission.checkpoint)
+    if path is None:
+        return None
+    try:
+        slots = json.loads((path / PLAN_FILE).read_bytes())["slots"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return slots if isinstance(slots, int) and slots > 0 else None
+
+
+def _placed(topology: Topology, placed: PlacedView, conf: Any) -> PlacedComponent:
+    definition = topology.component(placed.id)
+    limit: Any = for_component(conf, placed.id, definition.conf).get("topology.max.spout.pending")
+    return PlacedComponent(
+        id=placed.id,
+        kind=placed.kind,
+        class_name=definition.class_name,
+        tasks=len(placed.tasks),
+        first_task=placed.tasks.start,
+        slots=list(placed.slots),
+        level=placed.level,
+        fused_into=placed.fused_into,
+        keeps_state=placed.keeps_state,
+        pending_limit=int(limit) * len(placed.tasks) if limit and definition.is_spout else None,
+        inputs=[
+            InputView(read.component, read.stream, read.grouping.kind, list(read.grouping.fields))
+            for read in definition.inputs
+        ],
+        outputs=[StreamView(out.name, list(out.fields), out.direct) for out in definition.outputs],
+    )

@@ -1,0 +1,255 @@
+"""The table of the API's endpoints: each reads its parameters and calls the management API."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from topo.logs.reader import LEVELS, Wanted
+from topo.manage.api import WINDOWS, Management
+from topo.manage.views import (
+    BatchView,
+    Change,
+    ErrorView,
+    HistoryView,
+    LogsView,
+    PlanView,
+    SettingView,
+    TopologyList,
+    TopologyView,
+    WorkersView,
+)
+from topo.ui.endpoints import Endpoint, Parameter
+from topo.ui.security import Refused
+
+_READ = {
+    400: "A parameter is invalid.",
+    401: "There is no token, or an unknown one.",
+    404: "There is no such topology.",
+    421: "The pages are not served under this host name.",
+    503: "The registry cannot be read, or a driver does not answer.",
+}
+_CHANGE = {
+    **_READ,
+    403: "The sender may not change anything.",
+    409: "The topology is in a state in which this cannot be done.",
+}
+_NAME = Parameter("name", str, "A topology's name, or the id of a run.", place="path")
+_WINDOW = Parameter("window", str, "The time the figures are of.", "all", tuple(WINDOWS))
+_COMPONENT = Parameter("component", str, "Only of this component.")
+_LOGS = (
+    _COMPONENT,
+    Parameter("level", str, "Of this level or above.", "INFO", LEVELS),
+    Parameter("task", int, "Only of this task."),
+    Parameter("grep", str, "A regular expression that the message matches."),
+    Parameter("since_secs", float, "Not older than this."),
+    Parameter("count", int, "The last so many lines.", 200, least=0, most=5000),
+)
+
+
+@dataclass(frozen=True)
+class SessionView:
+    """Who asks, and what these pages let them do."""
+
+    role: str
+    user: str
+    csrf: str
+    """What a change has to carry in X-Topo-CSRF, if it is sent with the session's cookie."""
+    read_only: bool
+    may_submit: bool
+    version: str
+    environment: str
+
+
+def log_lines_wanted(
+    component: str | None,
+    level: str,
+    task: int | None,
+    grep: str | None,
+    since_secs: float | None,
+) -> Wanted:
+    """Return which log lines a request asks for."""
+    try:
+        pattern = re.compile(grep) if grep else None
+    except (re.error, RecursionError, OverflowError) as error:
+        raise Refused(400, f"grep is no regular expression: {error}") from None
+    since = ""
+    if since_secs is not None:
+        since = datetime.fromtimestamp(max(0.0, time.time() - since_secs), UTC).isoformat()
+    return Wanted(level, since, component, task, pattern)
+
+
+def _logs(management: Management, name: str, count: int, **wanted: Any) -> LogsView:
+    return management.logs(name, log_lines_wanted(**wanted), count)
+
+
+def endpoints(management: Management) -> list[Endpoint]:
+    """Return every endpoint but those that hold a connection open."""
+
+    def of_one(method: str, tail: str, **more: Any) -> Endpoint:
+        parameters = (_NAME, *more.pop("parameters", ()))
+        refusals = _READ if method == "GET" else _CHANGE
+        return Endpoint(
+            method,
+            f"/api/topologies/{{name}}{tail}",
+            parameters=parameters,
+            refusals=refusals,
+            **more,
+        )
+
+    return [
+        Endpoint(
+            "GET",
+            "/api/topologies",
+            "topologies",
+            "List the topologies: `topo list --json` and more.",
+            TopologyList,
+            lambda all: management.topologies(everything=all),
+            (Parameter("all", bool, "Those that are over, too.", True),),
+            refusals=_READ,
+        ),
+        of_one(
+            "GET",
+            "",
+            name="topology",
+            summary="Show a topology with its figures: `topo stats --json`.",
+            answer=TopologyView,
+            handle=management.topology,
+            parameters=(_WINDOW,),
+        ),
+        of_one(
+            "GET",
+            "/plan",
+            name="plan",
+            summary="Show levels, slots, streams and groupings.",
+            answer=PlanView,
+            handle=management.plan,
+        ),
+        of_one(
+            "GET",
+            "/history",
+            name="history",
+            summary="Show the figures over time.",
+            answer=HistoryView,
+            handle=management.history,
+            parameters=(Parameter("window", str, "How far back.", "10m", tuple(WINDOWS)),),
+        ),
+        of_one(
+            "GET",
+            "/batches",
+            name="batches",
+            summary="List the latest batches, the oldest first.",
+            answer=list[BatchView],
+            handle=management.batches,
+        ),
+        of_one(
+            "GET",
+            "/errors",
+            name="errors",
+            summary="List the errors, the latest first: `topo errors --json`.",
+            answer=list[ErrorView],
+            handle=management.errors,
+            parameters=(
+                _COMPONENT,
+                Parameter("limit", int, "The latest so many.", 100, least=1, most=1000),
+            ),
+        ),
+        of_one(
+            "GET",
+            "/logs",
+            name="logs",
+            summary="Show log lines: `topo logs --json`.",
+            answer=LogsView,
+            handle=lambda **given: _logs(management, **given),
+            parameters=_LOGS,
+        ),
+        of_one(
+            "GET",
+            "/conf",
+            name="conf",
+            summary="List the settings with their origins; secrets are hidden.",
+            answer=list[SettingView],
+            handle=management.conf,
+        ),
+        of_one(
+            "GET",
+            "/workers",
+            name="workers",
+            summary="Show slots and processes.",
+            answer=WorkersView,
+            handle=management.workers,
+        ),
+        of_one(
+            "POST",
+            "/activate",
+            name="activate",
+            summary="Resume the spouts.",
+            answer=Change,
+            handle=management.activate,
+            status=202,
+        ),
+        of_one(
+            "POST",
+            "/deactivate",
+            name="deactivate",
+            summary="Stop the spouts; what is in flight is still processed.",
+            answer=Change,
+            handle=management.deactivate,
+            status=202,
+        ),
+        of_one(
+            "POST",
+            "/kill",
+            name="kill",
+            summary="Begin to end a topology: stop the spouts, let what is in flight finish.",
+            answer=Change,
+            handle=management.kill,
+            status=202,
+            body=(
+                Parameter(
+                    "wait_secs",
+                    float,
+                    "How long to let what is in flight finish; default: the message timeout.",
+                    place="body",
+                    most=86_400,
+                ),
+            ),
+        ),
+    ]
+
+
+EVENTS = Endpoint(
+    "GET",
+    "/api/events",
+    "events",
+    "Follow the list of topologies as server-sent events.",
+    str,
+    lambda: None,
+    streams=True,
+    refusals=_READ,
+)
+TOPOLOGY_EVENTS = Endpoint(
+    "GET",
+    "/api/topologies/{name}/events",
+    "topology_events",
+    "Follow a topology's figures as server-sent events.",
+    str,
+    lambda: None,
+    (_NAME, _WINDOW),
+    streams=True,
+    refusals=_READ,
+)
+LOG_EVENTS = Endpoint(
+    "GET",
+    "/api/topologies/{name}/logs/events",
+    "log_events",
+    "Follow log lines as server-sent events.",
+    str,
+    lambda: None,
+    (_NAME, *_LOGS),
+    streams=True,
+    refusals=_READ,
+)

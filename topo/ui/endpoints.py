@@ -1,0 +1,114 @@
+"""What an endpoint of the API is: its path, parameters, answer, and how a request is read.
+
+Values are checked here, once, against the same table that the OpenAPI document is made of.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from topo.ui.security import Refused
+
+MOST_BODY_BYTES = 64 << 10
+_MOST = 1e9
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A value in the path, the query or the body of a request."""
+
+    name: str
+    kind: type = str
+    meaning: str = ""
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    place: str = "query"
+    least: float = 0
+    most: float = _MOST
+
+    def of_text(self, text: str) -> Any:
+        """Return the value that stands in a path or query as `text`."""
+        try:
+            value: Any = text
+            if self.kind is bool:
+                value = {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+            elif self.kind is not str:
+                value = self.kind(text)
+        except (ValueError, KeyError, OverflowError):
+            raise self._invalid(text) from None
+        return self.checked(value)
+
+    def checked(self, given: Any) -> Any:
+        """Return `given` if the parameter may have it; raise Refused if not."""
+        value: Any = given
+        if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value) if abs(value) <= _MOST else math.inf
+        if not self._accepts(value):
+            raise self._invalid(value)
+        return value
+
+    def _accepts(self, value: Any) -> bool:
+        if self.choices and value not in self.choices:
+            return False
+        if isinstance(value, str):
+            return self.kind is str and len(value) <= 1000 and value.isprintable()
+        return type(value) is self.kind and (
+            self.kind is bool or bool(self.least <= value <= self.most)
+        )
+
+    def _invalid(self, value: object) -> Refused:
+        words = f"one of {', '.join(self.choices)}" if self.choices else f"a {self.kind.__name__}"
+        if self.kind in (int, float):
+            words += f" from {self.least:g} to {self.most:g}"
+        return Refused(400, f"{self.name} must be {words}; got {str(value)[:100]!r}")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One operation of the API."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    answer: Any
+    handle: Callable[..., Any]
+    """Called in a thread with the parameters by name."""
+    parameters: tuple[Parameter, ...] = ()
+    body: tuple[Parameter, ...] = ()
+    status: int = 200
+    streams: bool = False
+    refusals: Mapping[int, str] = field(default_factory=dict)
+
+    def arguments(self, path: Mapping[str, str], query: Mapping[str, str]) -> dict[str, Any]:
+        """Return the values of the path and query of a request, checked."""
+        known = {one.name for one in self.parameters}
+        unknown = sorted(set(query) - known)
+        if unknown:
+            raise Refused(400, f"no parameter {unknown[0][:100]!r}", hint="/api/openapi.json")
+        found = {}
+        for one in self.parameters:
+            given = path if one.place == "path" else query
+            found[one.name] = one.of_text(given[one.name]) if one.name in given else one.default
+        return found
+
+    def body_arguments(self, body: bytes) -> dict[str, Any]:
+        """Return the values of a request's body, checked."""
+        try:
+            document = json.loads(body) if body.strip() else {}
+        except (ValueError, RecursionError):
+            raise Refused(400, "the body is not JSON") from None
+        if not isinstance(document, dict):
+            raise Refused(400, "the body is not a JSON object")
+        known = {one.name: one for one in self.body}
+        unknown = sorted(set(document) - set(known))
+        if unknown:
+            raise Refused(400, f"no parameter {unknown[0][:100]!r}", hint="/api/openapi.json")
+        return {
+            name: one.checked(document[name]) if name in document else one.default
+            for name, one in known.items()
+        }

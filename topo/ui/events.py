@@ -1,0 +1,122 @@
+"""Server-sent events: figures and log lines as they come, to pages that are open.
+
+Nothing is asked of registry and drivers while no page is open. Pages that show the same share one
+answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from topo.errors import TopoError
+from topo.logs.reader import LogReader
+from topo.manage.documents import plain
+
+FIGURES_SECS = 2.0
+LOGS_SECS = 0.5
+ALIVE_SECS = 15.0
+"""How often a stream says something at least, so that one whose page has gone is noticed."""
+_MOST_LINES = 500
+"""Of one event; of more the last are sent."""
+MOST_STREAMS = 100
+
+
+class TooManyStreams(TopoError):
+    """More pages are open than one server is meant for."""
+
+    code = "too-many-streams"
+
+
+class Shared:
+    """Answers that several requests may have in common; used from one event loop."""
+
+    def __init__(self, max_age: float = FIGURES_SECS / 2) -> None:
+        self._max_age = max_age
+        self._answers: dict[tuple[Any, ...], tuple[float, asyncio.Task[Any]]] = {}
+
+    async def ask(self, key: tuple[Any, ...], question: Callable[[], Any]) -> Any:
+        """Return the answer to `question`, which runs in a thread unless one is fresh enough."""
+        now = time.monotonic()
+        self._answers = {
+            kept: (at, task)
+            for kept, (at, task) in self._answers.items()
+            if now - at < self._max_age or not task.done()
+        }
+        if key not in self._answers:
+            task = asyncio.ensure_future(run_in_threadpool(question))
+            self._answers[key] = (now, task)
+        return await asyncio.shield(self._answers[key][1])
+
+
+class Streams:
+    """The open event streams of one server."""
+
+    def __init__(self, *, figures_secs: float = FIGURES_SECS) -> None:
+        self.shared = Shared(figures_secs / 2)
+        self._secs = figures_secs
+        self._open = 0
+
+    def figures(self, key: tuple[Any, ...], question: Callable[[], Any]) -> StreamingResponse:
+        """Return a stream of the answers to `question`, one each two seconds."""
+        return self._response(self._figures(key, question))
+
+    def lines(self, reader: LogReader, count: int) -> StreamingResponse:
+        """Return a stream of the last `count` lines of a reader, and of those that come."""
+        return self._response(self._lines(reader, count))
+
+    def _response(self, events: AsyncIterator[str]) -> StreamingResponse:
+        if self._open >= MOST_STREAMS:
+            raise TooManyStreams(f"{self._open} pages are open already", hint="close some")
+        return StreamingResponse(
+            self._counted(events),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},
+        )
+
+    async def _counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
+        self._open += 1
+        try:
+            yield "retry: 1000\n\n"
+            async for event in events:
+                yield event
+        finally:
+            self._open -= 1
+
+    async def _figures(
+        self, key: tuple[Any, ...], question: Callable[[], Any]
+    ) -> AsyncIterator[str]:
+        while True:
+            try:
+                yield event("figures", plain(await self.shared.ask(key, question)))
+            except TopoError as error:
+                yield event("problem", {"message": error.message, "hint": error.hint})
+            except Exception as error:  # the page is told, and goes on to ask
+                yield event("problem", {"message": f"{type(error).__name__}: {error}", "hint": ""})
+            await asyncio.sleep(self._secs)
+
+    async def _lines(self, reader: LogReader, count: int) -> AsyncIterator[str]:
+        lines = await run_in_threadpool(reader.last, count)
+        yield event("lines", lines)
+        quiet_since = time.monotonic()
+        while True:
+            await asyncio.sleep(LOGS_SECS)
+            lines = await run_in_threadpool(reader.last, _MOST_LINES)
+            if lines:
+                yield event("lines", lines)
+            elif time.monotonic() - quiet_since < ALIVE_SECS:
+                continue
+            else:
+                yield ": alive\n\n"
+            quiet_since = time.monotonic()
+
+
+def event(kind: str, document: object) -> str:
+    """Return one event as it is sent; JSON has no line breaks of its own."""
+    return f"event: {kind}\ndata: {json.dumps(document)}\n\n"

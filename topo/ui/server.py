@@ -1,0 +1,168 @@
+"""Binding and serving the pages; what is refused before the first request.
+
+Bound to loop-back, only this machine reaches the pages. Any other address needs TLS, or a proxy
+that does TLS and says who the user is.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from topo.errors import ConfigError, TopoError
+from topo.logs.capture import LineFile
+from topo.manage.api import Management
+from topo.manage.registry import Registry
+from topo.tracking.security import is_loopback, split_address
+from topo.ui.app import Site, application
+from topo.ui.security import Guard, Tokens, host_names
+
+DEFAULT_BIND = "127.0.0.1:8321"
+_GRACE_SECS = 1
+
+
+class BindError(TopoError):
+    """The pages cannot be served at that address."""
+
+    code = "ui-bind"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `topo ui` was asked for."""
+
+    bind: str = DEFAULT_BIND
+    hosts: Sequence[str] = ()
+    read_only: bool = False
+    allow_submit: bool = False
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    behind_proxy: bool = False
+    environment: str = ""
+
+
+class Server:
+    """The pages of one registry, bound to an address; `run` serves them until `stop`."""
+
+    def __init__(self, registry: Registry, options: Options) -> None:
+        host, port = split_address(options.bind)
+        _check(host, options)
+        self._socket = _bound(host.strip("[]"), port, options.bind)
+        port = self._socket.getsockname()[1]
+        secure = options.tls_certificate is not None
+        self.tokens = Tokens(registry.home)
+        named = host if not _is_any(host) else socket.gethostname()
+        shown = f"[{named.strip('[]')}]" if ":" in named else named
+        self.url = f"{'https' if secure else 'http'}://{shown}:{port}"
+        guard = Guard(
+            self.tokens,
+            hosts=host_names(named, port, options.hosts),
+            secure=secure,
+            behind_proxy=options.behind_proxy,
+            read_only=options.read_only,
+            audit=_audit_file(registry.home),
+        )
+        site = Site(
+            Management(registry),
+            guard,
+            environment=options.environment,
+            allow_submit=options.allow_submit and not options.read_only,
+        )
+        config = uvicorn.Config(
+            application(site),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE_SECS,
+            limit_concurrency=500,
+            h11_max_incomplete_event_size=32 << 10,
+            ssl_certfile=options.tls_certificate,
+            ssl_keyfile=options.tls_key,
+        )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            self._socket.close()
+            words = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(f"cannot read the certificate or its key: {words}") from None
+        self._server = uvicorn.Server(config)
+
+    def link(self, role: str) -> str:
+        """Return the address that logs a browser in with a role."""
+        return f"{self.url}/login?token={self.tokens.of(role)}"
+
+    def run(self) -> None:
+        """Serve until a signal, or `stop` from another thread."""
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._socket.close()
+
+    @property
+    def is_up(self) -> bool:
+        """True once requests are answered."""
+        return self._server.started
+
+    def stop(self) -> None:
+        """End `run`; may be called from any thread."""
+        self._server.should_exit = True
+
+
+def _check(host: str, options: Options) -> None:
+    if (options.tls_certificate is None) != (options.tls_key is None):
+        raise ConfigError(
+            "TLS needs a certificate and its key", hint="--tls-cert FILE --tls-key FILE"
+        )
+    guarded = options.tls_certificate is not None or options.behind_proxy
+    if not is_loopback(host) and not guarded:
+        raise ConfigError(
+            f"{options.bind} is reached from other machines, and tokens would cross the network "
+            "in plain text",
+            hint="--tls-cert FILE --tls-key FILE, or --behind-proxy; or bind to 127.0.0.1 and "
+            "use an SSH tunnel",
+        )
+    if _is_any(host) and not options.hosts:
+        raise ConfigError(
+            f"{options.bind} stands for every address of this machine",
+            hint="--host NAME says under which name the pages are asked for",
+        )
+
+
+def _is_any(host: str) -> bool:
+    return host.strip("[]") in ("0.0.0.0", "::")
+
+
+def _bound(host: str, port: int, bind: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(128)
+    except OSError as error:
+        made.close()
+        raise BindError(
+            f"cannot serve at {bind}: {(error.strerror or str(error)).lower()}",
+            hint="is another topo ui running? --bind 127.0.0.1:0 takes any free port",
+        ) from None
+    return made
+
+
+def _audit_file(home: Path) -> Callable[[Mapping[str, Any]], None]:
+    file = LineFile(home / "ui-audit.jsonl")
+
+    def write(line: Mapping[str, Any]) -> None:
+        file.write(dict(line))
+
+    return write

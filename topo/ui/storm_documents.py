@@ -1,0 +1,395 @@
+"""The documents of Storm's REST API, made of those of the management API."""
+
+from __future__ import annotations
+
+import getpass
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import quote
+
+from topo.config import SETTINGS
+from topo.errors import ConfigError, TopoError, did_you_mean
+from topo.manage.api import Management
+from topo.manage.views import Change, PlacedComponent, TopologyRow, TopologyView
+from topo.ui import storm_parts as parts
+
+_WINDOWS = {"600": "10m", "10800": "3h", "86400": "1d", ":all-time": "all"}
+_PRETTY = {
+    "600": "10m 0s",
+    "10800": "3h 0m 0s",
+    "86400": "1d 0h 0m 0s",
+    ":all-time": "All time",
+}
+_NO_RESOURCES = {
+    "requestedMemOnHeap": 0,
+    "requestedMemOffHeap": 0,
+    "requestedTotalMem": 0,
+    "requestedCpu": 0,
+    "assignedMemOnHeap": 0,
+    "assignedMemOffHeap": 0,
+    "assignedTotalMem": 0,
+    "assignedCpu": 0,
+}
+_NO_CLUSTER_RESOURCES = {
+    "totalMem": 0,
+    "totalCpu": 0,
+    "availMem": 0,
+    "availCpu": 0,
+    "memAssignedPercentUtil": 0,
+    "cpuAssignedPercentUtil": 0,
+}
+
+
+class UnknownComponent(TopoError):
+    """A topology has no component of that name."""
+
+    code = "unknown-component"
+
+
+class StormDocuments:
+    """Answers Storm's questions about one registry."""
+
+    def __init__(self, management: Management) -> None:
+        self._management = management
+        self._started = time.time()
+
+    # The cluster, which is this machine
+
+    def configuration(self) -> dict[str, Any]:
+        return {key: setting.default for key, setting in SETTINGS.items()}
+
+    def cluster(self) -> dict[str, Any]:
+        rows = self._live()
+        slots, tasks = sum(row.workers or 1 for row in rows), sum(row.tasks for row in rows)
+        return {
+            "user": None,
+            "stormVersion": version("topo"),
+            "supervisors": 1,
+            "topologies": len(rows),
+            "slotsTotal": slots,
+            "slotsUsed": slots,
+            "slotsFree": 0,
+            "executorsTotal": tasks,
+            "tasksTotal": tasks,
+            "schedulerDisplayResource": False,
+            **_NO_CLUSTER_RESOURCES,
+        }
+
+    def nimbus(self) -> dict[str, Any]:
+        secs = int(time.time() - self._started)
+        return {
+            "nimbuses": [
+                {
+                    "host": platform.node(),
+                    "port": 0,
+                    "status": "Leader",
+                    "nimbusUpTime": parts.uptime(secs),
+                    "nimbusUpTimeSeconds": secs,
+                    "nimbusLogLink": "",
+                    "version": version("topo"),
+                }
+            ]
+        }
+
+    def supervisors(self) -> dict[str, Any]:
+        slots, secs = (
+            sum(row.workers or 1 for row in self._live()),
+            int(time.time() - self._started),
+        )
+        return {
+            "schedulerDisplayResource": False,
+            "supervisors": [
+                {
+                    "id": platform.node(),
+                    "host": platform.node(),
+                    "uptime": parts.uptime(secs),
+                    "uptimeSeconds": secs,
+                    "slotsTotal": slots,
+                    "slotsUsed": slots,
+                    "slotsFree": 0,
+                    "version": version("topo"),
+                    **_NO_CLUSTER_RESOURCES,
+                    "usedMem": 0,
+                    "usedCpu": 0,
+                }
+            ],
+        }
+
+    def supervisor(self) -> dict[str, Any]:
+        workers = [
+            worker for row in self._live() for worker in self._workers_of(self._view(row.id, "all"))
+        ]
+        return {**self.supervisors(), "workers": workers}
+
+    def owners(self, owner: str | None = None) -> Any:
+        rows = self._live()
+        tasks = sum(row.tasks for row in rows)
+        found = {
+            "owner": getpass.getuser(),
+            "totalTopologies": len(rows),
+            "totalExecutors": tasks,
+            "totalWorkers": sum(row.workers or 1 for row in rows),
+            "totalTasks": tasks,
+            "totalMemoryUsage": 0,
+            "totalCpuUsage": 0,
+            "memoryGuarantee": "N/A",
+            "cpuGuarantee": "N/A",
+        }
+        if owner is None:
+            return {"owners": [found], "schedulerDisplayResource": False}
+        topologies = [self._summary(row) for row in rows] if owner == found["owner"] else []
+        return {**found, "owner": owner, "topologies": topologies}
+
+    def history(self) -> dict[str, Any]:
+        rows = self._management.topologies().topologies
+        return {"topo-history": [row.id for row in rows]}
+
+    # Topologies
+
+    def topologies(self) -> dict[str, Any]:
+        return {
+            "schedulerDisplayResource": False,
+            "topologies": [self._summary(row) for row in self._live()],
+        }
+
+    def workers(self, name: str) -> dict[str, Any]:
+        view = self._view(name, "all")
+        slots = len(self._management.workers(name).slots)
+        return {
+            "hostPortList": [{"host": view.host, "port": port} for port in range(slots)],
+            "logviewerPort": 0,
+        }
+
+    def topology(self, name: str, window: str) -> dict[str, Any]:
+        view = self._view(name, window)
+        errors = self._management.errors(name)
+        spouts, bolts = parts.by_kind(view)
+        conf = {setting.key: setting.value for setting in self._management.conf(name)}
+        return {
+            **self._summary(view),
+            "msgTimeout": int(view.message_timeout_secs),
+            "window": window,
+            "windowHint": _PRETTY[window],
+            "debug": bool(conf.get("topology.debug")),
+            "samplingPct": 0,
+            "configuration": conf,
+            "topologyStats": [self._window_stats(name, key) for key in _WINDOWS],
+            "spouts": [parts.spout(name, of, errors) for name, of in spouts.items()],
+            "bolts": [parts.bolt(name, of, errors) for name, of in bolts.items()],
+            "workers": self._workers_of(view),
+        }
+
+    def component(self, name: str, component: str, window: str) -> dict[str, Any]:
+        view = self._view(name, window)
+        placed = self._placed(name, component)
+        of = view.components.get(component) or {}
+        is_spout = placed.kind == "spout"
+        errors = self._management.errors(name, component)
+        document: dict[str, Any] = {
+            "user": None,
+            "id": component,
+            "encodedId": quote(component, safe=""),
+            "name": view.name,
+            "executors": placed.tasks,
+            "tasks": placed.tasks,
+            "topologyId": view.id,
+            "encodedTopologyId": quote(view.id, safe=""),
+            "topologyStatus": view.status,
+            "componentType": placed.kind,
+            "window": window,
+            "windowHint": _PRETTY[window],
+            "debug": False,
+            "samplingPct": 0,
+            "eventLogLink": "",
+            "profilingAndDebuggingCapable": False,
+            "profileActionEnabled": False,
+            "profilerActive": [],
+            "componentErrors": [parts.error(one) for one in errors],
+            "inputStats": [parts.input(read, of) for read in parts.inputs(placed)],
+            "outputStats": [
+                parts.output(stream, count, of, is_spout)
+                for stream, count in parts.by_stream(of, "emitted").items()
+            ],
+            "executorStats": [
+                parts.executor(task, figures, view, is_spout)
+                for task, figures in (of.get("by_task") or {}).items()
+            ],
+        }
+        summary = [
+            self._component_window(name, component, key, is_spout=is_spout) for key in _WINDOWS
+        ]
+        document["spoutSummary" if is_spout else "boltStats"] = summary
+        return document
+
+    def metrics(self, name: str, window: str) -> dict[str, Any]:
+        view = self._view(name, window)
+        spouts, bolts = parts.by_kind(view)
+        inputs = {
+            placed.id: parts.inputs(placed) for placed in self._management.plan(name).components
+        }
+        return {
+            "window": window,
+            "windowHint": _PRETTY[window],
+            "spouts": [parts.spout_metrics(name, of) for name, of in spouts.items()],
+            "bolts": [
+                parts.bolt_metrics(name, of, inputs.get(name, [])) for name, of in bolts.items()
+            ],
+        }
+
+    def streams(self, name: str) -> dict[str, Any]:
+        names = sorted(
+            {
+                read.stream
+                for placed in self._management.plan(name).components
+                for read in placed.inputs
+            }
+        )
+        row = [
+            {
+                ":stream": stream,
+                ":sani-stream": parts.sanitized(stream),
+                ":checked": stream != "__ack",
+                "stream": stream,
+                "sani-stream": parts.sanitized(stream),
+                "checked": True,
+            }
+            for stream in names
+        ]
+        return {"visualizationTable": [{":row": row[at : at + 4]} for at in range(0, len(row), 4)]}
+
+    def visualization(self, name: str, window: str) -> dict[str, Any]:
+        view = self._view(name, window)
+        secs = int(view.uptime_secs)
+        found = {}
+        for placed in self._management.plan(name).components:
+            of = view.components.get(placed.id) or {}
+            transferred = of.get("transferred", 0)
+            streams = {read.name: 0 for read in placed.outputs} | parts.by_stream(of, "emitted")
+            found[placed.id] = {
+                ":type": placed.kind,
+                ":capacity": parts.three(of.get("capacity")),
+                ":latency": parts.three(
+                    of.get("complete_ms" if placed.kind == "spout" else "process_ms")
+                ),
+                ":transferred": streams,
+                ":stats": [
+                    {
+                        ":host": view.host,
+                        ":port": 0,
+                        ":uptime_secs": secs,
+                        ":transferred": {"default": transferred},
+                    }
+                ],
+                ":inputs": [
+                    {
+                        ":component": read.component,
+                        ":stream": read.stream,
+                        ":sani-stream": parts.sanitized(read.stream),
+                        ":grouping": read.grouping,
+                    }
+                    for read in placed.inputs
+                ],
+                ":link": f"/#/topology/{quote(view.name, safe='')}",
+            }
+        return found
+
+    def lag(self, name: str) -> list[dict[str, Any]]:
+        """Return the lag by partition of the spouts that tell one."""
+        self._view(name, "all")
+        return []
+
+    def change(self, name: str, action: str, change: Callable[[], Change]) -> dict[str, Any]:
+        found = self._management.find(name)
+        change()
+        return {"topologyOperation": action, "topologyId": found.id, "status": "success"}
+
+    # Parts
+
+    def _live(self) -> list[TopologyRow]:
+        return self._management.topologies(everything=False).topologies
+
+    def _view(self, name: str, window: str) -> TopologyView:
+        return self._management.topology(name, window_of(window))
+
+    def _placed(self, name: str, component: str) -> PlacedComponent:
+        placed = {one.id: one for one in self._management.plan(name).components}
+        if component not in placed:
+            raise UnknownComponent(
+                f"no component {component!r}", hint=did_you_mean(component, placed)
+            )
+        return placed[component]
+
+    def _summary(self, row: TopologyRow | TopologyView) -> dict[str, Any]:
+        secs = int(row.uptime_secs)
+        return {
+            "id": row.id,
+            "encodedId": quote(row.id, safe=""),
+            "name": row.name,
+            "owner": getpass.getuser(),
+            "status": row.status,
+            "uptime": parts.uptime(secs),
+            "uptimeSeconds": secs,
+            "tasksTotal": row.tasks,
+            "workersTotal": row.workers or 1,
+            "executorsTotal": row.tasks,
+            "replicationCount": 1,
+            "schedulerInfo": None,
+            "topologyVersion": None,
+            "stormVersion": version("topo"),
+            **_NO_RESOURCES,
+        }
+
+    def _window_stats(self, name: str, window: str) -> dict[str, Any]:
+        view = self._view(name, window)
+        spouts, _ = parts.by_kind(view)
+        every = view.components.values()
+        acked = sum(of["acked"] for of in spouts.values())
+        total = sum((of["complete_ms"] or 0) * of["acked"] for of in spouts.values())
+        return {
+            "window": window,
+            "windowPretty": _PRETTY[window],
+            "emitted": sum(of["emitted"] for of in every),
+            "transferred": sum(of["transferred"] for of in every),
+            "completeLatency": parts.three(total / acked if acked else 0.0),
+            "acked": acked,
+            "failed": sum(of["failed"] for of in spouts.values()),
+        }
+
+    def _component_window(
+        self, name: str, component: str, window: str, *, is_spout: bool
+    ) -> dict[str, Any]:
+        of = self._view(name, window).components.get(component) or {}
+        found = {"window": window, "windowPretty": _PRETTY[window], **parts.counts(of)}
+        return found | (parts.complete(of) if is_spout else parts.execution(of))
+
+    def _workers_of(self, view: TopologyView) -> list[dict[str, Any]]:
+        secs = int(view.uptime_secs)
+        return [
+            {
+                "supervisorId": view.host,
+                "host": view.host,
+                "port": slot.slot,
+                "topologyId": view.id,
+                "topologyName": view.name,
+                "executorsTotal": sum(map(len, slot.tasks.values())),
+                "componentNumTasks": {name: len(tasks) for name, tasks in slot.tasks.items()},
+                "uptime": parts.uptime(secs),
+                "uptimeSeconds": secs,
+                "workerLogLink": f"/#/topology/{quote(view.name, safe='')}/logs",
+                "owner": getpass.getuser(),
+                "assignedMemOnHeap": 0,
+                "assignedMemOffHeap": 0,
+                "assignedCpu": 0,
+            }
+            for slot in self._management.workers(view.id).slots
+        ]
+
+
+def window_of(window: str) -> str:
+    """Return topo's name of a window of Storm's."""
+    if window not in _WINDOWS:
+        raise ConfigError(f"no window {window[:100]!r}", hint=", ".join(_WINDOWS))
+    return _WINDOWS[window]
