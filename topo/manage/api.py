@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields
@@ -22,6 +21,7 @@ from topo.config.secrets import masked
 from topo.errors import RunError, TopoError, did_you_mean
 from topo.logs.reader import LogReader, Wanted
 from topo.manage.client import ControlClient
+from topo.manage.documents import plain
 from topo.manage.ending import begin_kill, connect
 from topo.manage.plans import plan_of, slots_of
 from topo.manage.processes import processes_of
@@ -40,6 +40,7 @@ from topo.manage.views import (
     WorkersView,
 )
 from topo.metrics.series import Series
+from topo.running import ComponentStats
 
 WINDOWS: dict[str, float | None] = {"10m": 600.0, "3h": 10_800.0, "1d": 86_400.0, "all": None}
 ASK_SECS = 2.0
@@ -109,14 +110,14 @@ class Management:
         found = _asked(run, lambda client: client.batches())
         if found is None:
             found = _read(run.directory / "batches.json") or []
-        return [_made(BatchView, batch) for batch in found]
+        return _made_all(BatchView, found)
 
     def errors(
         self, name: str, component: str | None = None, limit: int | None = None
     ) -> list[ErrorView]:
         """Return the errors of a topology, the latest first."""
         run = self.find(name)
-        found = [_made(ErrorView, error) for error in errors_of(run)]
+        found = _made_all(ErrorView, errors_of(run))
         chosen = [error for error in found if component in (None, error.component)]
         chosen.sort(key=lambda error: error.last, reverse=True)
         return chosen[:limit]
@@ -250,7 +251,7 @@ def view_of(run: RunRecord, window: str = "all") -> TopologyView:
         answers=answers,
         tracked=conf.acker_executors != 0,
         message_timeout_secs=conf.message_timeout_secs,
-        errors=len(_read(run.directory / "errors.json") or []),
+        errors=len(_made_all(ErrorView, _read(run.directory / "errors.json"))),
     )
 
 
@@ -259,7 +260,7 @@ def figures_of(run: RunRecord, window_secs: float | None = None) -> tuple[dict[s
     found = _asked(run, lambda client: client.stats(window_secs))
     if found is not None:
         return found, True
-    return _read(run.directory / "stats.json") or {}, False
+    return _checked(_read(run.directory / "stats.json")), False
 
 
 def errors_of(run: RunRecord) -> list[dict[str, Any]]:
@@ -286,9 +287,40 @@ def _read(path: Path) -> Any:
         return None
 
 
+def _checked(document: Any) -> dict[str, Any]:
+    """Return written figures if they have the shape of figures, else none."""
+    try:
+        components = {
+            str(name): {**_NOTHING, **of, "by_task": dict(of.get("by_task") or {})}
+            for name, of in document["components"].items()
+        }
+        numbers = [of[key] for of in components.values() for key in _NOTHING if key in _COUNTED]
+        batch, acker = document.get("batch"), document.get("acker")
+        parts = [part for part in (batch, acker) if part is not None]
+        numbers += [value for part in parts for key, value in part.items() if key != "by_seconds"]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return {}
+    if not all(number is None or isinstance(number, int | float) for number in numbers):
+        return {}
+    return {**document, "components": components, "batch": batch, "acker": acker}
+
+
+_NOTHING: dict[str, Any] = plain(ComponentStats("bolt", 0))
+_COUNTED = {key for key, value in _NOTHING.items() if value == 0 or value is None}
+
+
 def _uptime(run: RunRecord) -> float:
     until = run.ended_at or time.time()
     return round(max(0.0, until - run.submission.submitted_at), 1)
+
+
+def _made_all(kind: type[T], documents: Any) -> list[T]:
+    """Return views of documents, without those that have another shape."""
+    made = []
+    for document in documents if isinstance(documents, list) else []:
+        with suppress(TypeError, ValueError, AttributeError):
+            made.append(_made(kind, document))
+    return made
 
 
 def _made(kind: type[T], document: Mapping[str, Any]) -> T:
@@ -308,11 +340,3 @@ def _setting(key: str, conf: Mapping[str, Any], origins: Mapping[str, str]) -> S
         value = setting.meant(value)
     origin = origins.get(key, "topo submit") if key in conf else "default"
     return SettingView(key, masked(key, value), origin, setting.meaning if setting else "")
-
-
-def failed_by(view: TopologyView) -> Counter[str]:
-    """Return how many messages failed, by reason."""
-    total: Counter[str] = Counter()
-    for of in view.components.values():
-        total.update(of.get("failed_by", {}))
-    return total

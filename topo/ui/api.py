@@ -16,9 +16,9 @@ from topo.manage.views import (
     ErrorView,
     HistoryView,
     LogsView,
-    PlanView,
     SettingView,
     TopologyList,
+    TopologyPlan,
     TopologyView,
     WorkersView,
 )
@@ -125,7 +125,7 @@ def endpoints(management: Management) -> list[Endpoint]:
             "/plan",
             name="plan",
             summary="Show levels, slots, streams and groupings.",
-            answer=PlanView,
+            answer=TopologyPlan,
             handle=management.plan,
         ),
         of_one(

@@ -108,7 +108,9 @@ class Protected:
         session: Session | None = None
         try:
             try:
-                session = await self._admitted(request, is_change)
+                session = await self._sender(request)
+                if is_change and session and request.url.path != "/logout":
+                    self._guard.check_change(session, request.headers)
                 scope["state"] = {"session": session}
                 scope["app"] = self  # or the router would answer what it does not know itself
                 await self._app(scope, receive, send_with_headers)
@@ -124,16 +126,13 @@ class Protected:
                     self._guard.note, who, address, f"{request.method} {request.url.path}", status
                 )
 
-    async def _admitted(self, request: Request, is_change: bool) -> Session | None:
+    async def _sender(self, request: Request) -> Session | None:
         self._guard.check_host(request.headers.get("host", ""))
         path = request.url.path
         if path in _OPEN_PATHS or path.startswith("/static/"):
             self._guard.user_of(request.headers)
             return None
-        session = await run_in_threadpool(self._guard.session, request.headers, request.cookies)
-        if is_change and path != "/logout":
-            self._guard.check_change(session, request.headers)
-        return session
+        return await run_in_threadpool(self._guard.session, request.headers, request.cookies)
 
 
 def _with_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

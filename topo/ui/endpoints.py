@@ -56,9 +56,9 @@ class Parameter:
             return False
         if isinstance(value, str):
             return self.kind is str and len(value) <= 1000 and value.isprintable()
-        return type(value) is self.kind and (
-            self.kind is bool or bool(self.least <= value <= self.most)
-        )
+        if isinstance(value, bool) or type(value) is not self.kind:
+            return self.kind is bool and isinstance(value, bool)
+        return isinstance(value, int | float) and self.least <= value <= self.most
 
     def _invalid(self, value: object) -> Refused:
         words = f"one of {', '.join(self.choices)}" if self.choices else f"a {self.kind.__name__}"

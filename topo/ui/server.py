@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import uvicorn
 
+from topo.config.masters import is_loopback
 from topo.errors import ConfigError, TopoError
 from topo.logs.capture import LineFile
 from topo.manage.api import Management
 from topo.manage.registry import Registry
-from topo.tracking.security import is_loopback, split_address
+from topo.tracking.security import split_address
 from topo.ui.app import Site, application
 from topo.ui.security import Guard, Tokens, host_names
 
@@ -57,6 +56,7 @@ class Server:
         port = self._socket.getsockname()[1]
         secure = options.tls_certificate is not None
         self.tokens = Tokens(registry.home)
+        self._audit = LineFile(registry.home / "ui-audit.jsonl")
         named = host if not _is_any(host) else socket.gethostname()
         shown = f"[{named.strip('[]')}]" if ":" in named else named
         self.url = f"{'https' if secure else 'http'}://{shown}:{port}"
@@ -66,7 +66,7 @@ class Server:
             secure=secure,
             behind_proxy=options.behind_proxy,
             read_only=options.read_only,
-            audit=_audit_file(registry.home),
+            audit=lambda line: self._audit.write(dict(line)),
         )
         site = Site(
             Management(registry),
@@ -107,7 +107,12 @@ class Server:
         try:
             self._server.run(sockets=[self._socket])
         finally:
-            self._socket.close()
+            self.close()
+
+    def close(self) -> None:
+        """Give the address back."""
+        self._socket.close()
+        self._audit.close()
 
     @property
     def is_up(self) -> bool:
@@ -157,12 +162,3 @@ def _bound(host: str, port: int, bind: str) -> socket.socket:
             hint="is another topo ui running? --bind 127.0.0.1:0 takes any free port",
         ) from None
     return made
-
-
-def _audit_file(home: Path) -> Callable[[Mapping[str, Any]], None]:
-    file = LineFile(home / "ui-audit.jsonl")
-
-    def write(line: Mapping[str, Any]) -> None:
-        file.write(dict(line))
-
-    return write

@@ -1,0 +1,227 @@
+"""The management API over HTTP: every document and every action."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.ui.conftest import Site
+from tests.ui.worlds import HOSTILE, World, word_count
+from topo.manage.api import Management
+
+
+def test_the_list_has_every_topology_and_what_is_damaged(world: World, site: Site) -> None:
+    world.add("old", "KILLED")
+    world.add("words")
+    world.add("broken", "FAILED", reason="KeyError: 'cow'")
+    damaged = world.registry.directory_of("damaged-0000")
+    damaged.mkdir()
+    (damaged / "submission.json").write_text('{"id": [')
+    with site.client("view") as client:
+        found = client.get("/api/topologies").json()
+        live = client.get("/api/topologies?all=false").json()
+    rows = [(row["name"], row["status"], row["over"]) for row in found["topologies"]]
+    assert rows == [("words", "ACTIVE", False), ("broken", "FAILED", True), ("old", "KILLED", True)]
+    assert found["damaged"] == ["damaged-0000"]
+    assert [row["name"] for row in live["topologies"]] == ["words"]
+    row = found["topologies"][0]
+    assert (row["acked"], row["failed"], row["rows_per_sec"]) == (960, 12, 1875.0)
+    assert (row["p50_ms"], row["p99_ms"], row["lag_secs"]) == (540.0, 910.0, 1.5)
+
+
+def test_an_entry_of_another_shape_hides_no_other(world: World, site: Site) -> None:
+    world.add("words")
+    odd = world.add("odd", "KILLED")
+    submission = json.loads((odd.directory / "submission.json").read_text())
+    wrong: list[dict[str, Any]] = [{"conf": [1, 2]}, {"name": ["x"]}, {"tasks": HOSTILE}]
+    for change in wrong:
+        (odd.directory / "submission.json").write_text(json.dumps(submission | change))
+        with site.client() as client:
+            found = client.get("/api/topologies")
+            assert found.status_code == 200
+            assert "words" in [row["name"] for row in found.json()["topologies"]]
+            assert client.get("/metrics").status_code == 200
+    (odd.directory / "submission.json").write_text(json.dumps(submission))
+    for text in ("[]", '{"components": 7}', '{"batch": "x"}', "nonsense", '"text"'):
+        (odd.directory / "stats.json").write_text(text)
+        with site.client() as client:
+            names = [row["name"] for row in client.get("/api/topologies").json()["topologies"]]
+            assert "words" in names
+            assert client.get("/api/topologies/odd").status_code == 200
+
+
+def test_one_topology_with_its_plan_figures_and_history(world: World, site: Site) -> None:
+    world.add("words", conf={"topology.max.spout.pending": 10})
+    with site.client("view") as client:
+        view = client.get("/api/topologies/words?window=10m").json()
+        plan = client.get("/api/topologies/words/plan").json()
+        history = client.get("/api/topologies/words/history").json()
+        batches = client.get("/api/topologies/words/batches").json()
+        workers = client.get("/api/topologies/words/workers").json()
+    assert (view["status"], view["answers"], view["window"]) == ("ACTIVE", True, "10m")
+    assert sorted(view["components"]) == ["count", "split", "words"]
+    assert plan["levels"] == [["words"], ["split"], ["count"]]
+    assert (plan["slots"], plan["is_final"]) == (2, False)
+    words, split = plan["components"][2], plan["components"][1]
+    assert (words["id"], words["pending_limit"], words["slots"]) == ("words", 20, [0, 1])
+    assert split["inputs"] == [
+        {"component": "words", "stream": "default", "grouping": "fields", "fields": ["word"]}
+    ]
+    assert len(history["times"]) == len(history["series"]["emitted_per_sec"]) == 60
+    assert batches[-1]["id"] == 812
+    assert batches[-1]["phases"]["addBatch"] == 580.0
+    assert workers["slots"][0]["tasks"] == {"count": [1], "split": [3], "words": [5]}
+    roles = {process["role"] for process in workers["processes"]}
+    assert "driver" in roles
+
+
+def test_what_a_dead_driver_wrote_is_shown_instead(world: World, site: Site) -> None:
+    run = world.add("words")
+    (run.directory / "history.json").write_text(
+        json.dumps([[[1.0 + 20 * n, *[10.0 * n] * 13] for n in range(3)], [], []])
+    )
+    world.end("words")
+    with site.client() as client:
+        view = client.get("/api/topologies/words").json()
+        history = client.get("/api/topologies/words/history?window=10m").json()
+        refused = client.post("/api/topologies/words/activate")
+    assert (view["answers"], view["batch"]["id"]) == (False, 812)
+    assert history["times"] == []  # of the last ten minutes there is nothing
+    assert refused.status_code in (409, 503)
+    assert refused.json()["message"]
+
+
+def test_errors_and_logs(world: World, site: Site) -> None:
+    run = world.add("words")
+    world.drivers["words"].errors_found = [
+        {"component": "split", "task": 3, "host": "h", "kind": "reported", "type": "ValueError",
+         "message": HOSTILE, "at": "words.py:3", "traceback": "Traceback", "count": 2,
+         "first": 1.0, "last": 5.0},
+        {"component": "count", "task": 1, "host": "h", "kind": "failed", "type": "",
+         "message": "timeout", "at": "", "traceback": "", "count": 9, "first": 1.0, "last": 9.0},
+    ]  # fmt: skip
+    world.log(run, "one", "three", level="INFO")
+    world.log(run, "a warning", level="WARNING")
+    with site.client("view") as client:
+        errors = client.get("/api/topologies/words/errors").json()
+        of_one = client.get("/api/topologies/words/errors?component=split").json()
+        logs = client.get("/api/topologies/words/logs?grep=^t").json()
+        levels = client.get("/api/topologies/words/logs?level=WARNING").json()
+        wrong = client.get("/api/topologies/words/logs", params={"grep": "("})
+    assert [error["count"] for error in errors] == [9, 2]
+    assert [error["message"] for error in of_one] == [HOSTILE]
+    assert [line["message"] for line in logs["lines"]] == ["three"]
+    assert logs["levels"] == {"INFO": 2, "WARNING": 1}
+    assert [line["message"] for line in levels["lines"]] == ["a warning"]
+    assert (wrong.status_code, "no regular expression" in wrong.json()["message"]) == (400, True)
+
+
+def test_settings_have_their_origin_and_no_secrets(world: World, site: Site) -> None:
+    world.add(
+        "words",
+        conf={"kafka.password": "hunter2", "db.url": "postgres://me:hunter2@db/x", "plain": 7},
+    )
+    with site.client("view") as client:
+        answer = client.get("/api/topologies/words/conf")
+        storm = client.get("/api/v1/topology/words")
+    assert "hunter2" not in answer.text + storm.text
+    found = {setting["key"]: setting for setting in answer.json()}
+    assert found["kafka.password"]["value"] == "***"
+    assert found["db.url"]["value"] == "postgres://me:***@db/x"
+    assert found["plain"]["value"] == 7
+    assert found["topology.workers"]["origin"] == "topo submit"
+    assert found["topology.debug"]["origin"] == "default"
+    assert found["topology.debug"]["meaning"] == "Log every tuple that is emitted."
+
+
+@pytest.mark.parametrize("action", ["deactivate", "activate", "kill"])
+def test_actions(world: World, site: Site, action: str) -> None:
+    world.add("words")
+    body = {"wait_secs": 2} if action == "kill" else None
+    reached = {"activate": "ACTIVE", "deactivate": "INACTIVE", "kill": "KILLED"}[action]
+    with site.client() as client:
+        answer = client.post(f"/api/topologies/words/{action}", json=body)
+    assert answer.status_code == 202, answer.text
+    assert answer.json() == {"name": "words", "status": reached, "was": "ACTIVE"}
+    assert world.drivers["words"].status_now == reached
+    assert world.drivers["words"].killed_after == (2.0 if action == "kill" else None)
+
+
+def test_a_kill_without_a_wait_takes_the_message_timeout(world: World, site: Site) -> None:
+    world.add("words", conf={"topology.message.timeout.secs": 7})
+    with site.client() as client:
+        assert client.post("/api/topologies/words/kill").status_code == 202
+        again = client.post("/api/topologies/words/kill")
+    assert world.drivers["words"].killed_after == 7.0
+    assert (again.status_code, again.json()["message"]) == (409, "words is KILLED already")
+
+
+def test_what_does_not_exist(world: World, site: Site) -> None:
+    world.add("words")
+    with site.client() as client:
+        for path, status in {
+            "/api/topologies/wrods": 404,
+            "/api/topologies/words?window=5m": 400,
+            "/api/topologies/words?windw=all": 400,
+            "/api/topologies?all=true&all=false": 400,
+            "/api/topologies/words/logs?count=99999": 400,
+            "/api/nothing": 404,
+        }.items():
+            answer = client.get(path)
+            assert (path, answer.status_code) == (path, status)
+            assert answer.json()["message"]
+        hint = client.get("/api/topologies/wrods").json()["hint"]
+        assert hint == "did you mean 'words'?"
+        for body in (b"{", b"[]", b'{"wait_secs": -1}', b'{"wait": 1}', b'{"wait_secs": "1"}'):
+            answer = client.post("/api/topologies/words/kill", content=body)
+            assert (body, answer.status_code) == (body, 400)
+        assert client.post("/api/topologies/words/kill", content=b" " * 70_000).status_code == 413
+        assert client.get("/api/topologies/words/kill").status_code == 405
+    assert world.drivers["words"].status_now == "ACTIVE"
+
+
+def test_events_follow_the_figures(world: World, site: Site) -> None:
+    run = world.add("words")
+    world.log(run, "first")
+    with site.client("view", timeout=10) as client:
+        for path, kind in {
+            "/api/events": "figures",
+            "/api/topologies/words/events?window=10m": "figures",
+            "/api/topologies/words/logs/events": "lines",
+        }.items():
+            with client.stream("GET", path) as answer:
+                assert answer.headers["content-type"].startswith("text/event-stream")
+                seen, document = next(_events(answer))
+                assert (path, seen) == (path, kind)
+                assert "words" in json.dumps(document) or document[0]["message"] == "first"
+
+
+def test_log_events_go_on(world: World, site: Site) -> None:
+    run = world.add("words")
+    world.log(run, "first")
+    with (
+        site.client("view", timeout=10) as client,
+        client.stream("GET", "/api/topologies/words/logs/events?count=5") as answer,
+    ):
+        events = _events(answer)
+        assert [line["message"] for line in next(events)[1]] == ["first"]
+        world.log(run, "second")
+        assert [line["message"] for line in next(events)[1]] == ["second"]
+
+
+def _events(answer: httpx.Response) -> Any:
+    kind = ""
+    for line in answer.iter_lines():
+        if line.startswith("event: "):
+            kind = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield kind, json.loads(line.removeprefix("data: "))
+
+
+def test_a_topology_of_many_components(world: World) -> None:
+    world.add("wide", topology=word_count(bolts=30))
+    plan = Management(world.registry).plan("wide")
+    assert len(plan.levels) == 31

@@ -1,0 +1,236 @@
+"""Registries with topologies in every state, whose drivers are parts of this process.
+
+A live run's driver is a control service that answers with the documents of the test; the kernel's
+locks, by which the registry knows who lives, are replaced by a list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topo._pb import control_pb2 as pb
+from topo.builder import TopologyBuilder
+from topo.components import Bolt, Spout
+from topo.config import Config
+from topo.errors import RunError
+from topo.manage.files import write_json
+from topo.manage.registry import Registry, RunRecord, State
+from topo.manage.service import ControlServer
+from topo.manage.submit import Request, submit
+from topo.topology.model import Topology
+from topo.tuples import Tuple
+
+HOSTILE = '<img src=x onerror="window.broken=1">'
+
+
+class Words(Spout):
+    """A spout that is only drawn."""
+
+    outputs = ("word",)
+
+    def next_tuple(self) -> None: ...
+
+
+class Count(Bolt):
+    """A bolt that is only drawn."""
+
+    outputs = ("word", "count")
+
+    def execute(self, tup: Tuple) -> None: ...
+
+
+def word_count(bolts: int = 2, spout: str = "words") -> Topology:
+    """A spout and a chain of bolts."""
+    builder = TopologyBuilder()
+    builder.set_spout(spout, Words(), parallelism=2)
+    before = spout
+    for number in range(bolts):
+        name = ("split", "count")[number] if bolts == 2 else f"bolt-{number:03}"
+        builder.set_bolt(name, Count(), parallelism=2).fields_grouping(before, ["word"])
+        before = name
+    return builder.create_topology()
+
+
+def component(kind: str, tasks: int = 2, **figures: Any) -> dict[str, Any]:
+    """The figures of a component, with as many tasks."""
+    one: dict[str, Any] = {
+        "kind": kind, "tasks": 1, "executors": 1, "emitted": 500, "emitted_by": {"default": 500},
+        "transferred": 500, "executed": 0 if kind == "spout" else 500, "acked": 480, "failed": 6,
+        "failed_by": {"timeout": 6} if kind == "spout" else {}, "unanchored": 0, "pending": 7,
+        "held": 0, "oldest_held_secs": 0.0, "execute_ms": None if kind == "spout" else 0.75,
+        "process_ms": None if kind == "spout" else 0.75,
+        "complete_ms": 411.0 if kind == "spout" else None,
+        "capacity": None if kind == "spout" else 0.41, "saved_bytes": 2048, "by_task": {},
+    }  # fmt: skip
+    one |= figures
+    whole = {key: value * tasks if type(value) is int else value for key, value in one.items()}
+    return {**whole, "by_task": {str(task + 1): dict(one) for task in range(tasks)}}
+
+
+def figures_of(topology: Topology, status: str = "ACTIVE") -> dict[str, Any]:
+    """A document as `Run.stats()` makes it."""
+    return {
+        "name": "words", "status": status, "reason": "", "uptime_secs": 500.0, "window": "all",
+        "batch": {
+            "id": 812, "ms": 640.0, "rows": 1200, "waited_ms": 100.0, "p50_ms": 540.0,
+            "p99_ms": 910.0, "rows_per_sec": 1875.0, "count": 812, "worked_secs": 438.0,
+            "wait_secs": 81.0, "by_seconds": [0, 0, 0, 0, 10, 300, *[812] * 9],
+        },
+        "components": {name: component(c.kind) for name, c in topology.components.items()},
+        "acker": {
+            "executors": 1, "pending": 14, "lag_secs": 1.5, "quiet_secs": 0.2, "unheard": 0,
+            "updates": 9000, "updates_per_sec": 3100.0, "held_bytes": 4096,
+        },
+    }  # fmt: skip
+
+
+class StagedDriver:
+    """A driver that says what the test put into it, and obeys."""
+
+    def __init__(self, topology: Topology, directory: Path) -> None:
+        self.figures = figures_of(topology)
+        self.errors_found: list[dict[str, Any]] = []
+        self.status_now = "ACTIVE"
+        self.killed_after: float | None = None
+        self._directory = directory
+
+    def status(self) -> pb.StatusReply:
+        return pb.StatusReply(id="words", status=self.status_now, pending=14, batch=812)
+
+    def stats(self, window_secs: float | None) -> dict[str, Any]:
+        return {**self.figures, "status": self.status_now}
+
+    def errors(self) -> list[dict[str, Any]]:
+        return self.errors_found
+
+    def history(self, window_secs: float) -> dict[str, Any]:
+        now, count = time.time(), 60
+        wave = [1500.0 + 300 * ((index * 7) % 10) / 10 for index in range(count)]
+        levels = {
+            "emitted_per_sec": wave, "executed_per_sec": [2 * one for one in wave],
+            "acked_per_sec": [0.96 * one for one in wave], "failed_per_sec": [3.0] * count,
+            "batch_ms": [640.0] * count, "waited_ms": [100.0] * count, "p50_ms": [540.0] * count,
+            "p99_ms": [910.0] * count, "pending": [14.0] * count, "held": [0.0] * count,
+            "lag_secs": [1.5] * count, "saved_bytes": [4096.0 * i for i in range(count)],
+            "batch": [float(i) for i in range(count)],
+        }  # fmt: skip
+        return {"times": [now - 3 * (count - index) for index in range(count)], **levels}
+
+    def batches(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": number, "ended_at": time.time() - (812 - number) * 0.64, "waited_ms": 100.0,
+                "ms": 640.0 + number % 7 * 20, "rows": 1200,
+                "phases": {"addBatch": 580.0, "commitOffsets": 12.0, "walCommit": 9.0},
+            }
+            for number in range(713, 813)
+        ]  # fmt: skip
+
+    def activate(self) -> str:
+        return self._change("ACTIVE")
+
+    def deactivate(self) -> str:
+        return self._change("INACTIVE")
+
+    def begin_kill(self, wait_secs: float) -> str:
+        self.killed_after = wait_secs
+        return self._change("KILLED")
+
+    def _change(self, status: str) -> str:
+        if self.status_now == "KILLED":
+            raise RunError("words is KILLED")
+        was, self.status_now = self.status_now, status
+        path = self._directory / "state.json"
+        write_json(path, {**json.loads(path.read_bytes()), "status": status})
+        return was
+
+
+class World:
+    """A registry, and the drivers that live in it."""
+
+    def __init__(self, home: Path) -> None:
+        self.registry = Registry(home)
+        self.drivers: dict[str, StagedDriver] = {}
+        self._servers: dict[str, ControlServer] = {}
+        self.alive: dict[Path, int] = {}
+
+    def holder(self, path: Path) -> int | None:
+        """Return who holds a lock, as the kernel would."""
+        return self.alive.get(path.parent)
+
+    def add(
+        self,
+        name: str,
+        status: str = "ACTIVE",
+        *,
+        topology: Topology | None = None,
+        conf: dict[str, Any] | None = None,
+        **said: Any,
+    ) -> RunRecord:
+        """A run that says of itself what the test wants; a live one has a driver."""
+        built = topology or word_count()
+        request = Request(
+            name=name,
+            topology=built,
+            conf=Config({"topology.workers": 2, **(conf or {})}),
+            master="local[2]",
+            code_directory=self.registry.home.parent,
+            resume=False,
+        )
+        run = submit(self.registry, request, spawn=lambda directory: None)
+        state = State(status, since=time.time() - 60, batch=812, **said)
+        if status in ("STARTING", "ACTIVE", "INACTIVE", "STALLED"):
+            self.alive[run.directory] = os.getpid()
+        if status in ("ACTIVE", "INACTIVE", "STALLED"):
+            driver = StagedDriver(built, run.directory)
+            driver.status_now = status
+            token = (run.directory / "token").read_text()
+            self._servers[name] = ControlServer(driver, token)
+            self.drivers[name] = driver
+            state = replace(state, address=self._servers[name].address)
+        write_json(run.directory / "state.json", asdict(state))
+        write_json(run.directory / "stats.json", figures_of(built, status))
+        write_json(run.directory / "supervisor.json", {"starts": 1})
+        return self.registry.reload(run)
+
+    def end(self, name: str) -> None:
+        """The driver of a run is gone, as if by SIGKILL."""
+        self._servers.pop(name).stop()
+        run = self.registry.latest(name)
+        assert run is not None
+        del self.alive[run.directory]
+
+    def log(self, run: RunRecord, *messages: str, level: str = "INFO") -> None:
+        """Something that the tasks of a run have logged."""
+        with (run.directory / "log" / "slot-0.jsonl").open("a") as file:
+            for message in messages:
+                line = {
+                    "time": f"2026-11-18T12:00:{len(message) % 60:02}+00:00", "level": level,
+                    "logger": "user", "component": "split", "task": 3, "message": message,
+                }  # fmt: skip
+                file.write(json.dumps(line) + "\n")
+
+    def stop(self) -> None:
+        """End every driver."""
+        for server in self._servers.values():
+            server.stop()
+
+
+@contextmanager
+def world_in(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A registry under `home` for as long as the context lasts."""
+    made = World(home)
+    monkeypatch.setattr("topo.manage.registry.lock_holder", made.holder)
+    try:
+        yield made
+    finally:
+        made.stop()
