@@ -1,6 +1,4 @@
-"""The seam: an Engine starts Runs. What is above the engines (`cli`, `manage`, `testing`,
-`LocalCluster`) knows this module alone.
-"""
+"""The seam: an Engine starts Runs. All that is above the engines knows this module alone."""
 
 from __future__ import annotations
 
