@@ -41,10 +41,12 @@ def kill_some(processes: list[psutil.Process]) -> bool:
     return any([*map(kill, chosen)])
 
 
-def told(directory: Path, what: str, count: int) -> None:
+def told(directory: Path, what: str, count: int) -> dict[str, int]:
     """Check the result, and say what was done."""
-    figures = ", ".join(f"{name} {number}" for name, number in check_result(directory).items())
+    result = check_result(directory)
+    figures = ", ".join(f"{name} {number}" for name, number in result.items())
     print(f"{count} kills of {what}: {figures}")
+    return result
 
 
 @pytest.mark.timeout(900 + A_KILL_SECS * KILLS)
@@ -83,7 +85,9 @@ def test_the_whole_driver_twice_in_a_row_and_again_from_its_checkpoint(tmp_path:
             job.start()
         job.await_commits()
         job.finish()
-    told(tmp_path, "the driver", count)
+    result = told(tmp_path, "the driver", count)
+    assert result["failed"] == 0, "the trees survived: no message failed for the driver's death"
+    assert result["emitted"] == result["messages"]
 
 
 @pytest.mark.timeout(900 + A_KILL_SECS * KILLS)

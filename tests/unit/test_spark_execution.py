@@ -255,6 +255,21 @@ def test_a_lost_acker_fails_what_is_pending(slot: Slot) -> None:
         assert report.metrics[1 + 1].failed_by == {"acker lost": 2}
 
 
+def test_a_lost_acker_with_a_journal_rebuilds_what_is_pending(slot: Slot) -> None:
+    slot.batch()
+    with AckerServer() as other:
+        slot.control = AckerControl(AckerTarget("t", "token", (other.address,)), rebuilds=True)
+        slot.new_epoch()
+        slot.batch()
+        slot.batch()
+        (report, *_) = [Report.unpack(kept.payload) for kept in slot.control.status(0).payloads]
+        assert not report.metrics[1 + 1].failed_by
+        while slot.next_batch < 12:
+            slot.batch()
+        status = slot.control.status()
+        assert (status.pending, status.acked, status.failed_by) == (0, 12, {})
+
+
 class LastTick(BasicBolt):
     """Keeps nothing that is saved; says when it has a tick."""
 

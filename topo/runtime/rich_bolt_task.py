@@ -14,8 +14,9 @@ from topo.runtime.bolt_task import BoltTask, sections_of
 from topo.runtime.loops import EXECUTE, EXECUTE_AND_KEEP, Loop
 from topo.runtime.ports import BoltPort
 from topo.runtime.task import TaskEnvironment
-from topo.storage.saving import Changes
+from topo.storage.saving import Changes, SavedMapping
 from topo.tracking.ids import EdgeIds
+from topo.tracking.open_edges import OpenEdges
 from topo.tracking.trees import NOT_ANCHORED, Anchor, BoltTrees, Inputs
 from topo.tuples import HELD, SETTLED, UNTRACKED, Held, HeldTuples, Tuple, new_tuple, tick_source
 from topo.wire.frame import Frame
@@ -31,6 +32,8 @@ class RichBoltTask(BoltTask):
             self.outlet.trees = self._trees
         self._port = BoltPort(self.outlet, setting.tracking, self.report_error)
         self._held = HeldTuples()
+        self._open_edges = OpenEdges(self._held)
+        self._forgotten_log = SavedMapping("forgotten", self.owner)
         self._left_open: list[Tuple] = []  # since the last flush
         self._newly_held: dict[int, None] = {}  # their keys, in order
         self._released: list[int] = []
@@ -48,6 +51,7 @@ class RichBoltTask(BoltTask):
         kept = [Held(key, *parts) for key, parts in core.get("held", {}).items()]
         for held in kept:
             self._held.add(held)
+        self._open_edges.restore(kept, core.get("ackers", ()), self._forgotten_log.load(saved))
         with self._held:
             self.start(OutputCollector(port), port, saved)
 
@@ -56,7 +60,7 @@ class RichBoltTask(BoltTask):
             key: (one.roots, one.edges, one.children, one.since)
             for key, one in sorted(self._held.by_key.items())
         }
-        return {**super().core(), "held": held}
+        return {**super().core(), "held": held, "ackers": self._open_edges.known_by}
 
     def save(self) -> Changes:
         held = [self._held.find(key) for key in self._newly_held]
@@ -75,11 +79,38 @@ class RichBoltTask(BoltTask):
             )
         if alive:
             self.metrics.oldest_held_secs = self.batch_now - min(one.since for one in alive)
-        return super().save()
+        changed = self._note_forgotten()
+        changes = super().save()
+        self._forgotten_log.save(self._open_edges.forgotten, changed, changes)
+        return changes
+
+    def _note_forgotten(self) -> list[int]:
+        """Record the tuples that the bolt has dropped; return the roots whose record changed."""
+        edges = self._open_edges
+        timeouts = self.conf["topology.enable.message.timeouts"]
+        timeout = self.conf["topology.message.timeout.secs"] if timeouts else None
+        changed = edges.drop_old(timeout, self.batch_now)
+        roots = edges.find_forgotten()
+        if roots and self.definition.stateless:
+            # Nothing is saved of this bolt, so a rebuilt tree would look complete.
+            self.updates.fail(
+                roots, self.fail_reason("a stateless bolt neither acked nor failed the tuple")
+            )
+        elif roots:
+            changed += edges.record_forgotten(roots, self._trees.ids.take_one(), self.batch_now)
+        return changed
 
     def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
         super().begin(batch_id, now, ids)
         self._trees.ids = ids
+
+    def meet_ackers(self, incarnations: Mapping[int, int]) -> None:
+        """Add the open edges of this task to the trees that an acker has lost."""
+        roots, values = self._open_edges.owed_to(incarnations)
+        if len(roots):
+            self.updates.ack(roots, values)
+            held = {root for one in self._held.by_key.values() for root in one.roots}
+            self.updates.held([root for root in roots.tolist() if root in held], self.id)
 
     def run(self, frames: Sequence[Frame]) -> None:
         inputs = Inputs.of(sections_of(frames)) if self.setting.tracking else None
@@ -127,6 +158,7 @@ class RichBoltTask(BoltTask):
             tup._topo_link = HELD
             tup._topo_held = held
             self._held.add(held)
+            self._open_edges.add(held)
             self._newly_held[held.key] = None
         self._left_open.clear()
 
@@ -163,6 +195,7 @@ class RichBoltTask(BoltTask):
 
     def _let_go(self, held: Held) -> None:
         self._held.by_key.pop(held.key, None)
+        self._open_edges.remove(held)
         if held.key in self._newly_held:
             del self._newly_held[held.key]
         else:

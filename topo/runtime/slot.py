@@ -98,11 +98,23 @@ class SlotTasks:
         for spout in self.spouts:
             spout.set_active(active)
 
-    def deliver(self, task: int, incarnation: str, verdicts: Verdicts) -> None:
+    def meet_ackers(self, incarnations: Mapping[int, int]) -> None:
+        """Tell the bolts the incarnation of the acker that has the roots of each spout task.
+
+        A bolt that holds tuples of roots at another incarnation adds them to the rebuilt trees.
+        Call this right after `begin`, and only if lost trees are rebuilt.
+        """
+        for task in self.tasks.values():
+            if isinstance(task, RichBoltTask):
+                task.meet_ackers(incarnations)
+
+    def deliver(
+        self, task: int, incarnation: str, verdicts: Verdicts, *, rebuilds: bool = False
+    ) -> None:
         """Deliver verdicts of this incarnation of the acker to a spout task."""
         spout = self.tasks[task]
         assert isinstance(spout, SpoutTask)
-        spout.meet_acker(incarnation)
+        spout.meet_acker(incarnation, rebuilds)
         spout.deliver(verdicts)
 
     def poll(self, max_tuples: int, rounds: int | None = None, until: float = math.inf) -> int:

@@ -17,7 +17,7 @@ from topo.runtime import user_errors as failures
 from topo.runtime.ports import SpoutPort
 from topo.runtime.task import Task, TaskEnvironment
 from topo.storage.saving import Changes, SavedMapping
-from topo.tracking.ids import EdgeIds
+from topo.tracking.ids import EdgeIds, root_ids
 from topo.tracking.trees import SpoutTrees
 from topo.tracking.verdicts import Verdicts
 
@@ -228,14 +228,23 @@ class SpoutTask(Task):
             except (Exception, SystemExit) as error:
                 self._stop_or_report(error)
 
-    def meet_acker(self, incarnation: str) -> None:
-        """Fail the messages that another incarnation of the acker was tracking, now lost."""
+    def meet_acker(self, incarnation: str, rebuilds: bool) -> None:
+        """Start the pending messages anew at an acker that has lost them, or fail them.
+
+        In a rebuilt tree the root itself has no open edge; the bolts that hold tuples of it add
+        theirs in the same batch.
+        """
         if incarnation == self._incarnation:
             return
         if self._incarnation:
             self._cursor = 0
-            for sequence in list(self._pending):
-                self._conclude(sequence, ACKER_LOST)
+            if rebuilds:
+                sequences = np.array(sorted(self._pending), np.uint64)
+                roots = root_ids(self.id, sequences)
+                self.updates.init(roots, np.zeros(len(roots), np.uint64))
+            else:
+                for sequence in list(self._pending):
+                    self._conclude(sequence, ACKER_LOST)
         self._incarnation = incarnation
 
     def _conclude(self, sequence: int, reason: str | None) -> None:

@@ -17,9 +17,10 @@ PLAN_FILE = "topo-plan.json"
 OWNER_FILE = "topo-owner.json"
 LOCK_FILE = "topo-owner.lock"
 REPORTS = "topo-reports"
+FAILURES = "topo-failures"
 REMOVED = "topo-plan.removed"
 """The plan of a checkpoint that is being deleted: nobody can resume the half that is left of it."""
-_TOPOS = (REPORTS, PLAN_FILE, OWNER_FILE, LOCK_FILE, REMOVED)
+_TOPOS = (REPORTS, FAILURES, PLAN_FILE, OWNER_FILE, LOCK_FILE, REMOVED)
 _SPARKS = ("commits", "offsets", "state", "sources", "metadata")
 _MOUNTS = {"lost+found"}
 """Of a file system whose root the directory is."""

@@ -75,6 +75,13 @@ class Lease:
     clock: float
     run_id: str = ""
     """That of the checkpoint."""
+    rebuilds: bool = False
+    """The ackers keep a journal of failures, so that lost trees are rebuilt from saved state."""
+
+    def incarnation_of(self) -> dict[int, int]:
+        """Return the incarnation of the acker that has the roots of each spout task."""
+        shards = shard_of(self.plan.spout_tasks, len(self.incarnations))
+        return {task: self.incarnations[shard] for task, shard in shards.items()}
 
 
 @dataclass(frozen=True)
@@ -160,8 +167,11 @@ class _Caller:
 class AckerControl:
     """The driver's side: epochs, commands, figures."""
 
-    def __init__(self, target: AckerTarget, transport: Transport | None = None) -> None:
+    def __init__(
+        self, target: AckerTarget, transport: Transport | None = None, *, rebuilds: bool = False
+    ) -> None:
         self.target = target
+        self._rebuilds = rebuilds
         self._caller = _Caller(target, transport)
 
     def register(
@@ -181,7 +191,15 @@ class AckerControl:
         }
         replies = {0: reply, **self._register(others)}
         incarnations = tuple(replies[shard].incarnation for shard in range(first.shards))
-        return Lease(self.target, plan, reply.epoch, incarnations, reply.clock, run_id)
+        return Lease(
+            self.target,
+            plan,
+            reply.epoch,
+            incarnations,
+            reply.clock,
+            run_id,
+            self._rebuilds,
+        )
 
     def command(self, mode: Mode) -> int:
         """Set the mode from the next batch on; `AckerStatus` tells when such a batch has begun."""

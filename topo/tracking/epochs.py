@@ -12,8 +12,9 @@ An execution that stages a second time, as another attempt, may have other outpu
 were staged: its batch must not continue (*the fence*). An attempt that is refused never completes,
 so staged updates are always those of the committed batch.
 
-A loss (a restarted acker, or a batch that it did not hear in full) shows as a new *incarnation*:
-spouts fail the messages that are pending under another one.
+A loss (a restarted acker, or a batch that it did not hear in full) shows as a new *incarnation*.
+With a journal of failures the trees are rebuilt from the saved state of the tasks; without one,
+spouts fail the messages that are pending under another incarnation.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from topo.tracking.ids import Updates, fresh_nonce
+from topo.tracking.journal import FailureJournal
 from topo.tracking.ledger import Ledger, LedgerCounts, Verdicts
 from topo.tracking.plan import Mode, TrackingPlan, shard_of
 from topo.tracking.refusals import Refusal, Refused
@@ -139,7 +141,10 @@ class Figures:
 class Tracking:
     """The state of one topology on one acker."""
 
-    def __init__(self, registration: Registration, now: float) -> None:
+    def __init__(
+        self, registration: Registration, now: float, journal: FailureJournal | None = None
+    ) -> None:
+        self._journal = journal
         self._mode_version = 0
         self._epoch = fresh_nonce() >> 16
         self._clock = self._previous_clock = 0.0
@@ -178,6 +183,9 @@ class Tracking:
 
     def _start_over(self, registration: Registration, now: float) -> None:
         self._ledger = Ledger(registration.plan.timeout_secs, self._name_of)
+        if self._journal is not None:
+            failures = self._journal.begin(registration.shard, registration.first_batch)
+            self._ledger.foretell(failures)
         self._incarnation = fresh_nonce()
         self._next_batch = registration.first_batch
         self._clock = self._previous_clock = max(now, self._previous_clock)
@@ -247,8 +255,23 @@ class Tracking:
             parts = self._with_part(level, slot, execution)
             if len(parts.said) >= execution.parts:
                 self._staged[level, slot] = self._parts.pop((level, slot)).whole()
+                self._write_failures(batch)
                 self._go = self._go or (busy and level == 0)
         return self._ledger.next_timeout()
+
+    def _write_failures(self, batch: int) -> None:
+        """Write the failures of a batch to the journal once it is staged in full."""
+        if self._journal is None or self._missing():
+            return
+        failures = {
+            root: reason
+            for _, staged in sorted(self._staged.items(), reverse=True)
+            for root, reason in zip(
+                staged.updates.fail_roots.tolist(), staged.updates.fail_reasons, strict=True
+            )
+        }
+        if failures:
+            self._journal.write(self._registration.shard, batch, failures)
 
     def _with_part(self, level: int, slot: int, said: StagedExecution) -> _Parts:
         """Add a part to those of its attempt, and return them all.

@@ -14,8 +14,9 @@ task; anything else that is not pending is settled or belongs to another ledger,
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -109,6 +110,14 @@ class Ledger:
             self._settle(places[order], "failed", [reasons[which] for which in order])
         self._settle(self._pages.pending_zeros(np.concatenate((opened, touched))), "acked", None)
         self._free(turned)
+
+    def foretell(self, failures: Mapping[int, str]) -> None:
+        """Fail these roots as soon as they are started, however late that is.
+
+        They failed under a ledger that is lost, and their spouts have not heard of it.
+        """
+        for root, reason in failures.items():
+            self._early[root] = _Early(math.inf, reason=reason)
 
     def expire(self, now: float) -> None:
         """Fail the roots that are overdue at `now`."""

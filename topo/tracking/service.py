@@ -21,6 +21,7 @@ from topo._pb import acker_pb2 as pb
 from topo.tracking import packing
 from topo.tracking.epochs import Cursor, Figures, StagedExecution, Tracking
 from topo.tracking.ids import ARRAYS, Updates
+from topo.tracking.journal import FailureJournal
 from topo.tracking.pages import page_bytes
 from topo.tracking.refusals import Refusal, Refused
 from topo.tracking.security import ADMISSION_KEY, TOKEN_KEY, TOPOLOGY_KEY, same_token
@@ -65,6 +66,8 @@ class AckerService:
         clock: Callable[[], float] = time.time,
         admission: str | None = None,
     ) -> None:
+        self.journal: FailureJournal | None = None
+        """Set before the first registration by a driver that runs its own ackers."""
         self.limits = limits or Limits()
         self._clock = clock
         self._admission = admission
@@ -179,7 +182,7 @@ class AckerService:
         now = max(self._clock(), registration.clock)
         with known.changed:
             if known.tracking is None:
-                known.tracking = Tracking(registration, now)
+                known.tracking = Tracking(registration, now, self.journal)
             else:
                 known.tracking.register(registration, now)
             known.changed.notify_all()

@@ -8,7 +8,7 @@ between them are encoded and decoded, so that values that cannot travel fail her
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from time import perf_counter
 from typing import Any
@@ -38,7 +38,9 @@ from topo.shipping.pickling import install_user_classes
 from topo.shipping.requirements import check_requirements
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
+from topo.tracking.ids import root_id
 from topo.tracking.ledger import Ledger
+from topo.tracking.verdicts import Verdicts
 
 _MOST_PER_BATCH = 10_000
 _FEWEST_ROUNDS, _MOST_ROUNDS = 16, 4096
@@ -104,11 +106,8 @@ class InlineRun(Completion):
             wake=wake,
             checkpoint_id=uuid.uuid4().hex,
         )
-        timeouts = self.conf["topology.enable.message.timeouts"]
-        self._ledger = Ledger(
-            self.conf["topology.message.timeout.secs"] if timeouts else None,
-            self.layout.component_of,
-        )
+        self._ledger = self._new_ledger()
+        self._incarnation = 1  # of the ledger; each restart loses it, as a driver's death does
         self._host: SlotTasks | None = None
         self._saved: dict[int, dict[str, bytes]] = {}
         self._batch_id = 0
@@ -233,7 +232,17 @@ class InlineRun(Completion):
     def restart(self) -> None:
         """Rebuild every instance from its saved state, as after a crash of all processes."""
         self._require_live("restart")
+        if self._host is None:
+            return
+        failures = {
+            root_id(spout.id, sequence): reason
+            for spout in self._host.spouts
+            for sequence, reason in _failed(self._ledger.verdicts(spout.id, spout.cursor))
+        }
         self._host = None
+        self._ledger = self._new_ledger()
+        self._ledger.foretell(failures)
+        self._incarnation += 1
 
     def kill(self, wait_secs: float = 0) -> None:
         if self._status in ENDED:
@@ -256,6 +265,13 @@ class InlineRun(Completion):
 
     def _is_live(self) -> bool:
         return self._status not in ENDED
+
+    def _new_ledger(self) -> Ledger:
+        timeouts = self.conf["topology.enable.message.timeouts"]
+        return Ledger(
+            self.conf["topology.message.timeout.secs"] if timeouts else None,
+            self.layout.component_of,
+        )
 
     # -- a batch ------------------------------------------------------------------------------
 
@@ -300,6 +316,7 @@ class InlineRun(Completion):
         now = self._now()
         self._ledger.expire(now)
         host.begin(Batch(self._batch_id, now, self._last_clock))
+        host.meet_ackers({spout.id: self._incarnation for spout in host.spouts})
         host.set_active(self._wanted_active)
         moved = self._deliver(host)
         polls = self._wanted_active and rounds
@@ -325,7 +342,7 @@ class InlineRun(Completion):
         heard = 0
         for spout in host.spouts:
             verdicts = self._ledger.verdicts(spout.id, spout.cursor)
-            host.deliver(spout.id, "inline", verdicts)
+            host.deliver(spout.id, str(self._incarnation), verdicts, rebuilds=True)
             heard += len(verdicts)
             # A state with an older cursor may ask for the same verdicts again after a restart.
             self._ledger.forget(spout.id, verdicts.first - 1)
@@ -405,3 +422,10 @@ class InlineRun(Completion):
         return host is not None and any(
             len(self._ledger.verdicts(spout.id, spout.cursor)) for spout in host.spouts
         )
+
+
+def _failed(verdicts: Verdicts) -> Iterator[tuple[int, str]]:
+    """Yield the messages that a bolt has failed; those that timed out are pending again."""
+    for sequence, reason in zip(verdicts.sequences.tolist(), verdicts.reasons, strict=True):
+        if reason is not None and not reason.startswith("timeout"):
+            yield sequence, reason

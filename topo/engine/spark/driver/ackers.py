@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from topo.config.masters import is_loopback
+from topo.engine.spark.driver.checkpoint import Checkpoint
+from topo.engine.spark.driver.journal import CheckpointJournal
 from topo.errors import AckerError
 from topo.tracking.security import Tls, fresh_token
 from topo.tracking.server import LOOPBACK, AckerServer
@@ -46,6 +48,12 @@ class Ackers:
             tls=tls if uses_tls else None,  # with `ca`, clients show the certificate too
             admission=admission,
         )
+
+    def keep_failures_in(self, checkpoint: Checkpoint) -> None:
+        """Keep the journal of failures beside the checkpoint, so that trees can be rebuilt."""
+        journal = CheckpointJournal(checkpoint)
+        for server in self._servers:
+            server.service.journal = journal
 
     def close(self) -> None:
         for server in self._servers:

@@ -48,7 +48,7 @@ class Checkpoint:
             self._check_empty()
             checkpoint_id = uuid.uuid4().hex
             document = {"id": checkpoint_id, "plan": plan.as_dict()}
-            self._write(PLAN_FILE, json.dumps(document, indent=1))
+            self.write(PLAN_FILE, json.dumps(document, indent=1))
             return checkpoint_id
         where = f"{self.path}/{PLAN_FILE}"
         try:
@@ -99,6 +99,16 @@ class Checkpoint:
         names = [status.getPath().getName() for status in self._files.listStatus(commits)]
         return 1 + max((int(name) for name in names if name.isdigit()), default=-1)
 
+    def names_in(self, directory: str) -> list[str]:
+        """Return the names of the files in a directory of topo's; empty if it does not exist."""
+        path = self._path(directory)
+        if not self._files.exists(path):
+            return []
+        return [status.getPath().getName() for status in self._files.listStatus(path)]
+
+    def remove(self, name: str) -> None:
+        self._files.delete(self._path(name), False)
+
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
 
@@ -119,9 +129,10 @@ class Checkpoint:
         finally:
             stream.close()
 
-    def _write(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str) -> None:
         """Write atomically: under another name first."""
-        unfinished = self._path(f".{name}.{uuid.uuid4().hex}")
+        directory, _, file = name.rpartition("/")
+        unfinished = self._path(f"{directory}/.{file}.{uuid.uuid4().hex}".removeprefix("/"))
         stream = self._files.create(unfinished, True)
         stream.write(bytearray(text.encode()))
         stream.close()

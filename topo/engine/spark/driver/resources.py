@@ -94,6 +94,7 @@ class RunResources(ExitStack):
         settings = query_settings(self.plan.slots, self.checkpoint.location, run.conf)
         self.session: SparkSession = query_session(session, settings)
         self._id = self.checkpoint.adopt(self.plan)
+        self._ackers.keep_failures_in(self.checkpoint)
 
     def _own_checkpoint(self) -> None:
         run = self._run
@@ -117,10 +118,12 @@ class RunResources(ExitStack):
             self._ownership.confirm()
 
     def _open_ackers(self, host: str) -> None:
-        ackers = self.enter_context(closing(Ackers(self._run.name, self._run.conf, host)))
+        ackers = self._ackers = self.enter_context(
+            closing(Ackers(self._run.name, self._run.conf, host))
+        )
         # Clients are closed before their servers, of whose end they would complain.
         transport = self.enter_context(closing(GrpcTransport(ackers.target)))
-        self.control = AckerControl(ackers.target, transport)
+        self.control = AckerControl(ackers.target, transport, rebuilds=True)
 
     def _start_slots(self, directory: str) -> None:
         self._plan_for(local_cores(self._run.master), directory)

@@ -131,6 +131,7 @@ class SlotRunner:
         self._setting.wake = self._polling.wake
         self._lease: Lease | None = None
         self._client: AckerClient | None = None
+        self.incarnations: Mapping[int, int] = {}
         self._raised: tuple[tuple[int, int, int], TopoError] | None = None
         self.said_exhausted = False
         self.said_stalls: tuple[str, ...] = ()
@@ -176,6 +177,7 @@ class SlotRunner:
     def client(self, lease: Lease) -> AckerClient:
         if self._client is None or self._lease != lease:
             self._lease, self._client = lease, AckerClient(lease)
+            self.incarnations = lease.incarnation_of()
             self.said_exhausted = False
             self.said_stalls = ()
         return self._client
@@ -219,6 +221,8 @@ class _Execution:
         if host is not None and not self._closed:
             self._polling.budget.adapt(time.monotonic())
             host.begin(header.batch)
+            if self._client.lease.rebuilds:
+                host.meet_ackers(self._runner.incarnations)  # of bolts fused with the spouts
             host.set_active(start.mode == Mode.ACTIVE)
             self._has_news = self._deliver(host, start)
             if host.spouts:
@@ -247,7 +251,8 @@ class _Execution:
         """Deliver verdicts to the spouts; return True if there were any."""
         before = host.pending
         for task, verdicts in start.verdicts.items():
-            host.deliver(task, str(start.incarnations[task]), verdicts)
+            incarnation = str(start.incarnations[task])
+            host.deliver(task, incarnation, verdicts, rebuilds=self._client.lease.rebuilds)
         return host.pending != before or any(map(len, start.verdicts.values()))
 
     def _poll(self, host: SlotTasks, start: BatchStart, report: Report) -> None:
@@ -289,6 +294,8 @@ class _Execution:
         host = self._open()
         if not self._closed:
             host.begin(header.batch)
+            if self._client.lease.rebuilds:
+                host.meet_ackers(self._runner.incarnations)
         return self._finish(host, header, payloads, Report({}))
 
     def _is_over(self, mode: Mode) -> bool:

@@ -1,0 +1,81 @@
+"""The journal of failures: written before its batch can commit, read by the next acker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from topo.tracking.epochs import Cursor, Registration, StagedExecution, Tracking
+from topo.tracking.ids import Updates, root_id
+from topo.tracking.journal import pack_failures, unpack_failures
+from topo.tracking.plan import TrackingPlan
+
+ROOT = root_id(1, 1)
+PLAN = TrackingPlan(levels=2, slots=1, spout_tasks=(1,), components={"s": (1, 1)}, timeout_secs=30)
+
+
+class Memory:
+    """A journal in memory."""
+
+    def __init__(self) -> None:
+        self.files: dict[int, dict[int, str]] = {}
+
+    def begin(self, shard: int, first_batch: int) -> dict[int, str]:
+        self.files = {b: f for b, f in self.files.items() if b == first_batch - 1}
+        return self.files.get(first_batch - 1, {})
+
+    def write(self, shard: int, batch: int, failures: Mapping[int, str]) -> None:
+        self.files[batch] = dict(failures)
+
+
+def _registered(journal: Memory, first_batch: int) -> Tracking:
+    return Tracking(Registration(PLAN, first_batch, "run", nonce=first_batch), 0.0, journal)
+
+
+def _stage(tracking: Tracking, batch: int, level: int, updates: Updates) -> None:
+    execution = StagedExecution(level + 1, updates, b"", 0)
+    tracking.stage(tracking.epoch, batch, level, 0, 0.0, execution, True, 0.0)
+
+
+def _failure() -> Updates:
+    return Updates(fail_roots=np.array([ROOT], np.uint64), fail_reasons=["no good"])
+
+
+def _init(value: int) -> Updates:
+    return Updates(init_roots=np.array([ROOT], np.uint64), init_values=np.array([value], np.uint64))
+
+
+def test_a_failure_is_written_when_its_batch_is_staged_in_full() -> None:
+    journal = Memory()
+    tracking = _registered(journal, 0)
+    _stage(tracking, 0, 1, _failure())
+    assert journal.files == {}
+    _stage(tracking, 0, 0, _init(5))
+    assert journal.files == {0: {ROOT: "no good"}}
+
+
+@pytest.mark.parametrize(
+    ("first_batch", "verdict"),
+    [(1, ["no good"]), (0, [None])],  # the batch of the failure has committed, or is run again
+)
+def test_the_next_acker_fails_the_root_instead_of_acking_it(
+    first_batch: int, verdict: list[str | None]
+) -> None:
+    journal = Memory()
+    before = _registered(journal, 0)
+    _stage(before, 0, 0, _init(5))
+    _stage(before, 0, 1, _failure())
+    after = _registered(journal, first_batch)
+    _stage(after, first_batch, 0, _init(0))  # rebuilt: no task has an open edge of it
+    _stage(after, first_batch, 1, Updates())
+    cursor = Cursor(1, 0, 0)
+    begun = after.begin(after.epoch, first_batch + 1, 0, 0.0, [cursor], 0.0)
+    assert begun.verdicts[1].reasons == verdict
+    assert list(journal.files) == ([0] if first_batch else [])
+
+
+def test_what_is_written_is_read() -> None:
+    failures = {ROOT: "no good", root_id(2, 7): "no good", root_id(1, 2): "\ud800 and \n"}
+    assert unpack_failures(pack_failures(failures)) == failures
