@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -14,20 +15,11 @@ from topo.manage.api import WINDOWS, view_of
 from topo.manage.client import last_seen
 from topo.manage.documents import plain
 from topo.manage.registry import RunRecord
+from topo.metrics.figure import Figure
+from topo.metrics.figures import COMPONENT
 
-COLUMNS = [
-    "COMPONENT",
-    "KIND",
-    "TASKS",
-    "EMITTED",
-    "EXECUTED",
-    "ACKED",
-    "FAILED",
-    "HELD (OLDEST)",
-    "LATENCY ms",
-    "CAPACITY",
-    "STATE",
-]
+_LABELS = list(dict.fromkeys(figure.label for figure in COMPONENT if figure.label))
+COLUMNS = ["COMPONENT", "KIND", "TASKS", *_LABELS]
 _CLEAR = "\x1b[H\x1b[J"
 
 
@@ -138,24 +130,28 @@ def _task_cells(task: str, of: dict[str, Any]) -> list[str]:
 
 
 def cells_of(name: str, of: dict[str, Any]) -> list[str]:
-    is_spout = of["kind"] == "spout"
-    failed = " ".join([count(of["failed"]), *_by_reason(of["failed_by"])])
-    latency = of["complete_ms"] if is_spout else of["process_ms"]
-    held = f"{count(of['held'])} ({duration(of['oldest_held_secs'])})" if of["held"] else "0"
-    return [
-        name,
-        of["kind"],
-        str(of["tasks"]),
-        count(of["emitted"]),
-        "-" if is_spout else count(of["executed"]),
-        count(of["acked"]),
-        failed,
-        "-" if is_spout else held,
-        "-" if latency is None else f"{latency:.3g}",
-        "-" if is_spout or of["capacity"] is None else f"{of['capacity']:.2f}",
-        size(of["saved_bytes"]) if of["saved_bytes"] else "-",
+    return [name, of["kind"], str(of["tasks"]), *(_cell(label, of) for label in _LABELS)]
+
+
+def _cell(label: str, of: dict[str, Any]) -> str:
+    """Return the figures of one column; "-" if this kind of component has none."""
+    shown = [
+        _shown(figure, of[figure.name])
+        for figure in COMPONENT
+        if figure.label == label and figure.of in ("", of["kind"])
     ]
+    return " ".join(filter(None, shown)) or "-"
 
 
-def _by_reason(failed_by: dict[str, int]) -> list[str]:
-    return [f"{reason} {count(number)}" for reason, number in sorted(failed_by.items())]
+def _shown(figure: Figure, value: Any) -> str:
+    if figure.kind in ("counters", "histogram", "gauges"):
+        return " ".join(f"{key} {count(number)}" for key, number in sorted(value.items()))
+    if value is None or (figure.unit == "bytes" and not value):
+        return ""
+    formats: dict[str, Callable[[Any], str]] = {
+        "bytes": size,
+        "seconds": lambda secs: f"({duration(secs)})" if secs else "",
+        "milliseconds": lambda ms: f"{ms:.3g}",
+        "ratio": lambda part: f"{part:.2f}",
+    }
+    return formats.get(figure.unit, count)(value)

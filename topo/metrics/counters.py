@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from topo.metrics.figure import fresh_counts
+from topo.metrics.figures import COMPONENT
 
 MOST_ERRORS = 100
 MORE_ERRORS = f"more errors: a task's first {MOST_ERRORS} different ones of a batch are kept"
@@ -90,31 +94,76 @@ def _cut(report: ErrorReport) -> ErrorReport:
     return replace(report, message=message, traceback=traceback)
 
 
-@dataclass
+@dataclass(frozen=True)
+class ErrorEntry:
+    """An error and how often it came."""
+
+    component: str
+    task: int
+    host: str
+    kind: str  # "uncaught", "reported" or "failed"
+    type: str
+    message: str
+    at: str
+    traceback: str
+    count: int
+    first: float
+    last: float
+
+
+_COUNTS = fresh_counts(COMPONENT)
+
+
 class TaskMetrics:
-    """The counts of one task since its last report; times in seconds.
+    """The counts of one task since its last report: an attribute for each count of the table."""
 
-    `acked` and `failed` are a bolt's calls, or a spout's verdicts; `failed_by` counts a spout's
-    failures by reason. `complete_seconds` sums, over acked messages, emit to verdict.
-    """
-
-    emitted: Counter[str] = field(default_factory=Counter)
-    transferred: int = 0
-    executed: int = 0
-    acked: int = 0
-    failed: int = 0
-    failed_by: Counter[str] = field(default_factory=Counter)
-    unanchored: int = 0
-    execute_seconds: float = 0.0
-    complete_seconds: float = 0.0
-    pending: int = 0
-    held: int = 0
-    oldest_held_secs: float = 0.0
-    saved_bytes: int = 0
-    errors: ErrorReports = field(default_factory=ErrorReports)
-    counters: Counter[str] = field(default_factory=Counter)
-    """What the component counted itself, by name and labels."""
-    gauges: dict[str, float | None] = field(default_factory=dict)
-    """The levels that the component noted since the last report; None: there is none any more."""
-    stalled: str = ""
+    errors: ErrorReports
+    stalled: str
     """Why a spout cannot emit, in its own words."""
+
+    def __init__(self) -> None:
+        for name, fresh in _COUNTS.items():
+            setattr(self, name, fresh())
+        self.errors = ErrorReports()
+        self.stalled = ""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+    def add(self, counted: TaskMetrics) -> None:
+        """Add a later report of the same task: counts are added up, levels replaced."""
+        for figure in COMPONENT:
+            if figure.kind == "gauge":
+                before, now = getattr(self, figure.count), getattr(counted, figure.count)
+                sticks = figure.merge == "sticky" and not now
+                setattr(self, figure.count, before if sticks else now)
+            elif figure.kind == "gauges":
+                getattr(self, figure.count).update(getattr(counted, figure.count))
+        self._add_counts(counted)
+
+    def merge(self, other: TaskMetrics) -> None:
+        """Add another task of the same component: levels are added up as well, or the maximum."""
+        for figure in COMPONENT:
+            ours, theirs = getattr(self, figure.count), getattr(other, figure.count)
+            if figure.kind == "gauge":
+                level = max(ours, theirs) if figure.merge == "max" else ours + theirs
+                setattr(self, figure.count, level)
+            elif figure.kind == "gauges":
+                for name, level in theirs.items():
+                    if level is not None:
+                        ours[name] = (ours.get(name) or 0.0) + level
+        self._add_counts(other)
+
+    def _add_counts(self, other: TaskMetrics) -> None:
+        for name in _SUMMED:
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(ours, Counter):
+                ours.update(theirs)
+            else:
+                setattr(self, name, ours + theirs)
+
+
+_LEVELS = {figure.count for figure in COMPONENT if figure.kind in ("gauge", "gauges")}
+_SUMMED = [name for name in _COUNTS if name not in _LEVELS]

@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from topo.metrics.figure import difference
+from topo.metrics.figures import COMPONENT
+
 _KEPT = ((0.0, 620.0), (120.0, 11_000.0), (900.0, 88_000.0))
 """(least seconds between samples, seconds they are kept) of each series."""
 
-_COUNTERS = ("emitted", "transferred", "executed", "acked", "failed", "unanchored")
-_MEANS = {"execute_ms": "executed", "process_ms": "executed", "complete_ms": "acked"}
-"""A mean over all so far, and the counter of what it is the mean of."""
-_OF_A_SAMPLE = (*_COUNTERS, *_MEANS, "failed_by")
+_COUNTERS = tuple(figure.name for figure in COMPONENT if figure.kind == "counter")
+_OF_A_SAMPLE = tuple(f.name for f in COMPONENT if f.kind not in ("gauge", "gauges"))
 
 
 class Windows:
@@ -54,7 +55,7 @@ class Windows:
 def _sample_of(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Return a sample of a component's figures and of each of its tasks' figures."""
     by_task = {task: _sample_of(of) for task, of in figures.get("by_task", {}).items()}
-    return {**{key: figures[key] for key in _OF_A_SAMPLE}, "by_task": by_task}
+    return {**{key: figures[key] for key in _OF_A_SAMPLE if key in figures}, "by_task": by_task}
 
 
 def _difference(
@@ -62,31 +63,9 @@ def _difference(
 ) -> dict[str, Any]:
     if before is None or any(now[key] < before[key] for key in _COUNTERS):
         return dict(now)  # counted anew in between
-    found = dict(now)
-    for key in _COUNTERS:
-        found[key] = now[key] - before[key]
-    by_reason = {
-        reason: number - before["failed_by"].get(reason, 0)
-        for reason, number in now["failed_by"].items()
-    }
-    found["failed_by"] = {reason: number for reason, number in by_reason.items() if number}
-    for mean, counter in _MEANS.items():
-        found[mean] = _mean_between(now, before, mean, counter)
-    if found["capacity"] is not None and found["execute_ms"] is not None:
-        busy_secs = found["executed"] * found["execute_ms"] / 1000
-        found["capacity"] = busy_secs / (secs * max(1, found["tasks"]))
+    found = difference(COMPONENT, now, before, secs)
     found["by_task"] = {
         task: _difference(of, before["by_task"].get(task), secs)
         for task, of in now.get("by_task", {}).items()
     }
     return found
-
-
-def _mean_between(
-    now: Mapping[str, Any], before: Mapping[str, Any], mean: str, counter: str
-) -> float | None:
-    more = now[counter] - before[counter]
-    if now[mean] is None or not more:
-        return None
-    total = now[mean] * now[counter] - (before[mean] or 0.0) * before[counter]
-    return max(0.0, float(total / more))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -20,6 +21,8 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from topo.metrics.figure import BUCKETS, Figure
+from topo.metrics.figures import COMPONENT
 from topo.metrics.totals import BATCH_SECONDS
 
 STATUSES = ("STARTING", "ACTIVE", "INACTIVE", "STALLED", "KILLED", "COMPLETED", "FAILED")
@@ -89,7 +92,7 @@ class Figures(Collector):
         )
         for one in self._topologies:
             batch, acker = one.figures.get("batch") or {}, one.figures.get("acker")
-            if "by_seconds" in batch:
+            if batch.get("by_seconds"):
                 counts = [*batch["by_seconds"], batch["count"]]
                 limits = [*(str(limit) for limit in BATCH_SECONDS), "+Inf"]
                 buckets = list(zip(limits, counts, strict=True))
@@ -106,34 +109,28 @@ class Figures(Collector):
             for name, component in one.figures.get("components", {}).items()
             for labels, of in self._rows(one.name, name, component)
         ]
-        for name, meaning in _COUNTED.items():
-            streams = CounterMetricFamily(
-                f"topo_tuples_{name}", meaning, labels=(*self._labels, "stream")
-            )
+        for figure in COMPONENT:
+            metric = self._metric(figure)
+            if metric is None:
+                continue
             for labels, of in rows:
-                for stream, count in _by_stream(of, name).items():
-                    streams.add_metric((*labels, stream), count)
-            yield streams
-        failed = CounterMetricFamily(
-            "topo_tuples_failed", "Messages or tuples failed.", labels=(*self._labels, "reason")
-        )
-        executing = CounterMetricFamily(
-            "topo_execute_seconds", "Time spent in execute.", labels=self._labels
-        )
-        for labels, of in rows:
-            by_reason = dict(of.get("failed_by") or {})
-            rest = of["failed"] - sum(by_reason.values())
-            for reason, count in (by_reason | ({"": rest} if rest > 0 else {})).items():
-                failed.add_metric((*labels, reason), count)
-            if of["execute_ms"] is not None:
-                executing.add_metric(labels, of["executed"] * of["execute_ms"] / 1000)
-        yield from (failed, executing)
-        for name, (key, meaning) in _LEVELS.items():
-            level = GaugeMetricFamily(f"topo_{name}", meaning, labels=self._labels)
-            for labels, of in rows:
-                if of.get(key) is not None:
-                    level.add_metric(labels, of[key])
-            yield level
+                if of.get(figure.name) is not None and figure.of in ("", of["kind"]):
+                    _add(metric, figure, labels, of)
+            yield metric
+
+    def _metric(self, figure: Figure) -> Metric | None:
+        """Return the empty family of a figure; None if another one has its samples."""
+        name = name_of(figure)
+        if name is None:
+            return None
+        if figure.kind == "counter":
+            label = next((f.by for f in COMPONENT if f.name == f"{figure.name}_by"), "stream")
+            return CounterMetricFamily(name, figure.meaning, labels=(*self._labels, label))
+        if figure.kind == "mean":
+            return CounterMetricFamily(name, figure.meaning, labels=self._labels)
+        if figure.kind == "histogram":
+            return HistogramMetricFamily(name, figure.meaning, labels=self._labels)
+        return GaugeMetricFamily(name, figure.meaning, labels=self._labels)
 
     def _rows(
         self, topology: str, name: str, component: Mapping[str, Any]
@@ -145,25 +142,52 @@ class Figures(Collector):
             yield (topology, name, str(task)), of
 
 
-_COUNTED = {
-    "emitted": "Tuples emitted.",
-    "transferred": "Tuples sent to tasks: one for each task that got one.",
-    "executed": "Tuples executed by bolts.",
-    "acked": "Messages acked, of a spout; tuples acked, of a bolt.",
-}
-_LEVELS = {
-    "capacity": ("capacity", "The share of the time in which the tasks of a bolt were busy."),
-    "pending": ("pending", "Messages neither acked nor failed."),
-    "held": ("held", "Tuples that bolts keep without an ack."),
-    "oldest_held_seconds": ("oldest_held_secs", "The age of the oldest held tuple."),
-    "state_bytes": ("saved_bytes", "The size of the saved state."),
-}
+def name_of(figure: Figure) -> str | None:
+    """Return what Prometheus calls a component's figure; None: it is part of another's samples."""
+    name = figure.exposed or figure.name
+    if figure.kind in ("counters", "gauges"):
+        return None
+    if figure.kind == "counter":
+        return f"topo_tuples_{name}"
+    if figure.kind == "histogram":
+        return f"topo_{name.removesuffix('_by')}_seconds"
+    if figure.kind == "mean":
+        same = [f for f in COMPONENT if f.kind == "mean" and f.source == figure.source]
+        stem = f"topo_{name.removesuffix('_ms')}_seconds"
+        is_taken = any(f.kind == "histogram" and name_of(f) == stem for f in COMPONENT)
+        return None if is_taken or same[0].name != figure.name else stem
+    return (
+        f"topo_{name.removesuffix('_secs')}_seconds" if figure.unit == "seconds" else f"topo_{name}"
+    )
 
 
-def _by_stream(of: Mapping[str, Any], name: str) -> Mapping[str, int]:
-    """Return counts by stream where they are known, else the sum under the stream ""."""
-    by_stream: Mapping[str, int] = of.get(f"{name}_by") or {"": of[name]}
-    return by_stream
+def _add(metric: Metric, figure: Figure, labels: tuple[str, ...], of: Mapping[str, Any]) -> None:
+    """Add one component's samples to the family of a figure."""
+    value = of[figure.name]
+    if isinstance(metric, HistogramMetricFamily):
+        total = 0.0
+        for mean in COMPONENT:
+            if mean.kind == "mean" and mean.name == figure.name.replace("_by", "_ms"):
+                total = (of[mean.name] or 0.0) * of[mean.per] / mean.scale
+        metric.add_metric(labels, _cumulated(value), total)
+    elif figure.kind == "mean":
+        metric.add_metric(labels, value * of[figure.per] / figure.scale)  # type: ignore[attr-defined]
+    elif figure.kind == "counter":
+        for key, count in _in_parts(of, figure.name).items():
+            metric.add_metric((*labels, key), count)  # type: ignore[attr-defined]
+    else:
+        metric.add_metric(labels, value)  # type: ignore[attr-defined]
+
+
+def _in_parts(of: Mapping[str, Any], name: str) -> Mapping[str, int]:
+    """Return a count by stream or reason where it is known, and the rest under ""."""
+    parts: dict[str, int] = dict(of.get(f"{name}_by") or {})
+    rest = of[name] - sum(parts.values())
+    return parts | ({"": rest} if rest > 0 or not parts else {})
+
+
+def _cumulated(counts: Mapping[str, int]) -> list[tuple[str, float]]:
+    return list(zip(BUCKETS, accumulate(counts.get(bound, 0) for bound in BUCKETS), strict=True))
 
 
 def exposition(

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
-from topo.metrics.counters import ErrorReport, TaskMetrics
-from topo.running import BatchRecord, BatchStats, ComponentStats, ErrorEntry
+from topo.metrics.counters import ErrorEntry, ErrorReport, TaskMetrics
+from topo.metrics.figure import value_of
+from topo.metrics.figures import COMPONENT, BatchRecord, BatchStats, ComponentStats
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 
@@ -36,14 +37,6 @@ class _Batch:
         return max(0.0, self.ms - self.waited_ms)
 
 
-@dataclass
-class _Sums:
-    """The counts of one task since the start, and its latest levels."""
-
-    metrics: TaskMetrics
-    saved_bytes: int = 0
-
-
 class RunTotals:
     """The sums and errors of one run."""
 
@@ -51,7 +44,7 @@ class RunTotals:
         self._topology = topology
         self._layout = layout
         self._host = host
-        self._tasks: dict[int, _Sums] = {}
+        self._tasks: dict[int, TaskMetrics] = {}
         self._errors: dict[tuple[str, str, str], ErrorEntry] = {}
         self._recent: deque[_Batch] = deque(maxlen=_RECENT_BATCHES)
         self.busy_seconds = 0.0
@@ -62,10 +55,7 @@ class RunTotals:
     def add(self, metrics: Mapping[int, TaskMetrics], now: float) -> None:
         """Add the counts of one batch."""
         for task, counted in metrics.items():
-            sums = self._tasks.setdefault(task, _Sums(TaskMetrics()))
-            _add(sums.metrics, counted)
-            sums.metrics.gauges |= counted.gauges
-            sums.saved_bytes = counted.saved_bytes or sums.saved_bytes
+            self._tasks.setdefault(task, TaskMetrics()).add(counted)
             for report in counted.errors:
                 self.add_error(report, now)
 
@@ -153,71 +143,23 @@ class RunTotals:
         return {name: self._component(name) for name in self._topology.components}
 
     def total(self, attribute: str) -> int:
-        return sum(getattr(sums.metrics, attribute) for sums in self._tasks.values())
+        return sum(getattr(counts, attribute) for counts in self._tasks.values())
 
     def _component(self, name: str) -> ComponentStats:
-        definition = self._topology.component(name)
+        kind = self._topology.component(name).kind
         whole = TaskMetrics()
-        saved = 0
         by_task = {}
         for task in self._layout.tasks_of(name):
-            sums = self._tasks.get(task, _Sums(TaskMetrics()))
-            by_task[task] = self._stats(definition.kind, 1, sums.metrics, sums.saved_bytes)
-            pending, held = whole.pending, whole.held
-            oldest = max(whole.oldest_held_secs, sums.metrics.oldest_held_secs)
-            _add(whole, sums.metrics)
-            for key, level in sums.metrics.gauges.items():
-                if level is not None:
-                    whole.gauges[key] = (whole.gauges.get(key) or 0.0) + level
-            whole.pending = pending + sums.metrics.pending
-            whole.held = held + sums.metrics.held
-            whole.oldest_held_secs = oldest
-            saved += sums.saved_bytes
-        stats = self._stats(definition.kind, len(by_task), whole, saved)
-        return replace(stats, by_task=by_task)
+            counts = self._tasks.get(task) or TaskMetrics()
+            by_task[task] = self._stats(kind, 1, counts)
+            whole.merge(counts)
+        return replace(self._stats(kind, len(by_task), whole), by_task=by_task)
 
-    def _stats(self, kind: str, tasks: int, counted: TaskMetrics, saved: int) -> ComponentStats:
-        is_spout = kind == "spout"
-        per_tuple = counted.execute_seconds * 1000 / counted.executed if counted.executed else None
-        complete = counted.complete_seconds * 1000 / counted.acked if counted.acked else None
+    def _stats(self, kind: str, tasks: int, counts: TaskMetrics) -> ComponentStats:
         busy = self.busy_seconds * tasks
-        return ComponentStats(
-            kind=kind,
-            tasks=tasks,
-            emitted=counted.emitted.total(),
-            emitted_by=dict(counted.emitted),
-            transferred=counted.transferred,
-            executed=counted.executed,
-            acked=counted.acked,
-            failed=counted.failed,
-            failed_by=dict(counted.failed_by),
-            unanchored=counted.unanchored,
-            pending=counted.pending,
-            held=counted.held,
-            oldest_held_secs=counted.oldest_held_secs,
-            execute_ms=None if is_spout else per_tuple,
-            process_ms=None if is_spout else per_tuple,
-            complete_ms=complete if is_spout else None,
-            capacity=None if is_spout or not busy else counted.execute_seconds / busy,
-            saved_bytes=saved,
-            counters=dict(counted.counters),
-            gauges={name: level for name, level in counted.gauges.items() if level is not None},
-        )
+        values = {figure.name: value_of(figure, counts, kind, busy) for figure in COMPONENT}
+        return ComponentStats(kind=kind, tasks=tasks, **values)
 
 
 def _percentile(ascending: list[float], percent: int) -> float:
     return ascending[max(0, ceil(percent / 100 * len(ascending)) - 1)]
-
-
-def _add(sums: TaskMetrics, counted: TaskMetrics) -> None:
-    """Add the counts; replace the levels."""
-    sums.emitted.update(counted.emitted)
-    sums.failed_by.update(counted.failed_by)
-    sums.counters.update(counted.counters)
-    for name in ("transferred", "executed", "acked", "failed", "unanchored"):
-        setattr(sums, name, getattr(sums, name) + getattr(counted, name))
-    sums.execute_seconds += counted.execute_seconds
-    sums.complete_seconds += counted.complete_seconds
-    sums.pending = counted.pending
-    sums.held = counted.held
-    sums.oldest_held_secs = counted.oldest_held_secs

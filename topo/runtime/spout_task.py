@@ -13,6 +13,7 @@ import numpy as np
 from topo.collectors import SpoutOutputCollector
 from topo.components import Spout
 from topo.errors import Unavailable, UncaughtError
+from topo.metrics.figure import BOUNDS, in_buckets
 from topo.runtime import user_errors as failures
 from topo.runtime.ports import SpoutPort
 from topo.runtime.task import Task, TaskEnvironment
@@ -214,7 +215,7 @@ class SpoutTask(Task):
         known = [sequence for sequence in sequences if sequence in self._pending]
         self._removed.extend(known)
         self.metrics.acked += len(known)
-        self.metrics.complete_seconds += self._ages(known)
+        self._count_ages(known)
         messages = list(map(self._pending.pop, known))
         if type(self.component).ack is Spout.ack:
             return
@@ -254,7 +255,7 @@ class SpoutTask(Task):
         self._listen(msg_id, reason)
         if reason is None:
             self.metrics.acked += 1
-            self.metrics.complete_seconds += self._ages([sequence])
+            self._count_ages([sequence])
             try:
                 self.component.ack(msg_id)
             except (Exception, SystemExit) as error:
@@ -277,14 +278,16 @@ class SpoutTask(Task):
             raise self.uncaught(error, None) from error
         self.metrics.errors.append(failures.report(error, self.component_id, self.id, "uncaught"))
 
-    def _ages(self, sequences: list[int]) -> float:
-        """Return the sum of these messages' ages, as far back as the clocks are stored."""
+    def _count_ages(self, sequences: list[int]) -> None:
+        """Count these messages' ages, as far back as the clocks are stored."""
         if not self._clocks:
-            return 0.0
+            return
         firsts = [first for first, _ in self._clocks]
         clocks = np.array([clock for _, clock in self._clocks])
         places = np.searchsorted(firsts, sequences, side="right") - 1
-        return float((self.batch_now - clocks[places[places >= 0]]).sum())
+        ages = self.batch_now - clocks[places[places >= 0]]
+        self.metrics.complete_seconds += float(ages.sum())
+        self.metrics.complete_by.update(in_buckets(np.searchsorted(BOUNDS, ages).tolist()))
 
     def settle(self) -> None:
         self.outlet.flush()

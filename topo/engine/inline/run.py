@@ -336,7 +336,7 @@ class InlineRun(Completion):
             metrics[task].saved_bytes = sum(map(len, self._saved[task].values()))
         self._book.add(metrics, now)
         host.tell_committed()
-        return moved + sum(m.executed + m.emitted.total() for m in metrics.values())
+        return moved + sum(int(m.executed + m.emitted.total()) for m in metrics.values())
 
     def _deliver(self, host: SlotTasks) -> int:
         heard = 0

@@ -1,0 +1,136 @@
+"""The table of figures: what is shown of a figure, anywhere, follows from its one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import pytest
+
+from tests.wiring import Fed
+from topo import BasicBolt, Tuple
+from topo.cli.stats import COLUMNS
+from topo.manage.documents import plain
+from topo.metrics import counters
+from topo.metrics.counters import TaskMetrics
+from topo.metrics.figure import (
+    BUCKETS,
+    counter,
+    difference,
+    figures_of,
+    fresh_counts,
+    gauge,
+    histogram,
+    in_buckets,
+    mean,
+    value_of,
+)
+from topo.metrics.figures import COMPONENT, BatchStats, ComponentStats, RunStats
+from topo.metrics.history import Windows
+from topo.metrics.prometheus import Exposed, exposition
+from topo.metrics.reference import page
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "figures.md"
+
+
+class Echo(BasicBolt):
+    outputs = ("x",)
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup.x])
+
+
+def run(**of_spout: object) -> RunStats:
+    spout = ComponentStats("spout", 1, **of_spout)  # type: ignore[arg-type]
+    return RunStats("t", "ACTIVE", "", 1.0, "all", BatchStats(7, 100.0), {"s": spout})
+
+
+def test_the_reference_page_is_the_tables() -> None:
+    """`python -m topo.metrics.reference > docs/reference/figures.md` writes it."""
+    assert DOCS.read_text() == page()
+
+
+def test_every_figure_has_a_meaning_and_every_field_is_a_figure() -> None:
+    assert all(figure.meaning for figure in COMPONENT)
+    others = {line.name for line in fields(ComponentStats)} - {f.name for f in COMPONENT}
+    assert others == {"kind", "tasks", "executors", "by_task"}
+    assert [figure.label for figure in COMPONENT if figure.label in COLUMNS]
+
+
+def test_a_line_is_all_that_a_figure_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class Table:
+        acked: int = counter("messages", "Acked messages")
+        retried: int = counter("messages", "Retried messages")
+        open_files: int = gauge("files", "Open files")
+        wait_ms: float | None = mean("waited", "acked", 1000, "milliseconds", "Mean time waited")
+        wait_by: Mapping[str, int] = histogram("seconds", "Waits, by time")
+
+    table = figures_of(Table)
+    monkeypatch.setattr(counters, "_COUNTS", fresh_counts(table))
+    monkeypatch.setattr(counters, "COMPONENT", table)
+    monkeypatch.setattr(counters, "_SUMMED", ["acked", "retried", "waited", "wait_by"])
+    total = TaskMetrics()
+    for files in (3, 2):
+        batch = TaskMetrics()
+        batch.acked, batch.retried, batch.waited, batch.open_files = 2, 5, 0.5, files
+        batch.wait_by.update(in_buckets([1]))
+        total.add(batch)
+    values = {figure.name: value_of(figure, total, "spout", 1.0) for figure in table}
+    assert values == {
+        "acked": 4, "retried": 10, "open_files": 2, "wait_ms": 250.0, "wait_by": {BUCKETS[1]: 2}
+    }  # fmt: skip
+    before = {**values, "retried": 7, "acked": 2, "wait_ms": 100.0, "wait_by": {BUCKETS[1]: 1}}
+    later = difference(table, values, before, 10.0)
+    assert later == {
+        "acked": 2, "retried": 3, "open_files": 2, "wait_ms": 400.0, "wait_by": {BUCKETS[1]: 1}
+    }  # fmt: skip
+
+
+def test_levels_of_tasks_are_added_up_and_ages_are_not() -> None:
+    whole, other = TaskMetrics(), TaskMetrics()
+    whole.held, whole.oldest_held_secs, whole.gauges["lag"] = 2, 5.0, 1.0
+    other.held, other.oldest_held_secs, other.gauges["lag"] = 3, 4.0, 2.0
+    whole.merge(other)
+    assert (whole.held, whole.oldest_held_secs, whole.gauges) == (5, 5.0, {"lag": 3.0})
+
+
+def test_a_size_stays_until_another_one_is_reported() -> None:
+    total, first, second = TaskMetrics(), TaskMetrics(), TaskMetrics()
+    first.saved_bytes = 100
+    total.add(first)
+    total.add(second)
+    assert total.saved_bytes == 100
+
+
+def test_what_a_run_counts_is_in_its_stats() -> None:
+    fed = Fed(Echo()).feed(1, 2, 3)
+    fed.cluster.advance(1)
+    stats = fed.run.stats().components
+    assert stats["b1"].emitted_by == {"default": 3}
+    assert sum(stats["s"].complete_by.values()) == stats["s"].acked == 3
+    assert asdict(stats["b1"])["by_task"]
+
+
+def test_histograms_have_windows_too() -> None:
+    windows = Windows()
+    windows.add(0.0, plain(run(complete_by={"0.1": 4, "0.5": 1})))
+    last = windows.last(10.0, 10.0, plain(run(complete_by={"0.1": 6, "0.5": 1})))
+    assert last["components"]["s"]["complete_by"] == {"0.1": 2}
+
+
+def test_prometheus_gets_names_types_and_units_from_the_table() -> None:
+    stats = run(
+        acked=4, complete_ms=50.0, complete_by={"0.05": 3, "+Inf": 1}, failed=3, failed_by={"x": 2}
+    )
+    body, _ = exposition([Exposed("t", "ACTIVE", plain(stats))])
+    lines = body.decode().splitlines()
+    at = 'component="s",topology="t"'
+    assert 'topo_tuples_acked_total{component="s",stream="",topology="t"} 4.0' in lines
+    assert 'topo_tuples_failed_total{component="s",reason="x",topology="t"} 2.0' in lines
+    assert 'topo_tuples_failed_total{component="s",reason="",topology="t"} 1.0' in lines
+    assert "# TYPE topo_complete_seconds histogram" in lines
+    assert f"topo_complete_seconds_sum{{{at}}} 0.2" in lines
+    assert f"topo_complete_seconds_count{{{at}}} 4.0" in lines
+    assert not [line for line in lines if line.startswith("topo_execute")]  # a bolt's

@@ -1,0 +1,160 @@
+"""The table of figures: one line each, from which everything that shows figures is made.
+
+A task counts under a line's name (or its `source`); sums, windows of time, `topo stats`, JSON
+documents, the reference page and the names for Prometheus come out of the line. Who adds a figure
+writes its line here and counts it where it happens: `task.metrics.NAME += 1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from topo.metrics.figure import (
+    Figure,
+    counter,
+    counters,
+    figures_of,
+    gauge,
+    gauges,
+    histogram,
+    mean,
+    share,
+)
+
+
+@dataclass(frozen=True)
+class ComponentStats:
+    """The figures of one component, or of one of its tasks."""
+
+    kind: str
+    tasks: int
+    executors: int = 1
+    emitted: int = counter("tuples", "Tuples emitted", label="EMITTED")
+    emitted_by: Mapping[str, int] = counters(
+        "stream", "tuples", "Tuples emitted, by stream", source="emitted"
+    )
+    transferred: int = counter("tuples", "Tuples sent to tasks: one that two bolts read counts two")
+    executed: int = counter("tuples", "Tuples executed", label="EXECUTED", of="bolt")
+    acked: int = counter(
+        "messages", "A bolt's acked tuples, or a spout's acked messages", label="ACKED"
+    )
+    failed: int = counter(
+        "messages", "A bolt's failed tuples, or a spout's failed messages", label="FAILED"
+    )
+    failed_by: Mapping[str, int] = counters(
+        "reason", "messages", "A spout's failed messages, by reason", label="FAILED", of="spout"
+    )
+    unanchored: int = counter("tuples", "Tuples emitted without anchors, unintentionally perhaps")
+    pending: int = gauge("messages", "Messages neither acked nor failed", of="spout")
+    held: int = gauge(
+        "tuples", "Tuples that a bolt neither acked nor failed", label="HELD (OLDEST)", of="bolt"
+    )
+    oldest_held_secs: float = gauge(
+        "seconds",
+        "Age of the oldest of these",
+        label="HELD (OLDEST)",
+        merge="max",
+        of="bolt",
+        default=0.0,
+    )
+    execute_ms: float | None = mean(
+        "execute_seconds", "executed", 1000, "milliseconds", "Mean time of one execute", of="bolt"
+    )
+    process_ms: float | None = mean(
+        "execute_seconds", "executed", 1000, "milliseconds",
+        "Mean time from execute to ack", label="LATENCY ms", of="bolt",
+    )  # fmt: skip
+    complete_ms: float | None = mean(
+        "complete_seconds", "acked", 1000, "milliseconds",
+        "Mean time from emit to ack of a message", label="LATENCY ms", of="spout",
+    )  # fmt: skip
+    complete_by: Mapping[str, int] = histogram(
+        "seconds", "Acked messages, by the time from emit to ack", of="spout"
+    )
+    capacity: float | None = share(
+        "execute_seconds", "ratio", "Part of the time that a bolt's tasks were busy",
+        label="CAPACITY", of="bolt",
+    )  # fmt: skip
+    saved_bytes: int = gauge(
+        "bytes", "Size of the saved state", label="STATE", merge="sticky", exposed="state_bytes"
+    )
+    by_task: Mapping[int, ComponentStats] = field(default_factory=dict)
+    counters: Mapping[str, int] = counters("name", "", "What the component counts itself")
+    gauges: Mapping[str, float] = gauges("", "Levels that the component notes, such as a lag")
+
+
+@dataclass(frozen=True)
+class BatchStats:
+    """The last micro-batch, and the recent ones."""
+
+    id: int = gauge("", "Number of the last batch")
+    ms: float = gauge("milliseconds", "Time the last batch took", default=0.0)
+    rows: int = gauge("tuples", "Tuples that the spouts emitted in the last batch")
+    waited_ms: float = gauge(
+        "milliseconds", "Part of that time spent waiting for the spouts", default=0.0
+    )
+    p50_ms: float | None = gauge(
+        "milliseconds", "Median time of the latest hundred batches, without waiting", default=None
+    )
+    p99_ms: float | None = gauge(
+        "milliseconds",
+        "99th percentile of the latest hundred batches, without waiting",
+        default=None,
+    )
+    rows_per_sec: float = gauge("tuples", "Tuples emitted by spouts each second", default=0.0)
+    count: int = counter("batches", "Batches since the start")
+    worked_secs: float = gauge("seconds", "Time they took, without waiting", default=0.0)
+    wait_secs: float = gauge("seconds", "Time they waited for spouts", default=0.0)
+    by_seconds: tuple[int, ...] = ()
+    """How many batches worked for no longer than each limit of BATCH_SECONDS."""
+
+
+@dataclass(frozen=True)
+class BatchRecord:
+    """One micro-batch that has ended."""
+
+    id: int
+    ended_at: float
+    """In seconds since 1970."""
+    ms: float
+    waited_ms: float
+    rows: int
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds of it by what the engine did, if the engine tells."""
+
+
+@dataclass(frozen=True)
+class AckerStats:
+    """All the ackers of a run, together."""
+
+    executors: int = gauge("", "Number of ackers")
+    pending: int = gauge("messages", "Messages neither acked nor failed")
+    lag_secs: float = gauge("seconds", "Age of the oldest of these", default=0.0)
+    quiet_secs: float = gauge("seconds", "Time since the last committed batch", default=0.0)
+    unheard: int = gauge("messages", "Acks and failures not yet delivered to their spouts")
+    updates: int = counter("updates", "Updates of tuple trees")
+    updates_per_sec: float | None = gauge(
+        "updates", "Updates of tuple trees each second", default=None
+    )
+    held_bytes: int = gauge("bytes", "Memory of the tuple trees")
+
+
+@dataclass(frozen=True)
+class RunStats:
+    """The figures of a run."""
+
+    name: str
+    status: str
+    reason: str
+    uptime_secs: float
+    window: str
+    batch: BatchStats
+    components: Mapping[str, ComponentStats]
+    acker: AckerStats | None = None
+    """None: tracking is off, or nothing runs yet."""
+
+
+COMPONENT: tuple[Figure, ...] = figures_of(ComponentStats)
+BATCH: tuple[Figure, ...] = figures_of(BatchStats)
+ACKER: tuple[Figure, ...] = figures_of(AckerStats)
