@@ -180,7 +180,7 @@ def _plain_loop(secs: float) -> Measured:
 
 
 def _one_service() -> dict[str, Param]:
-    """How long a call takes that says nothing, and what a million pending messages hold."""
+    """Measure an empty call, and the memory of a million pending messages."""
     with _acker_processes(1) as (target, pids):
         control = AckerControl(target)
         client = AckerClient(control.register(_PLAN, 0, "bench"))

@@ -40,7 +40,7 @@ class Followed:
 
     @property
     def executed_per_sec(self) -> float:
-        """What the component executed in a second, over whole batches."""
+        """The component's executed tuples per second, over whole batches."""
         first, last = self.batches[0], self.batches[-1]
         return (last.executed - first.executed) / (last.heard_at - first.heard_at)
 

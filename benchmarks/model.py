@@ -1,4 +1,4 @@
-"""What a benchmark suite is given, and what it hands back.
+"""The options and results of a benchmark suite.
 
 A suite is a module `benchmarks/<suite>.py` with one function, `run(options) -> list[Measurement]`.
 Every run checks its result against an oracle and measures a plain Python loop doing the same work
@@ -19,7 +19,7 @@ Param = bool | int | float | str
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What `topo bench` was asked for."""
+    """The options of `topo bench`."""
 
     seconds: float = 20.0
     """How long one measurement lasts, about."""

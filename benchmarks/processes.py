@@ -1,4 +1,4 @@
-"""What the processes of a run cost: CPU seconds and resident memory, where /proc tells.
+"""The cost of a run's processes: CPU seconds and resident memory, if there is a /proc.
 
 A run on Spark is a tree of processes: the driver, its JVM, the JVM's Python workers, and the slot
 processes. Figures are by kind of process; both functions answer None where there is no /proc.

@@ -31,7 +31,7 @@ class BenchError(TopoError):
 
 @dataclass(frozen=True)
 class Machine:
-    """What a figure depends on besides the code."""
+    """The facts of a machine on which a figure depends besides the code."""
 
     cores: int
     cpu: str

@@ -162,7 +162,7 @@ def _wait_until_filled(run: Run, groups: int) -> None:
 
 
 def _restored(run: Run) -> float:
-    """How long nothing was committed, in ms, once the slot processes were killed.
+    """Kill the slot processes; return the time in ms until the next commit.
 
     By the clock, and not what a batch says that it took: the driver, which looks less often where
     nothing commits, may hear of it together with the next.
@@ -180,7 +180,7 @@ def _times_made(directory: str) -> int:
 
 
 def _is_right(directory: str, keys: int, tasks: int) -> bool:
-    """Whether every key is there, and was changed as often as the spouts said."""
+    """True iff every key exists and was changed as often as the spouts requested."""
     held = [pickle.loads(path.read_bytes()) for path in Path(directory).glob("held-*")]
     said = [int(path.read_text()) for path in Path(directory).glob("emitted-*")]
     if len(held) != tasks or len(said) != tasks:

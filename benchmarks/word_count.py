@@ -74,7 +74,7 @@ def _leave(directory: str, kind: str, task: int, what: Any) -> None:
 
 
 def _found(directory: str, kind: str) -> list[Any]:
-    """What the tasks of a kind left behind, in the order of their numbers."""
+    """Read the files of a kind of task, in the order of their numbers."""
     paths = {int(path.name.partition("-")[2]): path for path in Path(directory).glob(f"{kind}-*")}
     return [pickle.loads(paths[task].read_bytes()) for task in sorted(paths)]
 
@@ -151,7 +151,7 @@ def endless_word_count(tracked: bool, directory: str, parallelism: int) -> Topol
 
 
 def is_right(directory: str, tasks: int, tracked: bool) -> bool:
-    """Whether exactly the words of the emitted sentences were counted, and each message acked."""
+    """True iff exactly the words of the emitted sentences were counted, and all were acked."""
     spouts, counted = _found(directory, "spout"), _found(directory, "count")
     if len(spouts) != tasks or len(counted) != tasks:
         return False

@@ -1,4 +1,4 @@
-"""What tests of the acker share: calls without a network, a clock to move, a small plan."""
+"""The base of the acker's tests: calls without a network, a clock to move, a small plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to hold before any test module is imported, and how tests share processes.
+"""The set-up before any test module is imported, and the sharing of processes by tests.
 
 Tests of the ackers leave gRPC's threads behind in this process, which is forked to start Spark.
 With `-n 2`, all tests that need Spark run in one process, so that one session serves them all; they

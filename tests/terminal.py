@@ -22,7 +22,7 @@ SECS = 120
 
 
 def read_all(handle: int, interrupts: Sequence[str] = ()) -> str:
-    """What is written to a terminal until its other end closes.
+    """Read the output of a terminal until its other end closes.
 
     Ctrl-C is typed when the first of `interrupts` is seen, again when the next is, and so on.
     """
@@ -54,7 +54,7 @@ class Terminal:
         self.environment = {**os.environ, "TOPO_HOME": str(directory / "home"), "TERM": "xterm"}
 
     def run(self, *argv: str, code: int = 0, interrupts: Sequence[str] = ()) -> str:
-        """What the command showed; `interrupts`, patterns, are where Ctrl-C is typed."""
+        """Run a command and return its output; Ctrl-C is typed at the patterns `interrupts`."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
         process = subprocess.Popen(

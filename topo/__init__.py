@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Looked up when first asked for, to keep `import topo` light.
+# These names are loaded at their first use, to keep `import topo` light.
 _LATER = {
     "LocalCluster": "topo.cluster",
     "Topology": "topo.topology.model",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def topo_cluster() -> Iterator[TestCluster]:
-    """A TestCluster with seed 0; what runs in it is killed when the test ends."""
+    """Yield a TestCluster with seed 0; its runs are killed when the test ends."""
     from topo.testing import TestCluster
 
     with TestCluster(seed=0) as cluster:

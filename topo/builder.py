@@ -1,4 +1,4 @@
-"""Wiring spouts and bolts to a topology."""
+"""The builder that wires spouts and bolts to a topology."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ D = TypeVar("D", bound="_Declarer")
 
 
 class _Declarer:
-    """Settings of one component; every call returns the declarer, for chaining."""
+    """The settings of one component; every call returns the declarer, for chaining."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
@@ -37,11 +37,11 @@ class _Declarer:
         return self.add_configuration("topology.debug", flag)
 
     def set_memory_load(self: D, mb: float) -> D:
-        """Accepted, as in Storm; Spark places whole executors, so it changes nothing."""
+        """Accept Storm's hint without effect: Spark places whole executors."""
         return self
 
     def set_cpu_load(self: D, percent: float) -> D:
-        """Accepted, as in Storm; Spark places whole executors, so it changes nothing."""
+        """Accept Storm's hint without effect: Spark places whole executors."""
         return self
 
     def add_configuration(self: D, key: str, value: Any) -> D:
@@ -54,11 +54,11 @@ class _Declarer:
 
 
 class SpoutDeclarer(_Declarer):
-    """What `set_spout` returns."""
+    """The declarer that `set_spout` returns."""
 
 
 class BoltDeclarer(_Declarer):
-    """What `set_bolt` returns: the bolt's inputs are declared on it."""
+    """The declarer that `set_bolt` returns, on which the bolt's inputs are declared."""
 
     def _read(self, component: str, stream: str, grouping: GroupingDef) -> BoltDeclarer:
         for what, name in (("component", component), ("stream", stream)):
@@ -73,19 +73,19 @@ class BoltDeclarer(_Declarer):
         return self
 
     def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Evenly over the tasks, in turn."""
+        """Deal tuples evenly over the tasks, in turn."""
         return self._read(component, stream, GroupingDef("shuffle"))
 
     def fields_grouping(
         self, component: str, fields: FieldNames, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Tuples with equal values of these fields go to the same task."""
+        """Send tuples with equal values of these fields to the same task."""
         return self._by_fields("fields", component, fields, stream)
 
     def partial_key_grouping(
         self, component: str, fields: FieldNames, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Of the two tasks that a key may go to, the one less used so far."""
+        """Send each tuple to the less used of the two tasks of its key."""
         return self._by_fields("partial_key", component, fields, stream)
 
     def _by_fields(
@@ -99,31 +99,31 @@ class BoltDeclarer(_Declarer):
         return self._read(component, stream, GroupingDef(kind, names))
 
     def all_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Every tuple to every task."""
+        """Send every tuple to every task."""
         return self._read(component, stream, GroupingDef("all"))
 
     def global_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Every tuple to the task with the lowest id."""
+        """Send every tuple to the task with the lowest id."""
         return self._read(component, stream, GroupingDef("global"))
 
     def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """The producer names the task, with `emit_direct`."""
+        """Send each tuple to the task that the producer names with `emit_direct`."""
         return self._read(component, stream, GroupingDef("direct"))
 
     def local_or_shuffle_grouping(
         self, component: str, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """To tasks in the producer's slot where there are any, else as shuffle."""
+        """Deal tuples over the tasks in the producer's slot if there are any, else as shuffle."""
         return self._read(component, stream, GroupingDef("local_or_shuffle"))
 
     def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Any task: the engine takes what costs least."""
+        """Send each tuple to any task: the engine chooses the cheapest."""
         return self._read(component, stream, GroupingDef("none"))
 
     def custom_grouping(
         self, component: str, grouping: CustomStreamGrouping, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """The tasks that `grouping.choose_tasks` returns."""
+        """Send each tuple to the tasks that `grouping.choose_tasks` returns."""
         from topo.shipping.pickling import pickle_locally, pickle_to_travel
 
         if not isinstance(grouping, CustomStreamGrouping):
@@ -145,7 +145,7 @@ class BoltDeclarer(_Declarer):
 
 
 class TopologyBuilder:
-    """Collects spouts and bolts; `create_topology` checks them all at once."""
+    """A collection of spouts and bolts, which `create_topology` checks all at once."""
 
     def __init__(self) -> None:
         self._drafts: dict[str, Draft] = {}
@@ -188,7 +188,7 @@ class TopologyBuilder:
         return draft
 
     def create_topology(self) -> Topology:
-        """The topology; raises InvalidTopologyError with every problem there is."""
+        """Return the topology, or raise InvalidTopologyError with all of its problems."""
         from topo.topology.validation import build_topology
 
         return build_topology(self._drafts, self._problems)
@@ -223,7 +223,7 @@ def _instance(
 
 
 def _callers_place() -> str:
-    """The first line outside topo on the stack: "wordcount.py:31"."""
+    """Return the first line outside topo on the stack: "wordcount.py:31"."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_topos(frame.f_code.co_filename):
         frame = frame.f_back

@@ -1,8 +1,8 @@
-"""What components call to emit, ack and fail.
+"""The collectors, which components call to emit, ack and fail.
 
-A collector is a thin face over the port that the task host made for this task. Where the call is
-not overridden the face steps aside: the port's function is set on the instance, so that
-`collector.emit(...)` and `self.emit(...)` are one Python call away from the rows they fill.
+A collector is a thin face over the port that the runtime made for this task. Unless a call is
+overridden, the port's function is set on the instance, so that `collector.emit(...)` and
+`self.emit(...)` are one Python call away from the rows they fill.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Port(Protocol):
-    """The functions behind a collector; which of them it has depends on the component's kind."""
+    """The functions behind a collector; a port has those of its component's kind."""
 
     @property
     def emit(self) -> Any: ...
@@ -38,7 +38,7 @@ class _Collector:
                 setattr(self, name, getattr(port, name))
 
     def report_error(self, error: BaseException | str) -> None:
-        """Show an error in `topo errors` and go on."""
+        """Show an error in `topo errors` and continue."""
         self._port.report_error(error)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -46,7 +46,7 @@ class _Collector:
 
 
 class OutputCollector(_Collector):
-    """A Bolt's."""
+    """The collector of a Bolt."""
 
     calls = ("emit", "emit_direct", "ack", "fail", "reset_timeout")
 
@@ -79,7 +79,7 @@ class OutputCollector(_Collector):
 
 
 class BasicOutputCollector(_Collector):
-    """A BasicBolt's: every emit is anchored to the input."""
+    """The collector of a BasicBolt: every emit is anchored to the input."""
 
     calls = ("emit", "emit_direct", "reset_timeout")
 
@@ -97,7 +97,7 @@ class BasicOutputCollector(_Collector):
 
 
 class SpoutOutputCollector(_Collector):
-    """A Spout's."""
+    """The collector of a Spout."""
 
     calls = ("emit", "emit_direct")
 
@@ -131,7 +131,7 @@ class SpoutOutputCollector(_Collector):
 
     @property
     def pending_count(self) -> int:
-        """How many messages of this task are neither acked nor failed."""
+        """The number of messages of this task that are neither acked nor failed."""
         return int(self._port.pending_count())
 
 

@@ -1,8 +1,8 @@
-"""Spouts and bolts: what users subclass.
+"""Spouts and bolts: the classes that users subclass.
 
-The contract of each hook is written on it. No `super()` call is ever needed: the host sets
-`collector` and `context` (and `state`) before the first hook runs, and points `emit`, `ack` and
-the like of the instance straight at the collector.
+The docstring of each hook is its contract. No `super()` call is ever needed: the runtime sets
+`collector` and `context` (and `state`) before the first hook runs, and binds `emit`, `ack` and the
+other calls of the instance directly to the collector.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ Outputs: TypeAlias = FieldNames | Mapping[str, FieldNames | Stream]
 
 
 class OutputFieldsDeclarer:
-    """What `declare_output_fields` is given; Storm's way of declaring outputs."""
+    """The declarer that `declare_output_fields` gets; Storm's way of declaring outputs."""
 
     def __init__(self) -> None:
         self.streams: dict[str, Stream] = {}
 
     def declare(self, *fields: FieldNames, direct: bool = False) -> None:
-        """The fields of the default stream."""
+        """Declare the fields of the default stream."""
         self.declare_stream("default", *fields, direct=direct)
 
     def declare_stream(self, name: str, *fields: FieldNames, direct: bool = False) -> None:
@@ -67,16 +67,16 @@ class OutputFieldsDeclarer:
 
 
 class Component:
-    """What spouts and bolts have in common."""
+    """The base of spouts and bolts."""
 
     outputs: Outputs = ()
-    """The default stream's fields, or {stream: fields or Stream}. Read from the instance."""
+    """The default stream's fields, or {stream: fields or Stream}; read from the instance."""
 
     transient: Iterable[str] = ()
-    """Names of attributes that are never saved."""
+    """The names of attributes that are never saved."""
 
     stateless: bool = False
-    """True: nothing is saved. An attribute that changes all the same is an error."""
+    """If True, nothing is saved, and a change of an attribute is an error."""
 
     requires: Iterable[str] = ()
     """Distributions that this component imports where it runs, such as "confluent_kafka>=2.6"."""
@@ -93,13 +93,13 @@ class Component:
             declarer.declare(outputs)
 
     def restored(self) -> None:
-        """After open or prepare, when saved attributes are back; on the first start too."""
+        """Set up what depends on saved attributes, which are back; also on the first start."""
 
     def pre_commit(self, batch_id: int) -> None:
-        """The end of a micro-batch this task worked in: flush writes to the outside.
+        """Flush outside writes at the end of a micro-batch in which this task worked.
 
-        May emit and ack. A batch that runs again has the same id, perhaps with other input:
-        overwrite what was written under it, never skip.
+        The hook may emit and ack. A batch that runs again has the same id, perhaps with other
+        input: overwrite the writes under that id, never skip them.
         """
 
     def committed(self, batch_id: int) -> None:
@@ -112,7 +112,7 @@ class Component:
         """
 
     def get_component_configuration(self) -> Mapping[str, Any] | None:
-        """Settings of this component, such as `topology.tick.tuple.freq.secs`."""
+        """Return settings of this component, such as `topology.tick.tuple.freq.secs`."""
         return None
 
 
@@ -124,32 +124,32 @@ class Spout(Component):
     def open(
         self, conf: Mapping[str, Any], context: TopologyContext, collector: SpoutOutputCollector
     ) -> None:
-        """The task starts, or starts again elsewhere."""
+        """Set the task up when it starts, or restarts in another process."""
 
     def close(self) -> None:
-        """The task ends in good order; never called when a process is killed."""
+        """Clean up at an orderly end of the task; not called when a process is killed."""
 
     def activate(self) -> None:
-        """The topology goes from inactive to active."""
+        """Handle the topology's change from inactive to active."""
 
     def deactivate(self) -> None:
-        """The topology goes inactive; `next_tuple` is not called until it is active again."""
+        """Handle the topology's change to inactive, after which `next_tuple` is not called."""
 
     def next_tuple(self) -> None:
         """Emit nothing, one tuple or many, and return; never block."""
         raise NotImplementedError
 
     def ack(self, msg_id: Any) -> None:
-        """The message and everything that came of it was processed, and that is committed."""
+        """Handle the ack of a message, whose whole tuple tree is processed and committed."""
 
     def fail(self, msg_id: Any, reason: str = "") -> None:
-        """The message failed or timed out. `reason` may be left out of an override.
+        """Handle the failure or timeout of a message; an override may leave out `reason`.
 
-        It begins with "timeout", "acker lost" or "failed by", and names who and why.
+        The reason begins with "timeout", "acker lost" or "failed by", and names the task and cause.
         """
 
     def is_exhausted(self) -> bool:
-        """True when nothing will ever come again; asked when `next_tuple` emitted nothing."""
+        """Return True if no tuple will ever come again; asked after an empty `next_tuple`."""
         return False
 
     @overload
@@ -209,41 +209,41 @@ class Spout(Component):
         _collector(self).emit_direct(task, values, stream=stream, msg_id=msg_id)
 
     def report_error(self, error: BaseException | str) -> None:
-        """Show an error in `topo errors` and go on."""
+        """Show an error in `topo errors` and continue."""
         _collector(self).report_error(error)
 
     @property
     def pending_count(self) -> int:
-        """How many messages of this task are neither acked nor failed."""
+        """The number of messages of this task that are neither acked nor failed."""
         return int(_collector(self).pending_count)
 
 
 class _AnyBolt(Component):
     def execute(self, tup: Tuple) -> None:
-        """Process one tuple. What it raises stops the topology, unless configured otherwise."""
+        """Process one tuple; an exception stops the topology, unless configured otherwise."""
         raise NotImplementedError
 
     def on_tick(self, tup: Tuple) -> None:
-        """Override to get the ticks here rather than in `execute`; they are acked afterwards."""
+        """Handle a tick; an override gets the ticks instead of `execute`, acked afterwards."""
         raise NotImplementedError
 
     def cleanup(self) -> None:
-        """The task ends in good order; never called when a process is killed."""
+        """Clean up at an orderly end of the task; not called when a process is killed."""
 
     def report_error(self, error: BaseException | str) -> None:
-        """Show an error in `topo errors` and go on."""
+        """Show an error in `topo errors` and continue."""
         _collector(self).report_error(error)
 
 
 class Bolt(_AnyBolt):
-    """Processes tuples; anchors what it emits and acks its input by hand."""
+    """A bolt that anchors its emits and acks its input by hand."""
 
     collector: OutputCollector
 
     def prepare(
         self, conf: Mapping[str, Any], context: TopologyContext, collector: OutputCollector
     ) -> None:
-        """The task starts, or starts again elsewhere."""
+        """Set the task up when it starts, or restarts in another process."""
 
     @overload
     def emit(
@@ -266,7 +266,7 @@ class Bolt(_AnyBolt):
         anchors: Anchors = None,
         task_ids: bool = False,
     ) -> list[int] | None:
-        """Emit a tuple that belongs to the trees of its anchors; `anchors=[]` says: to none."""
+        """Emit a tuple into the trees of its anchors; `anchors=[]` says that there are none."""
         made: list[int] | None = _collector(self).emit(
             values, stream=stream, anchors=anchors, task_ids=task_ids
         )
@@ -284,27 +284,27 @@ class Bolt(_AnyBolt):
         _collector(self).emit_direct(task, values, stream=stream, anchors=anchors)
 
     def ack(self, tup: Tuple) -> None:
-        """This tuple is processed. Every tuple is acked or failed, once."""
+        """Ack a processed tuple. Every tuple must be acked or failed exactly once."""
         _collector(self).ack(tup)
 
     def fail(self, tup: Tuple, reason: str | None = None) -> None:
-        """This tuple cannot be processed: the messages it came of fail, with this reason."""
+        """Fail a tuple: the messages it came from fail with this reason."""
         _collector(self).fail(tup, reason)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """The message timeout of the messages this tuple came of starts again."""
+        """Restart the timeout of the messages that this tuple came from."""
         _collector(self).reset_timeout(tup)
 
 
 class BasicBolt(_AnyBolt):
-    """Processes tuples; every emit is anchored to the input, acked when `execute` returns."""
+    """A bolt whose emits are anchored to the input, which is acked when `execute` returns."""
 
     collector: BasicOutputCollector
 
     def prepare(
         self, conf: Mapping[str, Any], context: TopologyContext, collector: BasicOutputCollector
     ) -> None:
-        """The task starts, or starts again elsewhere."""
+        """Set the task up when it starts, or restarts in another process."""
 
     @overload
     def emit(self, values: list[Any] | tuple[Any, ...], *, stream: str = ...) -> None: ...
@@ -330,7 +330,7 @@ class BasicBolt(_AnyBolt):
         _collector(self).emit_direct(task, values, stream=stream)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """The message timeout of the messages this tuple came of starts again."""
+        """Restart the timeout of the messages that this tuple came from."""
         _collector(self).reset_timeout(tup)
 
 
@@ -338,7 +338,7 @@ class _Stateful:
     state: KeyValueState[Any, Any]
 
     def init_state(self, state: KeyValueState[Any, Any]) -> None:
-        """The keyed state is there, with what was saved; `self.state` is set all the same."""
+        """Take the keyed state with its saved content; `self.state` is set in any case."""
 
 
 class StatefulSpout(_Stateful, Spout):
@@ -364,11 +364,11 @@ class StatefulSpout(_Stateful, Spout):
 
 
 class StatefulBolt(_Stateful, Bolt):
-    """A Bolt with keyed state in `self.state`, saved by what changed."""
+    """A Bolt with keyed state in `self.state`, saved incrementally."""
 
 
 class StatefulBasicBolt(_Stateful, BasicBolt):
-    """A BasicBolt with keyed state in `self.state`, saved by what changed."""
+    """A BasicBolt with keyed state in `self.state`, saved incrementally."""
 
 
 def _collector(component: Component) -> Any:

@@ -1,4 +1,4 @@
-"""What a task can know of the topology it runs in."""
+"""The context: a task's view of its topology."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _escaped(value: Any) -> str:
 
 
 class TopologyContext:
-    """Given to `open` and `prepare`, and kept as `self.context`; never saved."""
+    """The context passed to `open` and `prepare`, also in `self.context`; it is never saved."""
 
     def __init__(
         self,
@@ -132,13 +132,13 @@ class TopologyContext:
 
     @property
     def this_sources(self) -> dict[tuple[str, str], GroupingDef]:
-        """What this component reads: {(component, stream): grouping}."""
+        """The inputs of this component: {(component, stream): grouping}."""
         reads = self._topology.component(self.this_component_id).inputs
         return {(read.component, read.stream): read.grouping for read in reads}
 
     @property
     def this_targets(self) -> dict[str, dict[str, GroupingDef]]:
-        """Who reads this component: {stream: {component: grouping}}."""
+        """The readers of this component: {stream: {component: grouping}}."""
         targets: dict[str, dict[str, GroupingDef]] = {}
         for consumer, read in self._topology.consumers(self.this_component_id):
             targets.setdefault(read.stream, {})[consumer.id] = read.grouping

@@ -1,9 +1,9 @@
-"""Imported before gRPC, which reads these once: what it does about forks, and what it says.
+"""gRPC's environment variables for forks and logs, which it reads once, at its import.
 
 Spark is started by a fork while ackers or the control service run. gRPC's own handling of forks
 would break its poller in that child, or block; the child is about to become another program and
-needs none of it. And what gRPC's core has to say would go to the user's terminal; what matters of
-it, errors say as well.
+needs none of it. The log of gRPC's core would go to the user's terminal; topo's errors carry its
+important parts.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A function as a bolt: what `@bolt` makes of it."""
+"""Functions as bolts: the decorator `@bolt`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topo.tuples import Tuple
 
 
 class FunctionBolt(BasicBolt):
-    """A function as a bolt that keeps nothing; made by `@bolt`."""
+    """A stateless bolt made from a function by `@bolt`."""
 
     stateless = True
 
@@ -46,7 +46,7 @@ class FunctionBolt(BasicBolt):
             self.emit(values)
 
     def checked_result(self, made: Any) -> Iterable[Any]:
-        """What the function returned, as value lists; a list of them is refused."""
+        """Return the function's result as an iterable of value lists; refuse a list of them."""
         if made is None:
             return ()
         if isinstance(made, list | tuple | str | bytes | Mapping) or not hasattr(made, "__next__"):
@@ -59,7 +59,7 @@ class FunctionBolt(BasicBolt):
         return iterator
 
     def __reduce__(self) -> str | tuple[object, ...]:
-        """By name, as functions pickle, where the name leads here; topo takes it apart instead."""
+        """Pickle by name, as functions do, if the name resolves to this object."""
         found: Any = sys.modules.get(self.function.__module__)
         for name in self.function.__qualname__.split("."):
             found = getattr(found, name, None)
@@ -73,7 +73,7 @@ class FunctionBolt(BasicBolt):
 
 
 def bolt(outputs: Outputs = ()) -> Callable[[Callable[..., Any]], FunctionBolt]:
-    """Make a function that yields value lists a bolt; a second parameter gets the collector."""
+    """Make a bolt of a function that yields value lists; a second parameter gets the collector."""
     if callable(outputs):
         raise ComponentError("@bolt needs its outputs", hint='write @bolt(outputs=("word",))')
     return lambda function: FunctionBolt(function, outputs)

@@ -1,4 +1,4 @@
-"""What users write to deal tuples over tasks themselves."""
+"""Custom groupings: the class that users subclass to choose tasks themselves."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 class CustomStreamGrouping:
-    """Chooses the tasks of every tuple of a stream; given to `custom_grouping`.
+    """A rule that chooses the tasks of every tuple of a stream; for `custom_grouping`.
 
-    One instance a producing task; pickled with the topology. Attributes it changes are not saved:
-    choose by the values, or accept that a restart begins again.
+    There is one instance per producing task, pickled with the topology. Changed attributes are not
+    saved: choose by the values, or accept that a restart begins anew.
     """
 
     def prepare(
         self, context: TopologyContext, stream: tuple[str, str], target_tasks: Sequence[int]
     ) -> None:
-        """`stream` is (component, stream); `target_tasks` the reading bolt's task ids."""
+        """Get `stream`, a pair (component, stream), and the reading bolt's task ids."""
 
     def choose_tasks(self, source_task: int, values: list[Any]) -> list[int]:
-        """The ids of the tasks that get this tuple: a subset of `target_tasks`, in any number."""
+        """Return the ids of the tasks that get this tuple: any number of the `target_tasks`."""
         raise NotImplementedError

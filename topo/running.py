@@ -1,4 +1,4 @@
-"""What a running topology looks like from outside: its status, its figures, its errors.
+"""The outside view of a running topology: its status, its figures, its errors.
 
 The shapes here are what `Run.stats()` and `Run.errors()` return on every engine, and what the
 command line prints as JSON.

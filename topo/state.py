@@ -52,9 +52,9 @@ _ALONE = _references({0: []}, 0)
 class KeyValueState(MutableMapping[K, V], Generic[K, V]):
     """The keyed state of one task of a StatefulBolt.
 
-    Saved by what changed since the last save. A mutable value that was read counts as changed,
-    since nobody can tell whether it was changed in place; so does one that was read in an earlier
-    batch, for as long as anybody refers to it. The order of the keys is not saved.
+    It is saved incrementally. A mutable value that was read counts as changed, since it may have
+    been changed in place; so does one that was read in an earlier batch, as long as a reference to
+    it exists. The order of the keys is not saved.
     """
 
     __slots__ = ("_changed", "_data")
@@ -121,7 +121,7 @@ class KeyValueState(MutableMapping[K, V], Generic[K, V]):
         )
 
     def changed_keys(self) -> Collection[K]:
-        """The keys written, deleted or changed in place since the last call."""
+        """Return the keys written, deleted or changed in place since the last call."""
         changed, self._changed = self._changed, {}
         return changed.keys()
 
@@ -137,7 +137,7 @@ class KeyValueState(MutableMapping[K, V], Generic[K, V]):
         return referred
 
     def raw(self) -> dict[K, V]:
-        """The mapping itself, for saving: reading it marks nothing."""
+        """Return the mapping itself, for saving: reading it marks no key."""
         return self._data
 
     def reload(self, items: Iterable[tuple[K, V]]) -> None:

@@ -1,12 +1,13 @@
-"""Fields and tuples: what flows through a topology.
+"""Fields and tuples: the data that flows through a topology.
 
-A tuple class is made once for every (component, stream, task) that tuples come from: the fields
-are slots and the origin is a class attribute, so that making a tuple and reading a field cost the
-least Python can do. Tried and dropped: subclasses of `tuple` (as fast, but `"%s" % tup` takes them
-apart) and a generic object holding a list (a field read costs three times as much).
+A tuple class is made once for every (component, stream, task) that tuples come from: the fields are
+slots and the origin is a class attribute, so that making a tuple and reading a field cost the
+minimum that Python allows. Two ways were tried and dropped: subclasses of `tuple` (as fast, but
+`"%s" % tup` unpacks them) and a generic object with a list (a field read costs three times as
+much).
 
-How a tuple hangs in its tuple tree is in `_topo_link`, an int: its index among the inputs being
-worked on, or one of the negative constants below.
+The tuple's place in its tuple tree is `_topo_link`, an int: its index among the inputs being
+processed, or one of the negative constants below.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Fields(Sequence[str]):
         return hash(self._names)
 
     def select(self, selector: str | Iterable[str], values: Sequence[Any]) -> list[Any]:
-        """Of `values`, which are these fields', those of the selected fields, in their order."""
+        """Return those of `values`, given for all fields, that belong to the selected fields."""
         places = {name: place for place, name in enumerate(self._names)}
         chosen = Fields(selector)
         for name in chosen:
@@ -98,7 +99,7 @@ class Fields(Sequence[str]):
 
 @dataclass(frozen=True)
 class Source:
-    """Where tuples come from."""
+    """The origin of tuples: component, stream, task and fields."""
 
     component: str
     stream: str
@@ -107,11 +108,11 @@ class Source:
 
 
 class Held:
-    """The place in the tuple tree of a tuple that its bolt has kept.
+    """The place in the tuple tree of a tuple that its bolt holds.
 
-    `roots` and `edges` belong together; `children` is the XOR of the edges of all tuples anchored
-    to it so far. Only the tuple itself refers to this strongly, so a tuple that its bolt has
-    forgotten is forgotten here too.
+    `roots` and `edges` are pairs; `children` is the XOR of the edges of all tuples anchored to the
+    tuple so far. Only the tuple itself refers to this strongly, so a tuple that its bolt has
+    dropped disappears here too.
     """
 
     __slots__ = ("__weakref__", "children", "edges", "key", "roots", "since")
@@ -127,13 +128,13 @@ class Held:
 
 
 class HeldTuples:
-    """The kept tuples of one task, by key; what a restored tuple finds its place again with."""
+    """The held tuples of one task, by key; a restored tuple finds its place through them."""
 
     _restoring: HeldTuples | None = None
 
     def __init__(self) -> None:
         self.by_key: weakref.WeakValueDictionary[int, Held] = weakref.WeakValueDictionary()
-        # A tuple kept in keyed state and in an attribute is in two pickles, and one tuple.
+        # A tuple held in keyed state and in an attribute is in two pickles, but is one tuple.
         self._restored: dict[int, Tuple] = {}
 
     def add(self, held: Held) -> None:
@@ -152,7 +153,7 @@ class HeldTuples:
 
     @classmethod
     def of_this_restore(cls, key: int, source: Source, values: list[Any]) -> Tuple | None:
-        """The kept tuple with this key, if its task is being restored."""
+        """Return the held tuple with this key, if its task is being restored."""
         held = cls._restoring.find(key) if cls._restoring is not None else None
         if cls._restoring is None or held is None:
             return None
@@ -166,7 +167,7 @@ class HeldTuples:
 class Tuple:
     """One tuple: its values by field name, attribute or position.
 
-    Equality and hash are identity: two tuples with equal values in a set stay two.
+    Equality and hash are by identity: two tuples with equal values in a set stay two.
     """
 
     __slots__ = ("_topo_held", "_topo_link")
@@ -208,7 +209,7 @@ class Tuple:
         return default if getter is None else getter(self)
 
     def select(self, fields: str | Iterable[str], *more: str) -> list[Any]:
-        """The values of these fields, in this order."""
+        """Return the values of these fields, in this order."""
         return [self[name] for name in Fields(fields, *more)]
 
     def __len__(self) -> int:
@@ -268,7 +269,7 @@ RESERVED_FIELD_NAMES = frozenset(
 
 @lru_cache(maxsize=65536)
 def tuple_class(source: Source, basic: bool = False) -> type[Tuple]:
-    """The class of the tuples that come from `source`; called with the values, then the link.
+    """Return the class of the tuples from `source`; its arguments are the values, then the link.
 
     `basic` makes the class for inputs of basic bolts, which take no link.
     """
@@ -306,7 +307,7 @@ def tuple_class(source: Source, basic: bool = False) -> type[Tuple]:
 
 
 def new_tuple(source: Source, values: Iterable[Any], link: int = UNTRACKED) -> Tuple:
-    """One tuple, for the places where tuples come singly."""
+    """Make one tuple, for places where tuples come singly."""
     make: Callable[..., Tuple] = tuple_class(source)
     return make(*values, link)
 

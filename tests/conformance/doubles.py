@@ -234,7 +234,7 @@ class Emits(BasicBolt):
 
 
 class KeyedState(StatefulBasicBolt):
-    """What its keyed state answers to Storm's calls."""
+    """A bolt that emits the answers of its keyed state to Storm's calls."""
 
     outputs = ("call", "answer")
 

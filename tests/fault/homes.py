@@ -40,7 +40,7 @@ def topology():
 
 
 def until(condition: Callable[[], Any], secs: float = 30) -> Any:
-    """What `condition` returns, once it is true."""
+    """Wait until `condition` returns a true value, and return it."""
     deadline = time.monotonic() + secs
     while not (found := condition()):
         assert time.monotonic() < deadline, "this did not come to pass"

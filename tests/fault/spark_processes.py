@@ -86,7 +86,7 @@ class Job:
         return -1
 
     def has_begun(self) -> bool:
-        """Whether Spark has written down what the first batch is to do."""
+        """True iff Spark has written the plan of the first batch."""
         return (self.directory / "checkpoint" / "offsets" / "0").exists()
 
     def await_commits(self, count: int = 1) -> None:
@@ -107,7 +107,7 @@ class Job:
         assert ended["status"] == "COMPLETED", f"{ended}\n{self.words()}"
 
     def words(self) -> str:
-        """What the process had to say."""
+        """Return the output of the process."""
         return (self.directory / "output").read_text(encoding="utf-8", errors="replace")[-4000:]
 
     def tree(self) -> list[psutil.Process]:
@@ -124,7 +124,7 @@ class Job:
         ]
 
     def python_workers(self) -> list[psutil.Process]:
-        """What Spark's Python daemon has forked."""
+        """Return the children of Spark's Python daemon."""
         daemons = [each for each in self.tree() if ".daemon pyspark.worker" in command_of(each)]
         ids = {daemon.pid for daemon in daemons}
         return [each for each in daemons if each.ppid() in ids]

@@ -1,4 +1,4 @@
-"""What surrounds submitted topologies fails them: ports, disks, other users of the machine."""
+"""Failures of the environment of submitted topologies: ports, disks, other users of the machine."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def place_for_all(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def as_nobody(function: Callable[[], object]) -> str:
-    """What a child of this process that is another user gets: its answer, or the error's type."""
+    """Run the function as another user; return its answer, or the error's type."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:  # a fork alone, since Python itself may be out of that user's reach

@@ -31,7 +31,7 @@ class RootSet:
 
 @dataclass
 class Batch:
-    """What one committed batch says, by kind."""
+    """The updates of one committed batch, by kind."""
 
     inits: list[tuple[int, list[int]]] = field(default_factory=list)
     acks: list[tuple[int, list[int]]] = field(default_factory=list)

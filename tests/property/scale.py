@@ -1,4 +1,4 @@
-"""How long property tests look: TOPO_TEST_EXAMPLES=20 makes them look twenty times as long."""
+"""The length of property tests: TOPO_TEST_EXAMPLES=20 makes them twenty times as long."""
 
 from __future__ import annotations
 

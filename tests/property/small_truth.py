@@ -1,4 +1,4 @@
-"""What a small world is held against: messages and their unfinished tuples, without any XOR."""
+"""The oracle of a small world: messages and their unfinished tuples, without any XOR."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SpoutState:
 
 @dataclass
 class SlotState:
-    """What one slot of one level has saved."""
+    """The saved state of one slot of one level."""
 
     spouts: dict[int, SpoutState] = field(default_factory=dict)
     held: list[Flying] = field(default_factory=list)
@@ -38,7 +38,7 @@ class SlotState:
 
 @dataclass
 class Effects:
-    """What one execution did, for the truth to learn if its batch commits."""
+    """The effects of one execution, which count if its batch commits."""
 
     emitted: list[tuple[int, list[Flying]]] = field(default_factory=list)
     children: list[Flying] = field(default_factory=list)

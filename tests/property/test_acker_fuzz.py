@@ -1,6 +1,6 @@
 """Malformed and hostile messages: each is answered, and nobody else notices.
 
-TOPO_TEST_FUZZ_SECS=60 makes it go on for a minute instead of a few thousand messages.
+TOPO_TEST_FUZZ_SECS=60 makes it last a minute instead of a few thousand messages.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def turns() -> Iterator[int]:
 
 
 def send(service: AckerService, method: str, request: bytes, name: bytes, token: str) -> str:
-    """How the service answers; anything but a reply or a refusal is an error of the test."""
+    """Return the service's answer; any other outcome than a reply or a refusal fails the test."""
     try:
         service.handle(method, request, {"topology-bin": name, "topo-token": token})
     except Refused as refused:

@@ -31,13 +31,13 @@ shards = st.integers(0, 2)
 
 
 class AckerMachine(RuleBasedStateMachine):
-    """What can happen to a topology and its ackers, in any order."""
+    """A machine of all events of a topology and its ackers, in any order."""
 
     ackers = 1
 
     @staticmethod
     def change(world: World) -> None:
-        """What a mutation does to the world."""
+        """Apply a mutation to the world."""
 
     @initialize(seed=st.integers(0, 1 << 32))
     def begin(self, seed: int) -> None:
@@ -122,7 +122,7 @@ def without_the_fence() -> Iterator[None]:
 
 @contextmanager
 def without_two_phases() -> Iterator[None]:
-    """What is staged is applied at once."""
+    """Apply staged updates at once."""
     stage: Any = Tracking.stage
 
     def hasty(self: Tracking, *arguments: Any) -> float | None:

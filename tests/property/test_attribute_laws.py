@@ -127,7 +127,7 @@ class Shapes(StatefulBasicBolt):
 
 
 class Shown:
-    """What a graph of objects looks like, with who is whose object."""
+    """The shape of a graph of objects, with identities."""
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
@@ -156,7 +156,7 @@ class Shown:
 
 @dataclasses.dataclass
 class Ending:
-    """What a run of tuples came to."""
+    """The result of a run of tuples."""
 
     seen: list[Any]
     error: str = ""

@@ -58,7 +58,7 @@ class Source(Spout):
 
 
 def children_of(name: str, path: str) -> list[tuple[str, str]]:
-    """What a bolt makes of a tuple: (stream, path)."""
+    """Return the outputs of a bolt for a tuple: (stream, path)."""
     count = crc32(f"{name} {path}".encode()) % 3
     return [
         ("side" if chance(f"{path}.{n}", f"{name} stream", 30) else "default", f"{path}>{name}{n}")
@@ -259,7 +259,7 @@ def run(plan: Plan, seed: int, strict: bool, restarts: int = 0) -> Outcome:
 
 
 def model(plan: Plan) -> Outcome:
-    """What becomes of each message where tuples do not join: its tree is followed to its leaves."""
+    """Return the verdict of each message by following its tree; tuples must not join."""
     readers: dict[tuple[str, str], list[tuple[Node, int]]] = {}
     for node in plan.nodes:
         for read in node.reads:
@@ -268,7 +268,7 @@ def model(plan: Plan) -> Outcome:
     outcome = Outcome([], [], Counter())
 
     def lost(source: str, stream: str, path: str) -> bool:
-        """Whether any tuple of this one's tree fails or is forgotten; all are counted."""
+        """Return True if any tuple of this one's tree fails or is forgotten; count all."""
         outcome.emitted[source, stream, path] += 1
         found = False
         for node, copies in readers.get((source, stream), []):

@@ -1,4 +1,4 @@
-"""What topo changes inside the JVM of its own Spark is in force, and is never a reason to fail."""
+"""topo's patches of its own JVM are in force, and never a reason to fail."""
 
 from __future__ import annotations
 

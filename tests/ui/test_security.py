@@ -1,4 +1,4 @@
-"""Who may see and change topologies, and what every answer carries."""
+"""Access to topologies, and the headers of every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people get wrong on the command line, and what topo answers: one table.
+"""Mistakes on the command line, and topo's answers: one table.
 
 `test_cli_mistakes` makes each mistake and holds the answer against this; the README's table is
 `mistakes_table()`. A message may hold `...` where it differs from case to case.

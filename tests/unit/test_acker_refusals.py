@@ -1,4 +1,4 @@
-"""What the service refuses: too much, strangers, and what makes no sense."""
+"""The service's refusals: too large, not admitted, or invalid."""
 
 from __future__ import annotations
 

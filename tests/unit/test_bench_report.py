@@ -119,7 +119,7 @@ def test_short_numbers(value: float, shown: str) -> None:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Measurement]:
-    """What the suites answer; a test may change it."""
+    """Return the suites' answers, which a test may change."""
     monkeypatch.chdir(tmp_path)
     runs = [RUN]
     monkeypatch.setattr(report, "run_suites", lambda names, options: runs)

@@ -81,7 +81,7 @@ def test_levels_state_and_fusion(capsys: Captured) -> None:
         "1 louder x1 bolt state: attributes, saved whole when they change; "
         "not fused (2 tasks feed 1 over 2 slots) <- same local_or_shuffle",
         "2 sum x3 bolt state: attributes, saved whole when they change <- louder fields(n)",
-        "3 keyed x1 bolt state: keyed, saved by what changed <- sum global",
+        "3 keyed x1 bolt state: keyed, saved incrementally <- sum global",
         "note: bolt 'louder' seems to keep nothing: `stateless = True` spares it saving and, "
         "with its level, a state stage",
     ]

@@ -1,4 +1,4 @@
-"""What all commands share: help, errors, exit codes, JSON, colours, lightness."""
+"""The features of all commands: help, errors, exit codes, JSON, colours, light imports."""
 
 from __future__ import annotations
 

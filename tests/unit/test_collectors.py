@@ -1,4 +1,4 @@
-"""What collectors do: emit, ack, fail, reset, task ids and direct emits; in running topologies."""
+"""Collectors in running topologies: emit, ack, fail, reset, task ids and direct emits."""
 
 from __future__ import annotations
 

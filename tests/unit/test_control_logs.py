@@ -1,4 +1,4 @@
-"""What tasks log and print: kept with their task, read back in order, followed, filtered."""
+"""Log records and prints of tasks: stored with their task, read in order, followed, filtered."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def test_state_that_was_promised_is_never_forgotten(
 
 
 def test_a_machine_that_was_off_for_a_week_forgets_nothing(submitted: Submit) -> None:
-    """What was ACTIVE for 8 days when the machine went down was seen a moment before that."""
+    """A run that was ACTIVE for 8 days when the machine stopped was seen just before."""
     first = ended(submitted(), "ACTIVE", since=time.time() - 8 * 24 * 3600)
     Path(first.submission.checkpoint, "topo-plan.json").unlink()
     written = json.loads((first.directory / "submission.json").read_text())

@@ -1,4 +1,4 @@
-"""How much a slot's spouts may emit in a batch."""
+"""The budget of a slot's spouts in a batch."""
 
 from __future__ import annotations
 

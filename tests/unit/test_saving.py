@@ -1,4 +1,4 @@
-"""What is saved of a component, and what wins when it comes back."""
+"""The saved state of a component, and the value that wins when it is restored."""
 
 from __future__ import annotations
 

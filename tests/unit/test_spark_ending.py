@@ -1,4 +1,4 @@
-"""How a run comes to its end: step by step, each only when the one before has committed."""
+"""The end of a run: step by step, each only after the commit of the one before."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Driver:
         *,
         begun: bool = True,
     ) -> Mode | None:
-        """What is newly told, after this status; `begun`: the batch in work knows the last."""
+        """Return the next command after this status; `begun`: the batch has the last one."""
         status = replace(status, mode_version_begun=self.version - (not begun))
         command = self.ending.next_command(status, reports, now)
         if command is not None:

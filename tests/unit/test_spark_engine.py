@@ -1,4 +1,4 @@
-"""What is brought to Spark's workers, and how the Spark of a driver ends."""
+"""The files brought to Spark's workers, and the end of a driver's Spark."""
 
 from __future__ import annotations
 

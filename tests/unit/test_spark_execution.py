@@ -108,7 +108,7 @@ class Slot:
         self.commit(list(self.levels()))
 
     def emitted(self, component: str) -> list[list[Any]]:
-        """What the component has emitted in all batches known to be committed."""
+        """Return the component's emits in all batches known to be committed."""
         reports = [Report.unpack(kept.payload) for kept in self.control.status(0).payloads]
         return [row for report in reports for name, _, _, rows in report.rows for row in rows
                 if name == component]  # fmt: skip
@@ -464,7 +464,7 @@ def large_batches(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
 
 
 def failed_in(slot: Slot, kind: str) -> tuple[int, int]:
-    """How many errors of this kind there were, and the largest report."""
+    """Return the number of errors of this kind, and the size of the largest report."""
     payloads = [kept.payload for kept in slot.control.status(0).payloads]
     metrics = [m for payload in payloads for m in Report.unpack(payload).metrics.values()]
     count = sum(error.count for m in metrics for error in m.errors if error.kind == kind)

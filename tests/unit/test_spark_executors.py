@@ -1,4 +1,4 @@
-"""What a run on a cluster says of the executors it is given."""
+"""The reports of a run on a cluster about its executors."""
 
 from __future__ import annotations
 

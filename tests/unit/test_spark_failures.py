@@ -1,4 +1,4 @@
-"""Why a query ended: the user's error out of Spark's text, or Spark's own in one paragraph."""
+"""The error of a query: the user's, extracted from Spark's text, or Spark's in one paragraph."""
 
 from __future__ import annotations
 

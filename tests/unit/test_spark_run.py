@@ -48,7 +48,7 @@ class Query:
 
 
 class RunResources:
-    """What a run has open, with a query that commits batches and fails."""
+    """The resources of a run, with a query that commits batches and fails."""
 
     def __init__(self, slot: Slot, error: Exception | None) -> None:
         self.slot, self.error = slot, error

@@ -1,4 +1,4 @@
-"""How topo and its Python reach workers that have neither where the driver has them."""
+"""The way of topo and its Python to workers that have neither at the driver's path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from topo.engine.spark.jvm.session import core_settings
 
 
 class Context:
-    """What a shipment asks of a SparkContext."""
+    """The part of a SparkContext that a shipment uses."""
 
     def __init__(self) -> None:
         self.environment: dict[str, str] = {}

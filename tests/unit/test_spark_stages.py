@@ -1,4 +1,4 @@
-"""Which runner a worker has for a slot, where instances live in Spark's workers."""
+"""The runner of a worker for a slot, if instances live in Spark's workers."""
 
 from __future__ import annotations
 

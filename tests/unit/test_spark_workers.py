@@ -1,4 +1,4 @@
-"""What is wrong with the Python of a cluster's workers, in words."""
+"""The messages about the Python of a cluster's workers."""
 
 from __future__ import annotations
 

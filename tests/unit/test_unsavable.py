@@ -1,4 +1,4 @@
-"""What cannot be saved, what is never saved, and components that say they keep nothing."""
+"""Attributes that cannot be saved or are never saved, and stateless components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: one module a command, loaded when it is called."""
+"""The command line: one module per command, loaded when the command is called."""
 
 from __future__ import annotations
 

@@ -57,10 +57,10 @@ def acker(
     max_bytes: int,
     grace: float,
 ) -> int:
-    """Run an acker: it tracks the messages of topologies that are told of its address.
+    """Run an acker, which tracks the messages of topologies that have its address.
 
-    By default a topology's ackers live in its driver. SIGTERM or Ctrl-C stops this one, once the
-    calls in work are answered; what it knows of pending messages goes with it.
+    By default a topology's ackers live in its driver. SIGTERM or Ctrl-C stops this acker after it
+    has answered the running calls; its pending messages are lost.
     """
     from topo.tracking.exposition import Exposition
     from topo.tracking.security import Tls

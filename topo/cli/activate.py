@@ -1,4 +1,4 @@
-"""`topo activate` and `topo deactivate`: let the spouts go on, or hold them."""
+"""`topo activate` and `topo deactivate`: resume a topology's spouts, or stop them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DONE = {"activate": "activated", "deactivate": "deactivated"}
 @common_options()
 @click.pass_obj
 def activate(out: Output, names: tuple[str, ...]) -> None:
-    """Let the spouts of a topology go on."""
+    """Resume a topology's spouts."""
     _change(out, "activate", names)
 
 
@@ -27,7 +27,7 @@ def activate(out: Output, names: tuple[str, ...]) -> None:
 @common_options()
 @click.pass_obj
 def deactivate(out: Output, names: tuple[str, ...]) -> None:
-    """Stop the spouts of a topology; what is in flight is still processed."""
+    """Stop a topology's spouts; messages in flight are still processed."""
     _change(out, "deactivate", names)
 
 

@@ -62,8 +62,8 @@ def bench(
 ) -> int:
     """Measure how fast this machine runs topo.
 
-    Each figure stands beside that of a plain Python loop doing the same work, and each result is
-    checked. Exit 1: a wrong result, or slower than the baseline allows.
+    Each figure is shown beside that of a plain Python loop that does the same work, and each result
+    is checked. Exit 1: a result is wrong, or slower than the baseline allows.
     """
     _find_benchmarks()
     from benchmarks import report
@@ -94,7 +94,7 @@ def bench(
 
 
 def _find_benchmarks() -> None:
-    """Make the `benchmarks` of topo's checkout importable; they are not part of the package."""
+    """Make the `benchmarks` of topo's checkout importable, which the package does not contain."""
     checkout = Path(__file__).parents[2]
     if (checkout / "benchmarks" / "report.py").exists():
         sys.path.insert(0, str(checkout))

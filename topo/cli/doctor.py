@@ -1,4 +1,4 @@
-"""`topo doctor`: what topo needs of this machine and of an environment, each checked by itself."""
+"""`topo doctor`: independent checks of topo's needs on this machine and in an environment."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ Checks = Iterator[Check]
 def doctor(
     out: Output, master: str | None, on_spark: bool, pairs: tuple[str, ...], archives: str | None
 ) -> int:
-    """Check this machine, and the environment, for what topo needs.
+    """Check this machine and the environment for topo's requirements.
 
-    Exit 0: all well, warnings included; 5: something is missing.
+    Exit 0: all checks pass, perhaps with warnings; 5: a check fails.
     """
     project = load_project(out.env)
     chosen = master or project.environment.master
@@ -106,7 +106,7 @@ def _versions() -> Checks:
 
 
 def _pythons() -> Checks:
-    """Spark's workers run PYSPARK_PYTHON, where that is set."""
+    """Check the workers' Python, which is PYSPARK_PYTHON if that is set."""
     other = os.environ.get("PYSPARK_PYTHON")
     if not other:
         return

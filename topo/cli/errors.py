@@ -1,4 +1,4 @@
-"""`topo errors`: what went wrong, how often, where, when last."""
+"""`topo errors`: errors with their count, place and last time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def errors(
 ) -> None:
     """Show the errors of a topology: uncaught, reported, and failed messages.
 
-    Equal errors of a component are one line, with their count.
+    Equal errors of a component are one line with their count.
     """
     after = time.time() - parse_duration(since, "--since") if since else 0.0
     runs = Runs(out)

@@ -1,4 +1,4 @@
-"""`topo explain`: what a topology is, what is wrong with it, and how it would run."""
+"""`topo explain`: a topology's structure, problems and plan."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def explain(
     master: str | None,
     conf: ConfOptions,
 ) -> int:
-    """Show what a topology is and how it will run; run nothing.
+    """Show a topology's structure and plan, without running it.
 
-    Builds, validates and plans; needs no Java, save for --spark. Exit 3: the topology is invalid,
-    and every problem is listed.
+    The command builds, validates and plans; it needs no Java, except for --spark. Exit 3: the
+    topology is invalid, and every problem is listed.
     """
     out.json = out.json or form == "json"
     if spark and (show_conf or form in ("mermaid", "dot")):
@@ -89,7 +89,7 @@ def explain(
 
 
 class Explained:
-    """A valid topology with its plan, in words."""
+    """The description of a valid topology with its plan."""
 
     def __init__(self, prepared: Prepared, master: str | None) -> None:
         self._prepared = prepared
@@ -124,7 +124,7 @@ class Explained:
         return [head, *_aligned(rows), *self._remarks()]
 
     def spark(self) -> str:
-        """Spark's plan; starts Spark."""
+        """Return Spark's plan; this starts Spark."""
         return self._engine.explain(self._launch)
 
     def document(self, *, with_spark: bool = False) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Explained:
     def _words(self, placed: PlacedView, component: ComponentDef) -> str:
         words = {
             None: "no state",
-            "keyed": "state: keyed, saved by what changed",
+            "keyed": "state: keyed, saved incrementally",
             "attributes": "state: attributes, saved whole when they change",
         }[self._state(placed)]
         if placed.fused_into:

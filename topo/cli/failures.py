@@ -1,4 +1,4 @@
-"""How failures end a command: an exit code, and three lines or a JSON document on stderr."""
+"""Failures of a command: an exit code, and three lines or a JSON document on stderr."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _EXIT_CODES = {
 
 
 class CommandError(TopoError):
-    """A failure of a command itself, which says its exit code."""
+    """A failure of a command itself, with its exit code."""
 
     def __init__(self, exit_code: int, message: str, *, code: str, at: str = "", hint: str = ""):
         super().__init__(message, at=at, hint=hint, code=code)
@@ -75,7 +75,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def print_failure(error: Exception, out: Output) -> int:
-    """Say what failed, on stderr; return the exit code."""
+    """Print a failure on stderr; return the exit code."""
     shown = _as_topo_error(error)
     if out.json:
         click.echo(json.dumps({"error": _document(shown)}, ensure_ascii=False), err=True)

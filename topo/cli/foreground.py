@@ -1,7 +1,7 @@
-"""Following a run from the terminal: its figures, what it emits, Ctrl-C, its end.
+"""A run followed from the terminal: its figures, its tuples, Ctrl-C, its end.
 
-On a terminal stderr shows a live table; elsewhere a line every few seconds. What `--show` asked for
-goes to stdout, a JSON line a tuple.
+On a terminal, stderr shows a live table; otherwise a line every few seconds. The tuples selected by
+`--show` go to stdout, one JSON line per tuple.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _EXPENDABLE = ("KIND", "TASKS", "HELD (OLDEST)", "STATE")
 
 
 class Shown:
-    """Tuples on their way to stdout: those of the components and streams that were asked for.
+    """Tuples of the selected components and streams on their way to stdout.
 
-    A listener of tasks. A thread of its own prints them, so that a slow terminal holds up the run
-    but not the questions that are asked of it.
+    This is a listener of tasks. A thread of its own prints the tuples, so that a slow terminal
+    delays the run but not requests to it.
     """
 
     def __init__(self, wanted: Sequence[str], topology: Topology, limit: int | None = None) -> None:
@@ -68,10 +68,10 @@ class Shown:
             )
 
     def concluded(self, component: str, msg_id: Any, reason: str | None) -> None:
-        """What became of messages is in the figures."""
+        """Do nothing: the figures count verdicts."""
 
     def finish(self) -> None:
-        """Print what is left; raise what printing raised."""
+        """Print the remaining tuples; raise the printing thread's exception, if any."""
         self._rows.put(None)
         self._printer.join()
         if self.error:
@@ -111,7 +111,7 @@ def _parse_show(text: str, topology: Topology) -> tuple[str, str]:
 
 
 class Interrupts:
-    """Counts Ctrl-C, and SIGTERM, instead of having them raised wherever the program is."""
+    """A counter of Ctrl-C and SIGTERM, which are then not raised at arbitrary places."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -131,7 +131,7 @@ class Interrupts:
 
 
 class Foreground:
-    """Follows one run until it ends or is to be stopped."""
+    """A loop that follows one run until it ends or is to be stopped."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Foreground:
     def follow(self, drain_secs: float) -> str:
         """Return why it stopped: "completed", "time", "limit", "interrupted" or "failed".
 
-        The first Ctrl-C stops the spouts and waits for what is in flight, the second for nothing.
+        The first Ctrl-C stops the spouts and waits for messages in flight, the second ends at once.
         """
         why = self._until_over()
         if why == "interrupted":
@@ -201,7 +201,7 @@ class _Display(Protocol):
 
 
 class _Lines:
-    """A line of figures now and then."""
+    """A display of one line of figures every few seconds."""
 
     def __init__(self, out: Output, run: Run, began: float) -> None:
         self._out = out
@@ -241,7 +241,7 @@ class _Lines:
 
 
 class _LiveTable:
-    """The figures of every component, redrawn in place."""
+    """A table of every component's figures, redrawn in place."""
 
     def __init__(self, run: Run) -> None:
         from rich.console import Console

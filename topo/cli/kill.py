@@ -33,7 +33,7 @@ CLOSING_SECS = 30.0
     metavar="SECS",
     help="How long to let what is in flight finish; default: the message timeout.",
 )
-@click.option("-i", "--ignore-errors", is_flag=True, help="Go on with the next NAME.")
+@click.option("-i", "--ignore-errors", is_flag=True, help="Continue with the next NAME.")
 @click.option("--purge", "purging", is_flag=True, help="Delete the checkpoint too.")
 @click.option("--force", is_flag=True, help="Its driver is gone, or stuck: end and forget it.")
 @common_options()

@@ -1,4 +1,4 @@
-"""`topo list`: the topologies that run, or have run."""
+"""`topo list`: running and finished topologies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMNS = [
 @common_options()
 @click.pass_obj
 def list_runs(out: Output, everything: bool) -> None:
-    """List the topologies that run."""
+    """List running topologies."""
     runs = Runs(out)
     found = runs.registry.runs(all_of_them=everything)
     rows: list[dict[str, Any]] = [plain(row_of(run)) for run in found]

@@ -64,7 +64,9 @@ def _running(engine: str, launch: Launch) -> Iterator[Run]:
     "--limit", type=click.IntRange(1), metavar="N", help="Stop after N tuples were shown."
 )
 @click.option(
-    "--checkpoint", metavar="DIR", help="Keep state there, or go on from it; else none is kept."
+    "--checkpoint",
+    metavar="DIR",
+    help="Keep state in DIR, and resume from it; by default none is kept.",
 )
 @click.option("--inactive", is_flag=True, help="With its spouts stopped.")
 @common_options()
@@ -84,8 +86,8 @@ def local(
 ) -> int:
     """Run a topology in the foreground.
 
-    Until its spouts are exhausted, --time is over, or Ctrl-C: the first lets what is in flight
-    finish, the second does not.
+    The run ends when its spouts are exhausted, after --time, or by Ctrl-C: the first lets messages
+    in flight finish, the second ends at once.
     """
     if limit and not show:
         raise usage_error("--limit counts shown tuples", at="--limit", hint="--show COMPONENT")

@@ -1,4 +1,4 @@
-"""`topo logs`: what the code of a submitted topology logs and prints."""
+"""`topo logs`: the log records and prints of a submitted topology's code."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def logs(
     pattern: str | None,
     driver: bool,
 ) -> None:
-    """Show what the code of a topology logs and prints.
+    """Show the log records and prints of a topology's code.
 
-    From all its processes, in the order of time; from those on a cluster when their batch has
-    committed.
+    Lines of all processes are merged in time order; those of a cluster's workers come when their
+    batch has committed.
     """
     seconds = parse_duration(since, "--since") if since else None
     wanted = Wanted(level, _moment(seconds), component, task, _compiled(pattern))

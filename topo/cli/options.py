@@ -1,7 +1,7 @@
-"""What every command that builds a topology takes: TARGET, `-- ARGS`, and settings.
+"""The parameters of every command that builds a topology: TARGET, `-- ARGS`, and settings.
 
-Settings are laid over each other as the README says, the last winning: topo.toml, its environment,
-the code, `--config`, `-c`, then the flags that stand for a setting.
+The last of these layers that sets a key wins: topo.toml, its environment, the code, `--config`,
+`-c`, then the flags that stand for a setting.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TargetCommand(click.Command):
 
 @dataclass(frozen=True)
 class ConfOptions:
-    """The flags that are settings."""
+    """The flags that stand for settings."""
 
     config: str | None
     pairs: Sequence[str]
@@ -80,7 +80,7 @@ class ConfOptions:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A topology with everything that decides how it runs."""
+    """A topology with its settings and options."""
 
     topology: Topology
     target: Target
@@ -91,7 +91,7 @@ class Prepared:
 
     @property
     def conf(self) -> Config:
-        """What was set, without the defaults."""
+        """The settings of all layers, without the defaults."""
         return Config(merged(*self.layers))
 
     @property
@@ -107,7 +107,7 @@ def prepare(
     *,
     command: str,
 ) -> Prepared:
-    """Load the target, lay the settings, check both; warnings are printed."""
+    """Load the target, merge the settings, check both, and print warnings."""
     project = load_project(out.env)
     given = conf.layers()
     check_layers(given)  # what was typed is wrong before any code is run
@@ -124,7 +124,7 @@ def prepare(
 
 
 def files_named(text: str | None, option: str) -> tuple[str, ...]:
-    """The files of a `F,...` option, which must be there; by their whole paths."""
+    """Return the absolute paths of the files of a `F,...` option, which must exist."""
     files = [part.strip() for part in (text or "").split(",") if part.strip()]
     for file in files:
         if "://" not in file and not Path(file.partition("#")[0]).exists():
@@ -157,7 +157,7 @@ def target_argument(function: F) -> F:
 
 
 def conf_options(function: F) -> F:
-    """`-c`, `--config`, `--workers`, `-a`, `-d`, handed over as `conf: ConfOptions`."""
+    """Add `-c`, `--config`, `--workers`, `-a`, `-d`, passed as `conf: ConfOptions`."""
 
     def collect(kwargs: dict[str, Any]) -> ConfOptions:
         return ConfOptions(

@@ -1,4 +1,4 @@
-"""Where a command's words go: the answer to stdout, all else to stderr; text or JSON.
+"""The output of a command: the answer to stdout, all else to stderr; as text or JSON.
 
 Text is plain when stdout is no terminal, and `NO_COLOR` is honoured.
 """
@@ -33,7 +33,7 @@ _STATUS_COLORS = {
 
 @dataclass
 class Output:
-    """How this invocation wants to be answered."""
+    """The output options of this invocation, and the functions that print."""
 
     json: bool = False
     color: str = "auto"
@@ -42,20 +42,20 @@ class Output:
     env: str | None = None
 
     def answer(self, text: str) -> None:
-        """A line of the answer, for people."""
+        """Print a line of the answer, for people."""
         click.echo(text)
 
     def answer_json(self, document: object) -> None:
-        """The answer, or one line of it, for programs."""
+        """Print the answer, or one line of it, for programs."""
         click.echo(to_json(document))
 
     def say(self, text: str) -> None:
-        """Progress: to stderr, and not with -q."""
+        """Print progress to stderr, unless -q is given."""
         if not self.quiet:
             click.echo(text, err=True)
 
     def note(self, text: str, hint: str = "") -> None:
-        """Something worth knowing that is no failure: to stderr, with -q too."""
+        """Print a note, which is no failure, to stderr, also with -q."""
         click.echo(text, err=True)
         if hint:
             click.echo(f"  hint: {hint}", err=True)
@@ -72,23 +72,23 @@ class Output:
         return sys.stderr.isatty()
 
     def style(self, text: str, color: str) -> str:
-        """Coloured, if stderr shows colours."""
+        """Return the text in colour if stderr shows colours."""
         return click.style(text, fg=color, bold=True) if self._colored(sys.stderr) else text
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Columns under their names."""
+        """Print columns under their names."""
         for line in self.format_table(columns, rows):
             click.echo(line)
 
     def lines(self, rows: Sequence[Sequence[str]]) -> None:
-        """Columns without names."""
+        """Print columns without names."""
         for line in self.format_table(None, rows):
             click.echo(line)
 
     def format_table(
         self, columns: Sequence[str] | None, rows: Sequence[Sequence[str]]
     ) -> list[str]:
-        """Aligned columns: those of figures, and only those, to the right."""
+        """Return aligned columns: only columns of figures are aligned to the right."""
         table = [list(columns), *rows] if columns else [list(row) for row in rows]
         if not table:
             return []
@@ -127,7 +127,7 @@ def to_json(document: object) -> str:
 
 
 def common_options(*, hide: bool = True) -> Callable[[F], F]:
-    """The options that stand before the command, and may stand after it as well."""
+    """Add the options that may stand before or after the command."""
 
     def keep(attribute: str) -> Callable[[click.Context, click.Parameter, Any], None]:
         def callback(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -163,7 +163,7 @@ def common_options(*, hide: bool = True) -> Callable[[F], F]:
 
 
 def short_number(value: float) -> str:
-    """1210000 as "1.21 M": three digits and a unit."""
+    """Format 1210000 as "1.21 M": three digits and a unit."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
             scaled = value / size

@@ -21,7 +21,7 @@ FILES = ("wordcount.py", "test_wordcount.py", "topo.toml")
 def quickstart(out: Output, directory: str, force: bool) -> None:
     """Write a small project: a topology, its test, its settings.
 
-    Into DIR, or the current directory; nothing is overwritten without --force.
+    Files go into DIR, or the current directory; none is overwritten without --force.
     """
     target = Path(directory)
     for name in FILES:

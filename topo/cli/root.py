@@ -1,6 +1,6 @@
-"""The root command: what all commands share, and how a failure ends the process.
+"""The root command: the options of all commands, and the exit code of a failure.
 
-Commands are named here with their one-line help, so that `topo --help` imports none of them.
+Commands are listed here with their one-line help, so that `topo --help` imports none of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from topo.cli.output import Output, common_options
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a command is, as MODULE:ATTRIBUTE in topo.cli, and the first line of its help."""
+    """The place of a command, as MODULE:ATTRIBUTE in topo.cli, and the first line of its help."""
 
     place: str
     line: str
@@ -31,17 +31,17 @@ COMMANDS = {
         "quickstart:quickstart", "Write a small project: a topology, its test, its settings."
     ),
     "local": Entry("local:local", "Run a topology in the foreground."),
-    "submit": Entry("submit:submit", "Run a topology beyond this terminal, until it is killed."),
-    "list": Entry("list:list_runs", "List the topologies that run."),
+    "submit": Entry("submit:submit", "Submit a topology to run in the background."),
+    "list": Entry("list:list_runs", "List running topologies."),
     "stats": Entry("stats:stats", "Show the figures of a topology, or of one of its components."),
     "errors": Entry(
         "errors:errors", "Show the errors of a topology: uncaught, reported, and failed messages."
     ),
-    "logs": Entry("logs:logs", "Show what the code of a topology logs and prints."),
-    "activate": Entry("activate:activate", "Let the spouts of a topology go on."),
+    "logs": Entry("logs:logs", "Show the log records and prints of a topology's code."),
+    "activate": Entry("activate:activate", "Resume a topology's spouts."),
     "deactivate": Entry(
         "activate:deactivate",
-        "Stop the spouts of a topology; what is in flight is still processed.",
+        "Stop a topology's spouts; messages in flight are still processed.",
     ),
     "kill": Entry("kill:kill", "Stop topologies; their state is kept unless it is purged."),
     "checkpoints": Entry(
@@ -49,22 +49,22 @@ COMMANDS = {
     ),
     "ui": Entry("ui:ui", "Show and steer the topologies in a browser, and by REST."),
     "explain": Entry(
-        "explain:explain", "Show what a topology is and how it will run; run nothing."
+        "explain:explain", "Show a topology's structure and plan, without running it."
     ),
     "doctor": Entry(
-        "doctor:doctor", "Check this machine, and the environment, for what topo needs."
+        "doctor:doctor", "Check this machine and the environment for topo's requirements."
     ),
     "bench": Entry("bench:bench", "Measure how fast this machine runs topo."),
     "acker": Entry(
         "acker:acker",
-        "Run an acker: it tracks the messages of topologies that are told of its address.",
+        "Run an acker, which tracks the messages of topologies that have its address.",
     ),
 }
 """Every command, in the order of `topo --help`."""
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module when the command is asked for."""
+    """A group that imports a command's module when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -112,7 +112,7 @@ def run(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):  # click exits where it meets the former
-        # Whoever read stdout has gone; what the interpreter flushes at exit must not raise again.
+        # The reader of stdout has gone; the interpreter's flush at exit must not raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What the commands about running topologies share: finding one by name, reaching its driver."""
+"""The base of commands for running topologies: finding one by name, its figures and errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Runs:
         self.registry = Registry(home)
 
     def find(self, name: str, command: str) -> RunRecord:
-        """The run that a person named."""
+        """Return the run that the user named."""
         run = self.registry.latest(name)
         if run:
             return run

@@ -1,4 +1,4 @@
-"""`topo stats`: how fast a topology goes, and where its messages are."""
+"""`topo stats`: a topology's throughput, latencies and messages in flight."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _CLEAR = "\x1b[H\x1b[J"
 def stats(out: Output, name: str, component: str | None, window: str, watch: float | None) -> None:
     """Show the figures of a topology, or of one of its components.
 
-    Of a component, those of its tasks as well. The first line: the last batch and, over the latest
-    hundred, what half and 99 % of them kept to, without the time they waited for spouts; how fast
-    tuples come in; the lag, which is the age of the oldest message that is neither acked nor
-    failed; the size of the saved state.
+    With COMPONENT, its tasks' figures are shown as well. The first line has the last batch; the
+    median and the 99th percentile of the latest hundred, without the time they waited for spouts;
+    the tuples that come in per second; the lag, which is the age of the oldest message that is
+    neither acked nor failed; the size of the saved state.
 
-    LATENCY is, of a spout, from a message to its ack and, of a bolt, of one execute. CAPACITY is
-    the share of the time that a bolt's tasks were busy: near 1 it needs more of them.
+    LATENCY is the mean time from a message to its ack for a spout, and of one execute for a bolt.
+    CAPACITY is the share of the time in which a bolt's tasks were busy: near 1 it needs more tasks.
     """
     runs = Runs(out)
     run = runs.find(name, "stats")
@@ -99,7 +99,7 @@ def _show(out: Output, document: dict[str, Any], component: str | None, *, clear
 
 
 def head_of(document: dict[str, Any]) -> str:
-    """How the topology is, in one line."""
+    """Return one line with the topology's status and figures."""
     parts = [f"{document['name']} {document['status']} {duration(document['uptime_secs'])}"]
     batch, acker = document["batch"], document.get("acker")
     if batch and batch["ms"]:
@@ -117,7 +117,7 @@ def head_of(document: dict[str, Any]) -> str:
 
 
 def _batch_times(batch: dict[str, Any]) -> str:
-    """640 ms (p50 610, p99 1,240), without what batches waited for spouts."""
+    """Format batch times without waiting for spouts: "640 ms (p50 610, p99 1,240)"."""
     last = f"{batch['ms'] - batch.get('waited_ms', 0.0):,.0f} ms"
     if batch.get("p50_ms") is None:
         return last

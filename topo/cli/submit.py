@@ -1,4 +1,4 @@
-"""`topo submit`: run a topology beyond this terminal, until it is killed."""
+"""`topo submit`: submit a topology to run in the background."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENGINE = SPARK
     flag_value=True,
     type=bool,
     default=None,
-    help="Go on from the state this name left.",
+    help="Resume from the state of this name.",
 )
 @click.option("--fresh", "resume", flag_value=False, type=bool, help="Begin without it.")
 @click.option("--inactive", is_flag=True, help="With its spouts stopped, until topo activate.")
@@ -66,9 +66,9 @@ def submit(
     inactive: bool,
     wait_secs: float,
 ) -> None:
-    """Run a topology beyond this terminal, until it is killed.
+    """Submit a topology to run in the background.
 
-    It is started again from its last batch when its driver dies.
+    It runs until it is killed. If its driver dies, it is restarted from its last batch.
     """
     began = time.monotonic()
     prepared = prepare(out, target, conf, name, command="topo submit")
@@ -102,7 +102,7 @@ def submit(
 
 
 def _say_where_state_is(out: Output, run: RunRecord) -> None:
-    """Workers write it: on another machine than this they may not reach what is here."""
+    """Note the state's place: workers of other machines may not reach a local directory."""
     master, checkpoint = run.submission.master, run.submission.checkpoint
     if not is_in_this_machine(master) and checkpoint.startswith(str(run.directory.parents[1])):
         out.note(
@@ -131,7 +131,7 @@ def _await_start(registry: Registry, run: RunRecord, secs: float) -> RunRecord:
 
 
 class StartFailed(TopoError):
-    """A topology that failed before it worked."""
+    """The failure of a topology before its first batch."""
 
     code = "start-failed"
 

@@ -1,9 +1,9 @@
-"""Loading what a person names on the command line: `PATH.py[:ATTR]` or `package.module[:ATTR]`.
+"""The loading of a target of the command line: `PATH.py[:ATTR]` or `package.module[:ATTR]`.
 
 The module is imported under its own name, so that its classes have one that other processes can
-import, and `if __name__ == "__main__"` does not run. What is wrong is said in terms of the target:
-a missing attribute lists those that would do, and an exception in the user's code comes with the
-user's own part of the traceback.
+import, and `if __name__ == "__main__"` does not run. Errors refer to the target: the one of a
+missing attribute lists the suitable ones, and an exception in the user's code comes with the user's
+own part of the traceback.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ CONF_ATTRIBUTE = "conf"
 
 @dataclass(frozen=True)
 class Target:
-    """A topology that was loaded, with what its code says about its settings."""
+    """A loaded topology with its code's settings."""
 
     spec: str
     topology: Topology
     conf: Layer
     default_name: str
-    """What it is called if neither a flag nor its settings say: the file's or module's name."""
+    """The default name: that of the file or module."""
     directory: Path
-    """What was put first on `sys.path` to import it."""
+    """The directory that was put first on `sys.path` for the import."""
 
 
 def load_target(spec: str, args: Sequence[str] = (), *, command: str = "topo local") -> Target:
-    """Import, build and return what `spec` names; `args` are handed to its code.
+    """Import, build and return the target `spec`; `args` are passed to its code.
 
-    `command` is how hints begin.
+    Hints begin with `command`.
     """
     place, _, attribute = spec.partition(":")
     hints = _Hints(command, place, list(args))
@@ -151,7 +151,7 @@ def _first_on_path(directory: Path) -> None:
 
 
 def _refuse_shadowed(name: str, path: Path) -> None:
-    """`json.py` would be the standard library's json wherever its classes are unpickled."""
+    """Refuse a module named like a standard one: `json.py` would resolve to the library's json."""
     loaded = sys.modules.get(name)
     if loaded is None:
         return
@@ -186,7 +186,7 @@ _WRITE_ONE = "topology = builder.create_topology(), or def topology(): ..."
 
 
 def _candidates(module: ModuleType) -> list[str]:
-    """The module's own public names that could be a target, and its conf."""
+    """Return the module's public names that could be a target, and its conf."""
     names = []
     for name, value in vars(module).items():
         own = (inspect.isfunction(value) or _builds_itself(value)) and (
@@ -279,7 +279,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @contextmanager
 def _users_code(label: str) -> Iterator[None]:
-    """Turn what the user's code raises into a TargetError with the user's part of the traceback."""
+    """Convert the user's exceptions to a TargetError with the user's part of the traceback."""
     try:
         yield
     except TopoError as error:
@@ -315,7 +315,7 @@ def _shown(filename: str) -> str:
 
 
 def _user_part(error: BaseException) -> str:
-    """The traceback from the first frame of the user's code on."""
+    """Return the traceback from the first frame of the user's code on."""
     trace = error.__traceback__
     while trace and _is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""What the address of a Spark master says: local or not, how many cores, on which hosts."""
+"""Spark masters' addresses: local or not, their cores, their hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_local(master: str) -> bool:
 
 
 def local_cores(master: str) -> int:
-    """The cores that a local master stands for."""
+    """Return the number of cores of a local master."""
     match = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
     if match is None:
         raise ConfigError(
@@ -28,7 +28,7 @@ def local_cores(master: str) -> int:
 
 
 def is_in_this_machine(master: str) -> bool:
-    """True iff what runs there sees the files that are here."""
+    """True iff the workers of this master share this machine's files."""
     if not master.startswith(STANDALONE):
         return is_local(master)
     hosts = [urlsplit(f"//{address}").hostname or "" for address in addresses(master)]

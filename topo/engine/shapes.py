@@ -1,4 +1,4 @@
-"""What engines tell of themselves: their plan of a topology, and what they need of a machine."""
+"""The descriptions that engines give: their plan of a topology, and their needs of a machine."""
 
 from __future__ import annotations
 

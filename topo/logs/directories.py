@@ -20,7 +20,7 @@ _DAY_SECS = 24 * 3600.0
 
 
 def make_log_directory() -> Path:
-    """A new one, for the log of the Spark of this process."""
+    """Make a directory for the log of this process's Spark."""
     return Path(make_directory("topo-log-", kept_secs=_DAY_SECS))
 
 

@@ -1,7 +1,7 @@
-"""Topologies that outlive the terminal: submitting them, finding them, commanding them.
+"""Topologies that outlive the terminal: their submission, registry and control.
 
-`registry` is what is known of every run, on disk; `driver` runs one topology and serves `service`;
-`supervisor` starts the driver again when it dies; `client` is how a command reaches a driver.
+`registry` has the facts of every run, on disk; `driver` runs one topology and serves `service`;
+`supervisor` restarts the driver when it dies; commands reach a driver through `client`.
 """
 
 import topo.forks  # noqa: F401

@@ -52,7 +52,7 @@ class Checkpoint:
 
     @property
     def changed_at(self) -> float | None:
-        """When a batch was committed last."""
+        """Return the time of the last commit."""
         if self.path is None:
             return None
         seen = [self.path, self.path / "commits"]

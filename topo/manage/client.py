@@ -1,4 +1,4 @@
-"""How a command reaches a driver."""
+"""The client of a driver's control service."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CALL_SECS = 10.0
 
 
 class DriverUnreachable(TopoError):
-    """The driver of a run does not answer."""
+    """The error of a driver that does not answer."""
 
     code = "driver"
 
 
 class ControlClient:
-    """Calls the control service of one run."""
+    """A client of one run's control service."""
 
     def __init__(self, run: RunRecord, *, timeout_secs: float = CALL_SECS) -> None:
         self._run = run
@@ -126,7 +126,7 @@ def unreachable(run: RunRecord) -> DriverUnreachable:
 
 
 def last_seen(run: RunRecord) -> str:
-    """When the driver last wrote its figures: 09:41, or with the day if it was another."""
+    """Return when the driver last wrote its figures: 09:41, with the day if not today."""
     figures = run.directory / "stats.json"
     at = figures.stat().st_mtime if figures.exists() else run.submission.submitted_at
     then = datetime.fromtimestamp(at)

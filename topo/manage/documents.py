@@ -9,7 +9,7 @@ from typing import Any
 
 
 def plain(value: object) -> Any:
-    """`value` of nothing but what JSON has."""
+    """Convert `value` to the types of JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, datetime):

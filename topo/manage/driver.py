@@ -1,8 +1,8 @@
-"""The process that runs one submitted topology and answers for it.
+"""The process that runs one submitted topology and serves its control service.
 
-It holds its lock while it lives, keeps `state.json` true, writes the figures every few seconds, and
-obeys the control service. How it ends is the supervisor's business: a run that is over leaves a
-final status; anything else is started again.
+It holds its lock while it lives, keeps `state.json` current, writes the figures every few seconds,
+and obeys the control service. The supervisor decides what follows its end: a run that is over
+leaves a final status; any other is restarted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _REACHED = {
 
 
 class Driver:
-    """One topology's run, between its engine, its owner and its directory."""
+    """One topology's run, with its engine, its control service and its directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -89,11 +89,11 @@ class Driver:
         return 0 if self._state.status in ("KILLED", "COMPLETED") else 1
 
     def end(self) -> None:
-        """Stop where it stands, to be started again later."""
+        """Stop at once, to be restarted later."""
         self._ending = True
         self._wake.set()
 
-    # What the control service asks for
+    # Requests of the control service
 
     def status(self) -> pb.StatusReply:
         run = self._run
@@ -159,7 +159,7 @@ class Driver:
         return was
 
     def _remember(self, wanted: str) -> None:
-        """For the next driver, should this one die."""
+        """Store the wanted status for the next driver, in case this one dies."""
         self._write("wanted.json", {"status": wanted})
 
     def _wanted(self) -> str:

@@ -70,7 +70,7 @@ def force_end(registry: Registry, run: RunRecord) -> RunRecord:
 
 
 def _settled(registry: Registry, run: RunRecord) -> RunRecord:
-    """The run once its driver listens; at once if it is between two starts, or over."""
+    """Return the run once its driver listens, or is between two starts, or is over."""
     deadline = time.monotonic() + STOP_SECS
     while time.monotonic() < deadline:
         between_starts = run.supervisor_alive and not run.driver_alive and run.waits_to_start
@@ -82,7 +82,7 @@ def _settled(registry: Registry, run: RunRecord) -> RunRecord:
 
 
 def _stop_between_starts(registry: Registry, run: RunRecord) -> RunRecord:
-    """The supervisor waits to start the driver again: it is not to."""
+    """Stop the supervisor, which waits to restart the driver."""
     write_json(run.directory / "wanted.json", {"status": "KILLED"})
     if run.supervisor_pid:
         _signal(run.supervisor_pid, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Files that a crash at any point leaves readable, and locks that die with their process."""
+"""Files that stay readable after a crash at any point, and locks that end with their process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Replace `path` as a whole: a reader sees the old content or the new, whatever crashes."""
+    """Replace `path` atomically: a reader sees the old content or the new, even after a crash."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -36,7 +36,7 @@ def write_json(path: Path, document: object) -> None:
 
 
 def write_json_if_possible(path: Path, document: object) -> None:
-    """The same; a full disk is noted, and must not stop a topology that does not need it."""
+    """Write atomically, but only log a full disk, which must not stop a topology."""
     try:
         write_json(path, document)
     except OSError as error:
@@ -45,7 +45,7 @@ def write_json_if_possible(path: Path, document: object) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The document, or None if the file is not there."""
+    """Return the document, or None if the file does not exist."""
     try:
         document: dict[str, Any] = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -65,9 +65,9 @@ def sync_directory(path: Path) -> None:
 class ProcessLock:
     """A lock on a file for as long as this process lives, or until `release`.
 
-    A POSIX record lock: the kernel drops it when the process ends, however it ends, and children
-    do not inherit it. (An flock would live on in a forked child, and a pid may be another
-    process's by the time it is looked at.)
+    It is a POSIX record lock: the kernel drops it when the process ends in any way, and children
+    do not inherit it. (An flock would live on in a forked child, and a pid may belong to another
+    process when it is read.)
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,8 +88,8 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that holds the lock, or None. Never to be asked by the holder itself: a record
-    lock ends when its process closes any handle of the file."""
+    """Return the process that holds the lock, or None. The holder itself must not call this: a
+    record lock ends when its process closes any handle of the file."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What is known of every submitted topology, on disk: one directory a run.
+"""The facts of every submitted topology, on disk: one directory per run.
 
     <home>/runs/<id>/   submission.json   what was asked for; never changes
                         topology.pb       the topology
@@ -49,14 +49,14 @@ FINAL = ("KILLED", "COMPLETED", "FAILED")
 
 
 class RegistryError(TopoError):
-    """The registry cannot be read or written."""
+    """The error of a registry that cannot be read or written."""
 
     code = "registry"
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What was asked for when a topology was submitted."""
+    """The options with which a topology was submitted."""
 
     id: str
     directory: str
@@ -85,7 +85,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class State:
-    """What the driver last said of itself."""
+    """The last state that the driver wrote."""
 
     status: str
     reason: str = ""
@@ -94,24 +94,24 @@ class State:
     address: str = ""
     """Of its control service."""
     batch: int = 0
-    """The last one that was committed; 0: none was seen."""
+    """The last committed batch; 0 if none was seen."""
     ui: str = ""
     code: str = ""
-    """Of the error that a FAILED one ended with."""
+    """The code of the error that a FAILED run ended with."""
     hint: str = ""
     traceback: str = ""
-    """The user's, of an uncaught error."""
+    """The user's traceback of an uncaught error."""
     may_restart: bool = True
-    """Of a FAILED one: whether starting again from the checkpoint may help."""
+    """True if restarting a FAILED run from its checkpoint may help."""
 
 
 @dataclass(frozen=True)
 class Supervision:
-    """What the supervisor last said."""
+    """The last state that the supervisor wrote."""
 
     starts: int = 0
     failures: int = 0
-    """In a row, without a batch committed between."""
+    """Failures in a row, without a committed batch between."""
     waiting_until: float = 0.0
     last_failure: str = ""
     gave_up: bool = False
@@ -119,7 +119,7 @@ class Supervision:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as the registry and the kernel know it; the driver may know more."""
+    """One run, from the registry's files and the kernel's locks; the driver may know more."""
 
     directory: Path
     submission: Submission
@@ -193,7 +193,7 @@ class RunRecord:
 
     @property
     def waits_to_start(self) -> bool:
-        """Its supervisor pauses before it starts the driver again."""
+        """True iff the supervisor pauses before it restarts the driver."""
         return self.supervision is not None and self.supervision.waiting_until > 0
 
     @property
@@ -202,7 +202,7 @@ class RunRecord:
 
     @property
     def last_seen(self) -> float:
-        """When something was last heard of it: `since` may be when a status of months began."""
+        """The time of the run's last sign of life; `since` may be months ago for a long status."""
         if self.state.status in FINAL and self.state.since:
             return self.state.since
         seen = [self.submission.submitted_at]
@@ -224,7 +224,7 @@ class Registry:
         self._runs = home / "runs"
 
     def runs(self, *, all_of_them: bool = True) -> list[RunRecord]:
-        """Every run, the oldest first."""
+        """Return all runs, the oldest first."""
         try:
             names = sorted(os.listdir(self._runs))
         except FileNotFoundError:
@@ -236,7 +236,7 @@ class Registry:
         return sorted(found, key=lambda run: (run.submission.number, run.submission.submitted_at))
 
     def damaged(self) -> list[Path]:
-        """The directories of runs of which nobody can tell any more what was submitted."""
+        """Return the directories of runs whose submission is unreadable."""
         found = []
         for path in sorted(self._runs.glob("[!.]*/submission.json")):
             try:
@@ -248,7 +248,7 @@ class Registry:
         return found
 
     def latest(self, name: str) -> RunRecord | None:
-        """The live run of that name or id, else the one that was submitted last."""
+        """Return the live run of that name or id, else the one that was submitted last."""
         mine = [run for run in self.runs() if name in (run.name, run.id)]
         return next((run for run in mine if not run.over), mine[-1] if mine else None)
 
@@ -273,7 +273,7 @@ class Registry:
             lock.release()
 
     def create(self, submission: Submission, topology: bytes) -> RunRecord:
-        """Take the name and write the run's directory; raises NameTaken if another run has it.
+        """Take the name and write the run's directory; raise NameTaken if another run has it.
 
         To be called while `exclusive`.
         """
@@ -331,8 +331,8 @@ class Registry:
             if document is None:
                 return None
             asked = _submission(document)
-            # The locks first: a driver says that it is done before it dies, so what is read after
-            # its lock was seen free is its last word.
+            # The locks are read first: a driver writes its final state before it dies, so a state
+            # that is read after its lock was free is the last one.
             driver_pid = lock_holder(directory / "driver.lock")
             supervisor_pid = lock_holder(directory / "supervisor.lock")
             state = read_state(directory)
@@ -392,7 +392,7 @@ class Registry:
 
 
 class NameTaken(Exception):
-    """A run of that name is not over."""
+    """The error of a name whose run is not over."""
 
     def __init__(self, run: RunRecord) -> None:
         super().__init__(run.name)
@@ -407,7 +407,7 @@ def read_submission(directory: Path) -> Submission:
 
 
 def read_state(directory: Path) -> State:
-    """What the driver last said; where that is damaged, as if it had said nothing."""
+    """Read the driver's last state; a damaged file counts as a missing one."""
     try:
         return State(**(read_json(directory / "state.json") or {"status": "STARTING"}))
     except (ValueError, TypeError):

@@ -1,6 +1,6 @@
-"""The control service of one driver: what `topo kill` and the like talk to.
+"""The control service of one driver, which commands such as `topo kill` call.
 
-It listens on loop-back only, and answers only those who have the topology's token.
+It listens on loop-back only, and answers only callers with the topology's token.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOKEN_KEY = "topo-token"
 
 
 class Commanded(Protocol):
-    """What the service commands: the driver."""
+    """The interface of the driver that the service controls."""
 
     def status(self) -> pb.StatusReply: ...
     def stats(self, window_secs: float | None) -> dict[str, Any]: ...
@@ -30,7 +30,7 @@ class Commanded(Protocol):
     def history(self, window_secs: float) -> dict[str, Any]: ...
     def batches(self) -> list[dict[str, Any]]: ...
     def activate(self) -> str:
-        """Returns the status it had."""
+        """Activate the topology; return its previous status."""
         ...
 
     def deactivate(self) -> str: ...
@@ -38,7 +38,7 @@ class Commanded(Protocol):
 
 
 class ControlServer:
-    """Serves a driver until `stop`; `address` is where."""
+    """The server of a driver's control service at `address`, until `stop`."""
 
     def __init__(self, driver: Commanded, token: str) -> None:
         self._driver = driver

@@ -1,4 +1,4 @@
-"""Submitting a topology: taking its name, deciding on its checkpoint, starting its supervisor."""
+"""Submission of a topology: its name, its checkpoint, the start of its supervisor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POLL_SECS = 0.1
 
 @dataclass(frozen=True)
 class Request:
-    """What `topo submit` was asked for."""
+    """The options of `topo submit`."""
 
     name: str
     topology: Topology
@@ -35,7 +35,7 @@ class Request:
     code_directory: Path
     active: bool = True
     resume: bool | None = None
-    """None: neither was asked for, which is fine unless there is something to resume."""
+    """None: neither option was given, which is an error only if there is a checkpoint."""
     checkpoint_base: str | None = None
     py_files: tuple[str, ...] = ()
     archives: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Request:
 def submit(
     registry: Registry, request: Request, *, spawn: Callable[[Path], None] | None = None
 ) -> RunRecord:
-    """Write the run down and start its supervisor; the run is STARTING when this returns."""
+    """Register the run and start its supervisor; the run is STARTING when this returns."""
     with registry.exclusive():
         previous = registry.latest(request.name)
         if previous and not previous.over:
@@ -72,7 +72,7 @@ def submit(
 
 @contextmanager
 def _forgotten_on_failure(registry: Registry, run: RunRecord) -> Iterator[None]:
-    """A run that was never started does not keep its name."""
+    """Release the name of a run whose start fails."""
     try:
         yield
     except BaseException:
@@ -104,7 +104,7 @@ def _submission(registry: Registry, request: Request, run_id: str, place: _Place
 
 
 def await_start(registry: Registry, run: RunRecord, secs: float) -> RunRecord:
-    """The run once it works, or is over, or the time has passed (TimeoutError)."""
+    """Wait until the run works or is over, and return it; raise TimeoutError after `secs`."""
     deadline = time.monotonic() + secs
     while True:
         run = registry.reload(run)
@@ -125,7 +125,7 @@ def name_in_use(run: RunRecord) -> RunError:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the state of a run is to be."""
+    """The place of a run's state."""
 
     checkpoint: str
     is_resumed: bool = False
@@ -173,7 +173,7 @@ def _left_by(registry: Registry, request: Request, previous: RunRecord | None) -
     if previous is None:  # or it is forgotten: its checkpoint is not
         found = left_checkpoint(registry, request.checkpoint_base, request.name)
         return found.place if found else ""
-    # What a completed run left is of no use to another: its spouts have nothing more to say.
+    # The state of a completed run is useless for another: its spouts are exhausted.
     is_done = previous.status == "COMPLETED" and request.resume is None
     return "" if is_done else previous.submission.checkpoint
 

@@ -1,9 +1,9 @@
-"""Starts a topology's driver, and starts it again from its checkpoint when it dies.
+"""The supervisor of a driver: it starts it, and restarts it from its checkpoint when it dies.
 
 The pause before a start doubles with each failure in a row, up to a minute; a driver that
 committed a batch ends the row. After `topology.restart.max` failures in a row the topology is
-FAILED. A driver that says that starting again cannot help (the user's code raised), that its work
-is complete, or that it was killed on purpose, is not started again.
+FAILED. A driver is not restarted if its state says that a restart cannot help (the user's code
+raised), that its work is complete, or that it was killed on purpose.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Process(Protocol):
 
 
 class Supervisor:
-    """One topology's supervisor; `start` and `pause` are replaced in tests."""
+    """One topology's supervisor; tests replace `start` and `pause`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Supervisor:
         self._said = Supervision()
 
     def stop(self) -> None:
-        """End the driver and do not start it again."""
+        """Stop the driver for good."""
         self._stopping.set()
         if self._process:
             self._process.stop()
@@ -63,11 +63,11 @@ class Supervisor:
         self._stopping.wait(secs)
 
     def run(self) -> None:
-        """Return when the topology is over."""
+        """Run the driver, again and again; return when the topology is over."""
         self._say(self._said)
         while not self._stopping.is_set():
             before = self._state()
-            # Or the last driver's word would pass for the new one's until that has its own.
+            # Otherwise the last driver's state would pass for the new one's until it writes.
             starting = replace(before, status="STARTING", since=time.time(), address="")
             self._say_state(starting)
             self._say(replace(self._said, starts=self._said.starts + 1, waiting_until=0.0))
@@ -121,7 +121,7 @@ class Supervisor:
         return read_state(self._directory)
 
     def _say_state(self, state: State) -> None:
-        """In the driver's place, while there is none."""
+        """Write the driver's state while there is no driver."""
         self._write("state.json", asdict(state))
 
     def _wanted(self) -> str:
@@ -136,7 +136,7 @@ class Supervisor:
 
 
 class DriverProcess:
-    """A driver in a session of its own, so that all it started can be ended with it."""
+    """A driver in a session of its own, so that all its children can be ended with it."""
 
     def __init__(self, directory: Path) -> None:
         with (directory / "log" / "driver.log").open("ab") as log:
@@ -150,7 +150,7 @@ class DriverProcess:
 
     def wait(self) -> int:
         code = self._process.wait()
-        # The JVM of a driver that was killed must not go on beside the next driver's.
+        # The JVM of a killed driver must not live on beside the next driver's.
         _end_group(self._process.pid)
         return code
 
@@ -186,12 +186,12 @@ def spawn(directory: Path) -> None:
 
 
 def _let_go_of_what_was_inherited() -> None:
-    """Close the files and locks of whoever ran `topo submit`: this process outlives them by far."""
+    """Close the files and locks inherited from `topo submit`, which this process outlives."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
 
 def _command(module: str, directory: Path) -> list[str]:
-    """-P: what lies in the current directory must not stand in for what topo imports."""
+    """Return a Python command with -P: files of the current directory must not shadow imports."""
     return [sys.executable, "-P", "-m", module, str(directory)]
 
 

@@ -126,7 +126,7 @@ class PlacedComponent:
 
 @dataclass(frozen=True)
 class TopologyPlan:
-    """What runs where."""
+    """The plan of a topology over slots."""
 
     name: str
     slots: int
@@ -217,7 +217,7 @@ class SlotView:
 
 @dataclass(frozen=True)
 class WorkersView:
-    """Where a topology runs: its slots, its processes, and how often they came back."""
+    """The workers of a topology: its slots, its processes, and their restarts."""
 
     name: str
     master: str
@@ -234,7 +234,7 @@ class WorkersView:
 
 @dataclass(frozen=True)
 class Change:
-    """What a change has done: the status now, and the one before."""
+    """The result of a change: the present status, and the previous one."""
 
     name: str
     status: str

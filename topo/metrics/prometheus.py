@@ -31,7 +31,7 @@ _OF_TOPOLOGY, _OF_COMPONENT = ("topology",), ("topology", "component")
 
 @dataclass(frozen=True)
 class Exposed:
-    """What of one topology is shown: its status and documents."""
+    """The exposed part of one topology: its status and documents."""
 
     name: str
     status: str

@@ -148,7 +148,7 @@ class SlotTasks:
 
     @property
     def stalls(self) -> tuple[str, ...]:
-        """Why spouts cannot emit, of those that cannot."""
+        """The reasons of the spouts that cannot emit."""
         return tuple(spout.stalled for spout in self.spouts if spout.stalled)
 
     @property

@@ -166,7 +166,7 @@ class SpoutTask(Task):
 
     @property
     def stalled(self) -> str:
-        """Why the spout could not emit when it was asked last; "" if it could."""
+        """The reason why the spout could not emit when it was last asked; "" if it could."""
         return self._pause.reason
 
     @property
@@ -176,7 +176,7 @@ class SpoutTask(Task):
 
     @property
     def pause_ends(self) -> float | None:
-        """When the spout is to be asked again, if it is paused."""
+        """The time at which a paused spout is asked again, or None."""
         return self._pause.until if self._pause.reason else None
 
     def _pause_for(self, error: BaseException) -> None:
@@ -312,7 +312,7 @@ class SpoutTask(Task):
 
 @dataclass(frozen=True)
 class Pause:
-    """Why and until when a spout is not asked; each further failure makes it longer."""
+    """A pause of a spout, with its reason and end; each further failure makes it longer."""
 
     reason: str = ""
     until: float = 0.0

@@ -1,4 +1,4 @@
-"""What is saved of a component's plain attributes, so that a restart and none agree.
+"""The saved plain attributes of a component, with the same result with and without a restart.
 
 Saved is every attribute that is not as `open` or `prepare` left it, in one pickle: so what is
 shared stays shared, and new constructor arguments and settings win over what never changed. An
@@ -38,7 +38,7 @@ _OVERHEAD = 64  # bytes of a pickle for a name and what it begins and ends with
 
 @dataclass
 class _Left:
-    """What open or prepare left in an attribute."""
+    """The value of an attribute after open or prepare."""
 
     value: Any
     size: int = 0
@@ -135,7 +135,7 @@ class SavedAttributes:
             self._warn(
                 "large",
                 f"{self._owner} saves {len(blob):,} bytes of plain attributes, whole in every "
-                "batch that changes them; a StatefulBolt's state is saved by what changed",
+                "batch that changes them; a StatefulBolt's state is saved incrementally",
             )
 
     def check_stateless(self) -> None:

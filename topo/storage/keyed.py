@@ -22,7 +22,7 @@ _MOST = 1000
 
 
 class KeyedState:
-    """A mapping for the component, saved by what changed. With `strict`, as tests have it."""
+    """A component's mapping, saved incrementally; tests set `strict`."""
 
     def __init__(self, owner: str, strict: bool) -> None:
         self.state: KeyValueState[Any, Any] = KeyValueState()

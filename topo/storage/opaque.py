@@ -1,4 +1,4 @@
-"""What can be seen of values that do not pickle, to tell when a restart would lose something.
+"""Inspection of values that do not pickle, to detect what a restart would lose.
 
 A client of an installed package is opaque. An object of the user's own classes, a queue or a
 generator is looked into; where an iterator of Python's stands cannot be seen.

@@ -1,4 +1,4 @@
-"""Who owns a checkpoint: one driver at a time, on one machine or on storage that many share.
+"""The ownership of checkpoints: one driver at a time, on one machine or on shared storage.
 
 Two drivers on one checkpoint would run the same batches twice and take each other's state. A
 driver therefore claims its checkpoint before it reads or changes anything in it, and writes down
@@ -47,7 +47,7 @@ _SETTLE_SECS = 1.0
 
 @dataclass(frozen=True)
 class OwnerRecord:
-    """What the owner of a checkpoint has written down."""
+    """The record that the owner of a checkpoint writes."""
 
     run: str
     topology: str
@@ -69,7 +69,7 @@ class OwnerRecord:
 
 
 class OwnerFile(Protocol):
-    """Where the record is kept."""
+    """The file of the record."""
 
     def read(self) -> str | None:
         """Return its text; None if there is none."""

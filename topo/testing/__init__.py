@@ -1,4 +1,4 @@
-"""The test kit: run topologies in milliseconds, without Spark, by a clock you move.
+"""The test kit: topologies run in milliseconds, without Spark, by a clock that the test moves.
 
 result = complete_topology(topology, mock_sources={"spout": [["a"], ["b"]]})
 result.tuples("count")

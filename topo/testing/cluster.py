@@ -25,11 +25,11 @@ class SteppedRun(Run, Protocol):
     def conf(self) -> Config: ...
     @property
     def pending(self) -> int:
-        """How many messages are neither acked nor failed."""
+        """The number of messages that are neither acked nor failed."""
         ...
 
     def settle(self, max_steps: int = 100_000) -> None:
-        """Run until nothing moves at this instant."""
+        """Run until nothing is left to do at this instant."""
         ...
 
     def step(self, n: int = 1) -> int:
@@ -46,9 +46,9 @@ class SteppedRun(Run, Protocol):
 
 
 class TestCluster:
-    """Runs topologies under simulated time.
+    """A cluster that runs topologies under simulated time.
 
-    `seed` decides the order in which ready tasks run: the same seed, the same run.
+    `seed` decides the order in which ready tasks run: the same seed gives the same run.
     """
 
     __test__ = False  # or pytest would take it for a class of tests
@@ -60,7 +60,7 @@ class TestCluster:
 
     @property
     def now(self) -> float:
-        """Seconds since the cluster began."""
+        """The simulated seconds since the start of the cluster."""
         return self._now
 
     def submit_topology(
@@ -90,10 +90,10 @@ class TestCluster:
         return run
 
     def advance(self, secs: float, max_steps: int = 100_000) -> None:
-        """Let time pass: from each tick and timeout to the next, settling at each.
+        """Advance time from each tick and timeout to the next, and settle at each.
 
-        Spouts are asked at those moments and at the end; one that waits by `context.now()` wants
-        several small steps.
+        Spouts are asked at those moments and at the end; a spout that waits by `context.now()`
+        needs several small steps.
         """
         if secs < 0:
             raise ValueError(f"time does not go back: advance(secs={secs})")

@@ -1,4 +1,4 @@
-"""Run a finite topology to its end and look at what it emitted."""
+"""Complete runs of finite topologies in tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topo.testing.cluster import SteppedRun, TestCluster
 from topo.topology.model import ComponentDef, Topology
 from topo.topology.submission import check_topology
 
-# Every spout says that it will end, so this only guards against one that never does.
+# Every spout promises to end; this only guards against one that never does.
 _LONGEST_SECS = 300.0
 """On Spark."""
 _MOST_STEPS = 50_000_000
@@ -31,7 +31,7 @@ _PATIENCE = 1000
 
 
 class MockSpout(Spout):
-    """Emits given items; task k of m takes items k, k+m, k+2m, ..., whose index is the msg id."""
+    """A spout of given items; task k of m emits items k, k+m, ...; the index is the msg id."""
 
     def __init__(self, items: list[tuple[str, list[Any]]]) -> None:
         self.items = items
@@ -51,7 +51,7 @@ class MockSpout(Spout):
 
 
 class CompletedTopology:
-    """What a topology did, from its start to its end."""
+    """The record of a complete run: emitted tuples, acked and failed messages."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class CompletedTopology:
         self.failed = {spout: list(failed.get(spout, [])) for spout in spouts}
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
-        """The value lists that the component emitted on the stream."""
+        """Return the value lists that the component emitted on the stream."""
         definition = self._topology.component(component)
         if definition.output(stream) is None:
             names = [output.name for output in definition.outputs]
@@ -86,7 +86,7 @@ def complete_topology(
 ) -> CompletedTopology:
     """Run until every spout is exhausted and nothing is in flight.
 
-    Time moves only when nothing else can.
+    Simulated time advances only when nothing is left to do at an instant.
     """
     check_topology(topology, "complete_topology")
     mocked = with_mock_sources(topology, mock_sources or {})
@@ -105,7 +105,7 @@ def complete_topology(
 
 
 def with_mock_sources(topology: Topology, mock_sources: MockSources) -> Topology:
-    """The topology with these spouts replaced by ones that emit the items."""
+    """Return the topology with these spouts replaced by ones that emit the items."""
     components = dict(topology.components)
     for name, items in mock_sources.items():
         spout = topology.component(name)
@@ -141,7 +141,7 @@ def _complete_inline(topology: Topology, conf: Mapping[str, Any] | None) -> Comp
         while run.status not in ENDED:
             event = run.next_event(float("inf"))
             before = _progress(run)
-            # Without an event a spout may wait for the clock, which nobody else knows of.
+            # Without an event, a spout may still wait for a time that only the spout knows.
             cluster.advance(1 if event is None else event - cluster.now, _MOST_STEPS)
             expires = times_out and run.pending > 0
             patience = _PATIENCE if expires or _progress(run) != before else patience - 1
@@ -166,7 +166,7 @@ def _complete_on_spark(topology: Topology, conf: Mapping[str, Any] | None) -> Co
 
 
 def _progress(run: SteppedRun) -> int:
-    """What the spouts did; ticks alone lead nowhere."""
+    """Return a count of the spouts' emits and verdicts; ticks alone are no progress."""
     figures = run.stats().components
     spouts = [figures[spout.id] for spout in run.topology.spouts]
     return sum(spout.emitted + spout.acked + spout.failed for spout in spouts)

@@ -17,7 +17,7 @@ _feeds: weakref.WeakValueDictionary[int, _Feed]
 
 
 class _Feed:
-    """What the test's end and the tasks' ends of a feeder share."""
+    """The queue and the verdicts that the test and the feeder's tasks share."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[list[Any], Any]] = deque()
@@ -30,7 +30,7 @@ _feeds = weakref.WeakValueDictionary()
 
 
 class FeederSpout(Spout):
-    """Emits what `feed` is given, one tuple a call; all its tasks share one queue."""
+    """A spout that emits the tuples given to `feed`, one per call; its tasks share one queue."""
 
     transient = ("_feed",)
 
@@ -53,23 +53,23 @@ class FeederSpout(Spout):
         self._feed = feed
 
     def feed(self, values: list[Any] | tuple[Any, ...], msg_id: Any = None) -> None:
-        """Have the tuple emitted; tracked where it has a message id."""
+        """Queue a tuple for emission; it is tracked if it has a message id."""
         check_values(values, f"FeederSpout({list(self.outputs)}) was fed")
         self._feed.waiting.append((list(values), msg_id))
 
     @property
     def acked(self) -> list[Any]:
-        """The message ids that were acked, in order."""
+        """The acked message ids, in order."""
         return self._feed.acked
 
     @property
     def failed(self) -> list[Any]:
-        """The message ids that failed, in order."""
+        """The failed message ids, in order."""
         return self._feed.failed
 
     @property
     def reasons(self) -> dict[Any, str]:
-        """Why a message id failed last."""
+        """The last reason of failure by message id."""
         return self._feed.reasons
 
     def next_tuple(self) -> None:

@@ -1,4 +1,4 @@
-"""One bolt or spout by itself: what it emits, acks and fails for given input."""
+"""Tests of one bolt or spout by itself: its emits, acks and failures for given input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from topo.tuples import Fields, Source, Tuple, new_tuple, tick_source
 
 
 class Emitted(list[Any]):
-    """The values of one emit, with where they went and what they were anchored to."""
+    """The values of one emit, with the stream, the anchors and the target task."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ def make_tuple(
     fields: str | Iterable[str] | None = None,
     task: int = 1,
 ) -> Tuple:
-    """A tuple for a test; fields are the mapping's keys, or field1, field2, ... by default."""
+    """Make a tuple; the fields are the mapping's keys, or field1, field2, ... for a sequence."""
     if isinstance(values, str | bytes) or not isinstance(values, Mapping | Sequence):
         raise TypeError(f"make_tuple takes a list of values or a mapping; got {values!r}")
     if isinstance(values, Mapping):
@@ -74,12 +74,12 @@ def make_tuple(
 
 
 def make_tick(secs: float = 1) -> Tuple:
-    """A tick tuple."""
+    """Make a tick tuple."""
     return new_tuple(tick_source(), [secs])
 
 
 class _Recorder:
-    """A port that remembers instead of sending."""
+    """A port that records calls instead of sending."""
 
     def __init__(self, component: Component) -> None:
         draft = Draft("under_test", "component", component, 1, "")
@@ -110,7 +110,7 @@ class _Recorder:
 
 
 class BoltRun(_Recorder):
-    """What a bolt did with the tuples it was given."""
+    """The record of a bolt's emits, acks and failures for given tuples."""
 
     batch_id = -1
     """The last batch it was given, where it was given batches."""
@@ -122,18 +122,18 @@ class BoltRun(_Recorder):
         self.failed: list[Tuple] = []
         self.reset: list[Tuple] = []
         self._given: list[Tuple] = []
-        # Not in the tuples themselves: another run may be given them again.
+        # The state is not in the tuples themselves: another run may get them again.
         self._settled: set[Tuple] = set()
         self._current: Tuple | None = None
         self._on_tick = type(bolt).on_tick not in (Bolt.on_tick, BasicBolt.on_tick)
 
     @property
     def pending(self) -> list[Tuple]:
-        """The tuples that are neither acked nor failed."""
+        """The given tuples that are neither acked nor failed."""
         return [tup for tup in self._given if tup not in self._settled]
 
     def execute(self, tup: Tuple) -> BoltRun:
-        """Give the bolt one more tuple."""
+        """Execute the bolt with one more tuple."""
         self._given.append(_checked(tup))
         self._current = tup
         hook = self.bolt.on_tick if tup.is_tick and self._on_tick else self.bolt.execute
@@ -226,7 +226,7 @@ class BoltRun(_Recorder):
 
 
 class SpoutRun(_Recorder):
-    """What a spout emitted, and a way to tell it what became of that."""
+    """The record of a spout's emits, with calls to ack and fail them."""
 
     def __init__(self, spout: Spout) -> None:
         super().__init__(spout)
@@ -359,7 +359,7 @@ def _checked(tup: Tuple) -> Tuple:
 def _context(
     component: Component, tuples: Sequence[Tuple], conf: Mapping[str, Any] | None
 ) -> TopologyContext:
-    """Of a topology in which the component stands behind the sources of its tuples."""
+    """Make the context of a topology in which the component reads the sources of its tuples."""
     kind = "spout" if isinstance(component, Spout) else "bolt"
     sources: dict[str, dict[str, StreamDef]] = {}
     for tup in tuples:

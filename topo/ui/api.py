@@ -52,7 +52,7 @@ _LOGS = (
 
 @dataclass(frozen=True)
 class SessionView:
-    """Who asks, and what these pages let them do."""
+    """The user of the pages, and their permissions."""
 
     role: str
     user: str

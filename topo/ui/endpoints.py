@@ -1,4 +1,4 @@
-"""What an endpoint of the API is: its path, parameters, answer, and how a request is read.
+"""The endpoints of the API: path, parameters, answer, and the reading of requests.
 
 Values are checked here, once, against the same table that the OpenAPI document is made of.
 """

@@ -21,7 +21,7 @@ _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Why a request was not answered, and what to do about it."""
+    """The reason for a refused request, and what to do about it."""
 
     error: str
     message: str

@@ -1,4 +1,4 @@
-"""Who may see and change topologies in a browser or by REST.
+"""Access to topologies in a browser or by REST.
 
 A token stands for a role. A browser turns its token into a cookie that lives for a while; a script
 sends its token with each request. Cookies are signed with the token of their role, so that the
@@ -101,7 +101,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Session:
-    """Who sent a request: their role, and how they proved it."""
+    """The sender of a request: their role, and its proof."""
 
     role: str
     user: str

@@ -34,7 +34,7 @@ class BindError(TopoError):
 
 @dataclass(frozen=True)
 class Options:
-    """What `topo ui` was asked for."""
+    """The options of `topo ui`."""
 
     bind: str = DEFAULT_BIND
     hosts: Sequence[str] = ()

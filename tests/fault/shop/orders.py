@@ -1,4 +1,4 @@
-"""What is ordered; values of this class travel in tuples."""
+"""Orders; values of this class travel in tuples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the words of a few lines: the smallest topology that does something."""
+"""A word count of a few lines: the smallest useful topology."""
 
 from topo import BasicBolt, Spout, Topology, TopologyBuilder, bolt
 
@@ -13,7 +13,7 @@ conf = {"topology.name": "word-count", "topology.max.spout.pending": 1000}
 
 
 class Sentences(Spout):
-    """Says the lines `rounds` times, each line again until it was fully processed."""
+    """A spout that emits the lines `rounds` times, each again until it was fully processed."""
 
     outputs = ("sentence",)
 
@@ -60,7 +60,7 @@ class Count(BasicBolt):
 
 
 def topology(rounds: str = "100") -> Topology:
-    """`topo local wordcount.py -- 5` runs five rounds."""
+    """Build the topology; `topo local wordcount.py -- 5` runs five rounds."""
     builder = TopologyBuilder()
     builder.set_spout("sentences", Sentences(int(rounds)))
     builder.set_bolt("split", split, parallelism=2).shuffle_grouping("sentences")

@@ -13,7 +13,7 @@ from topo.errors import EngineError
 
 
 class _OneThread:
-    """What both have in common: nothing is shared between runs, needed of the machine, planned."""
+    """The base of both engines: runs share nothing, need nothing of the machine, have no plan."""
 
     def stop(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""`topo doctor --spark`: a Spark session, what its workers have, and one topology through it."""
+"""`topo doctor --spark`: checks of a Spark session, its workers, and one topology on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXECUTORS_SECS = 30.0
 
 
 class One(Spout):
-    """Says one thing and is done."""
+    """A spout that emits one message and is exhausted."""
 
     outputs = ("n",)
 
@@ -46,14 +46,14 @@ class One(Spout):
 
 
 class Keep(BasicBolt):
-    """Keeps the last it heard."""
+    """A bolt that stores its last input."""
 
     def execute(self, tup: Tuple) -> None:
         self.last = tup.n
 
 
 def check_spark(master: str, given: Mapping[str, Any]) -> Iterator[Check]:
-    """With these settings; those of a topology are of no use to this one, save the ackers'."""
+    """Check Spark with these settings; of a topology's settings only the ackers' are used."""
     with tempfile.TemporaryDirectory() as directory:
         conf = {key: given[key] for key in given if key.startswith(("spark.", "topology.acker."))}
         log = Path(directory) / "spark.log"
@@ -75,7 +75,7 @@ def check_spark(master: str, given: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _workers(session: SparkSession, master: str) -> Iterator[Check]:
-    """The packages the workers have, beside the driver's."""
+    """Compare the workers' packages with the driver's."""
     try:
         tasks = _executors(session, master)
         seen = look_at_workers(session, tasks)
@@ -97,7 +97,7 @@ def _workers(session: SparkSession, master: str) -> Iterator[Check]:
 
 
 def _executors(session: SparkSession, master: str) -> int:
-    """How many tasks reach them all, when they are there."""
+    """Wait for executors; return the number of tasks that reaches them all."""
     if is_local(master):
         return 1
     executors = Executors(look_at(session))

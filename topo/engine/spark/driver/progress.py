@@ -89,7 +89,7 @@ class Progress:
         return self.book.batch(self._monotonic())
 
     def acker(self) -> AckerStats | None:
-        """The ackers' figures in their last status."""
+        """Return the ackers' figures in their last status."""
         status = self._status
         if status is None or not self._executors:
             return None

@@ -1,4 +1,4 @@
-"""Whether a query that has failed is started again from its last commit.
+"""The decision to restart a failed query from its last commit.
 
 A failure that another start may get over is tried again, as often in a row as the settings say; a
 batch that was committed in between ends the row. A query also never begins before the batch with

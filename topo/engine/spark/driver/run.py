@@ -57,7 +57,7 @@ _DURATION = re.compile(r"(\w+)=(\d+)")
 
 
 class SparkRun(Completion):
-    """A topology on Spark. `start` returns at once; everything else may be called at any time."""
+    """A topology on Spark. `start` returns at once; all other methods may be called at any time."""
 
     def __init__(
         self,

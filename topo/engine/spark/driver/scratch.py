@@ -24,17 +24,17 @@ SLOT_SOCKET_BYTES = _NAME_BYTES + 18
 
 
 def make_run_directory() -> str:
-    """A new one, for a run of this process: frames, large reports, a checkpoint nobody keeps."""
+    """Make a directory for a run: frames, large reports, a temporary checkpoint."""
     return make_directory("topo-run-", kept_secs=0.0)
 
 
 def make_slots_directory() -> str:
-    """A new one, for the sockets of a run's slots."""
+    """Make a directory for the sockets of a run's slots."""
     return make_directory("topo-slots-", kept_secs=0.0, parent=socket_parent(SLOT_SOCKET_BYTES))
 
 
 def make_jvm_directory() -> str:
-    """A new one, for what the JVM that this process starts makes for a while."""
+    """Make a directory for the temporary files of this process's JVM."""
     return make_directory("topo-jvm-", kept_secs=0.0, parent=socket_parent(_JVM_SOCKET_BYTES))
 
 

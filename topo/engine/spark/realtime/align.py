@@ -75,7 +75,7 @@ class Alignment(Generic[T]):
 
     @property
     def held(self) -> int:
-        """How many items wait for the next epoch."""
+        """The number of items that wait for the next epoch."""
         return sum(map(len, self._held.values()))
 
     def receive(self, source: int, item: T | Marker) -> None:

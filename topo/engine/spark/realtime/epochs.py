@@ -33,7 +33,7 @@ class EpochRefused(EngineError):
 
 @dataclass(frozen=True)
 class Staged:
-    """What one level of one slot did in an epoch."""
+    """The changes and updates of one level of one slot in an epoch."""
 
     puts: Mapping[Key, bytes] = field(default_factory=dict)
     deletes: Collection[Key] = ()

@@ -52,7 +52,7 @@ class LogFailed(EngineError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value lies."""
+    """The place of a value in a file."""
 
     file: str
     at: int
@@ -226,12 +226,12 @@ class EpochStore:
 
     @property
     def size(self) -> int:
-        """How many bytes all files have."""
+        """The bytes of all files."""
         return self._bytes
 
     @property
     def saved_bytes(self) -> Iterator[tuple[Key, int]]:
-        """How large each saved value is."""
+        """The size of each saved value."""
         return ((key, place.size) for key, place in self._index.items())
 
     def _take_places(self, file: str, at: int, sizes: list[tuple[Key, int]]) -> None:

@@ -113,7 +113,7 @@ class Polling:
     ) -> int:
         """Wait until a slot has data; meanwhile ask the spouts of `host`, if given.
 
-        Returns how much they emitted. `has_news` says, after they were asked, whether the batch is
+        Return how much they emitted. `has_news` says, after they were asked, whether the batch is
         to end although they emitted nothing.
         """
         began = time.monotonic()
