@@ -32,7 +32,7 @@ and line, a flag, a component) and a `hint` (what to do), each "" where there is
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -280,3 +280,34 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The hint for a misspelt name: "did you mean 'x'?", or ""."""
     match = nearest(name, known)
     return f"did you mean {match!r}?" if match else ""
+
+
+def shown(value: object, most: int = 80) -> str:
+    """Return the value as an error shows it: cut, and whatever its repr does."""
+    text = _safely(repr, value)
+    if text is None and isinstance(value, list | tuple):
+        text = f"[{', '.join(shown(part, most) for part in value)}]"
+    if text is None:
+        text = f"<a {type(value).__name__}, which cannot be shown>"
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return what an error says, without topo's hint, whatever its `str` does."""
+    if isinstance(error, TopoError):
+        text: str | None = _encodable(error.message)
+    else:
+        text = _safely(str, error)
+    return f"(its text cannot be shown: {shown(error.args)})" if text is None else text
+
+
+def _safely(describe: Callable[[object], str], value: object) -> str | None:
+    try:
+        return _encodable(describe(value))
+    except Exception:
+        return None
+
+
+def _encodable(text: str) -> str:
+    """Return the text without lone surrogates, which file names of another encoding bring."""
+    return text.encode("utf-8", "backslashreplace").decode()

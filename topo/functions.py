@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topo.components import BasicBolt, Outputs
-from topo.errors import ComponentError
+from topo.errors import ComponentError, shown
 from topo.tuples import Tuple
 
 
@@ -91,5 +91,4 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
-    return f"a {type(value).__name__}: {text if len(text) <= 60 else text[:57] + '...'}"
+    return f"a {type(value).__name__}: {shown(value, 60)}"

@@ -7,9 +7,11 @@ import datetime
 import decimal
 import enum
 import fractions
+import pathlib
 import pickle
 import sys
-from collections import OrderedDict, deque, namedtuple
+import uuid
+from collections import OrderedDict, UserList, UserString, deque, namedtuple
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -55,6 +57,9 @@ class Plain:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __topo_key__(self) -> Any:
+        return self.value
+
     def __repr__(self) -> str:
         return f"Plain({self.value!r})"
 
@@ -69,7 +74,7 @@ class Listing(list[Any]):
 
 Pair = namedtuple("Pair", "first second")
 
-ZONES = [datetime.UTC, ZoneInfo("Asia/Kathmandu"), ZoneInfo("America/Lima")]
+ZONES = [datetime.UTC, ZoneInfo("Asia/Kathmandu"), ZoneInfo("America/New_York")]
 
 any_text = st.text(st.characters(exclude_categories=()))  # with NUL and lone surrogates
 
@@ -95,6 +100,10 @@ scalars = st.one_of(
         timezones=st.sampled_from(ZONES),
     ),
     st.uuids(),
+    st.builds(pathlib.PosixPath, st.text("ab/", max_size=4)),
+    st.timedeltas(datetime.timedelta(hours=-23), datetime.timedelta(hours=23)).map(
+        datetime.timezone
+    ),
 )
 
 
@@ -159,11 +168,18 @@ def _reshaped(draw: st.DrawFn, value: Any, may_be_unhashable: bool) -> Any:
     elif isinstance(value, int | float | decimal.Decimal | fractions.Fraction):
         options += _equal_numbers(value)
     elif isinstance(value, str):
-        options.append(Text(value))
+        options += [Text(value), UserString(value)]
+    elif isinstance(value, uuid.UUID):
+        options.append(uuid.UUID(str(value), is_safe=uuid.SafeUUID.safe))
+    elif isinstance(value, pathlib.PurePath):
+        options.append(pathlib.PurePosixPath(value))
+    elif isinstance(value, datetime.timezone):
+        options.append(datetime.timezone(value.utcoffset(None), "named"))
     elif isinstance(value, bytes):
         options += [bytes(bytearray(value))] + ([bytearray(value)] if may_be_unhashable else [])
     elif isinstance(value, datetime.datetime) and value.tzinfo is not None:
         moved = [value.astimezone(zone) for zone in ZONES]
+        moved.append(value.replace(fold=1 - value.fold))
         options += [other for other in moved if other == value]  # not where clocks were put back
     elif isinstance(value, Point):
         options = [type(value)(again(value.x), again(value.y), draw(any_text))]
@@ -172,7 +188,7 @@ def _reshaped(draw: st.DrawFn, value: Any, may_be_unhashable: bool) -> Any:
     elif isinstance(value, deque):
         options = [deque(map(again, value)), deque(map(again, value), maxlen=50)]
     elif isinstance(value, list):
-        options = [list(map(again, value)), Listing(map(again, value))]
+        options = [list(map(again, value)), Listing(map(again, value)), UserList(map(again, value))]
     elif isinstance(value, tuple):
         options = [tuple(map(again, value)), Pair(*map(again, value))]
     elif isinstance(value, set | frozenset):

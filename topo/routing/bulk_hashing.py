@@ -9,6 +9,7 @@ known or not, whereas a look-up costs a cache miss for each word.
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,8 @@ from topo.wire.frame import U64, Column
 
 _MOST_BYTES = 1 << 16
 _MOST_CACHED = 200_000
+_MOST_PARTS = 4  # of a tuple
+_SMALL = frozenset({float, bool, type(None), datetime, date})
 _LARGEST_PLAIN_INT = (1 << 61) - 2  # up to here an int is its own Python hash, but for -1
 _GAMMA, _PART, _FIRST, _SECOND = (
     np.uint64(number)
@@ -55,14 +58,26 @@ class ColumnHasher:
             known.clear()
         made = np.empty(len(column), np.uint64)
         for place, value in enumerate(column):
-            try:
-                found = known.get(value)
-                if found is None:
-                    found = known[value] = stable_hash(value)
-            except TypeError:  # unhashable
-                found = stable_hash(value)
+            if not _is_small(value):
+                made[place] = stable_hash(value)
+                continue
+            found = known.get(value)
+            if found is None:
+                found = known[value] = stable_hash(value)
             made[place] = found
         return made
+
+
+def _is_small(value: Any) -> bool:
+    """Return True if a value is worth remembering: small, and equal to nothing of another hash."""
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return len(value) <= LONG
+    if kind is tuple:
+        return len(value) <= _MOST_PARTS and all(map(_is_small, value))
+    if kind is int:
+        return bool(value.bit_length() <= LONG * 8)
+    return kind in _SMALL
 
 
 def mix_arrays(seed: U64, part: U64) -> U64:
@@ -78,7 +93,10 @@ def _int_hashes(column: Column) -> U64 | None:
         numbers = np.array(column, np.int64)
     except OverflowError:
         return None
-    if len(numbers) == 0 or max(numbers.max(), -numbers.min()) > _LARGEST_PLAIN_INT:
+    if len(numbers) == 0:
+        return None
+    # Not the largest absolute value: the smallest of 64 bits has none.
+    if numbers.min() < -_LARGEST_PLAIN_INT or numbers.max() > _LARGEST_PLAIN_INT:
         return None
     numbers[numbers == -1] = -2  # as Python hashes it
     return mix_arrays(np.zeros(len(numbers), np.uint64), numbers.view(np.uint64))

@@ -109,7 +109,12 @@ class ByFields(Grouper):
     def deal(self, rows: Rows) -> list[Deal]:
         combined = None
         for position, hasher in self._hashers:
-            hashes = hasher.hashes(rows.columns[position])
+            column = rows.columns[position]
+            try:
+                hashes = hasher.hashes(column)
+            except Exception:
+                _name_unhashed(rows, position)
+                raise
             combined = hashes if combined is None else mix_arrays(combined, hashes)
         assert combined is not None, "grouping by no field is by one task"
         chosen = (combined % np.uint64(len(self.tasks))).astype(np.uint16)
@@ -128,7 +133,11 @@ class PartialKey(Grouper):
         keys = zip(*(rows.columns[p] for p in self._positions), strict=True)
         chosen = np.empty(rows.count, dtype=np.uint16)
         for row, key in enumerate(keys):
-            place = least_used(self.candidates(key), self._loads)
+            try:
+                candidates = self.candidates(key)
+            except Exception as error:
+                raise ChoiceFailed("partial key grouping", rows.values[row]) from error
+            place = least_used(candidates, self._loads)
             self._loads[place] += 1
             chosen[row] = place
         return [Deal(None, _by_target(chosen, self.tasks))]
@@ -153,6 +162,15 @@ class PartialKey(Grouper):
 def least_used(candidates: Sequence[int], loads: Sequence[int]) -> int:
     """Return the first candidate with the least load."""
     return min(candidates, key=loads.__getitem__)
+
+
+def _name_unhashed(rows: Rows, position: int) -> None:
+    """Raise a ChoiceFailed for the first row whose value at this position has no hash."""
+    for values in rows.values:
+        try:
+            stable_hash(values[position])
+        except Exception as error:
+            raise ChoiceFailed("fields grouping", values) from error
 
 
 class ChoiceFailed(Exception):
@@ -181,8 +199,8 @@ class Custom(Grouper):
         for number, values in enumerate(rows.values):
             try:
                 chosen = self._chosen(self._choose(list(values)))
-            except (Exception, SystemExit) as error:
-                raise ChoiceFailed(self._name, values) from error
+            except BaseException as error:
+                raise ChoiceFailed(f"custom grouping {self._name}", values) from error
             numbers.extend([number] * len(chosen))
             targets.extend(chosen)
         return _listed(numbers, targets)

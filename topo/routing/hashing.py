@@ -3,7 +3,9 @@
 Equal values must hash alike, whatever their types: 1, 1.0, True and Decimal(1) are equal, and so
 are a list subclass and its list, or two sets filled in another order. Numbers therefore go through
 Python's own number hash, which is not randomised; text and bytes through a polynomial; containers
-are combined; any other object is taken apart as pickle would.
+are combined; any other object is taken apart as pickle would. An object whose class has an
+`__eq__` of its own cannot be: what it compares is known to nobody else. It is refused, unless its
+`__topo_key__()` returns a value that is equal where the objects are.
 """
 
 from __future__ import annotations
@@ -13,16 +15,21 @@ import dataclasses
 import datetime
 import enum
 import numbers
-from collections import deque
+import sys
+from collections import UserList, UserString, deque
 from collections.abc import Callable, ItemsView, Mapping, Set
 from hashlib import blake2b
+from pathlib import PurePath, PureWindowsPath
 from typing import Any
+from uuid import UUID
+
+from topo.errors import EmitError
 
 _MASK = (1 << 64) - 1
 BASE = 0x9FB21C651E98DF25  # of the polynomial that text is hashed by
 LONG = 64  # bytes; longer text is hashed down to as many first
 _NAN = 0x7FF8_0000_0000_0001
-_SEQUENCE, _SET, _MAPPING, _TIME, _OBJECT = (0x9E37, 0x7F4A, 0x94D0, 0x2545, 0xF491)
+_SEQUENCE, _SET, _MAPPING, _TIME, _OBJECT, _SPAN = (0x9E37, 0x7F4A, 0x94D0, 0x2545, 0xF491, 0x51ED)
 
 
 def stable_hash(value: Any) -> int:
@@ -53,7 +60,10 @@ def _bytes_hash(data: bytes) -> int:
 
 
 def _number_hash(value: Any) -> int:
-    if value != value:  # NaN: equal to nothing, yet to go somewhere
+    try:
+        if value != value:  # NaN: equal to nothing, yet to go somewhere
+            return _NAN
+    except ArithmeticError:  # a signalling NaN
         return _NAN
     return mix(0, hash(value) & _MASK)
 
@@ -70,6 +80,8 @@ def _general_hash(value: Any, above: tuple[int, ...]) -> int:
     if id(value) in above:
         return mix(_OBJECT, len(above) - above.index(id(value)))
     above = (*above, id(value))
+    if isinstance(value, UserString | UserList):
+        return _general_hash(value.data, above)
     if isinstance(value, Mapping | ItemsView):
         items = value if isinstance(value, ItemsView) else value.items()
         return _unordered(
@@ -79,6 +91,8 @@ def _general_hash(value: Any, above: tuple[int, ...]) -> int:
         return _unordered(_SET, (_general_hash(item, above) for item in value))
     if isinstance(value, datetime.datetime | datetime.time):
         return _time_hash(value)
+    if isinstance(value, datetime.timedelta):
+        return _ordered(_SPAN, (value.days, value.seconds, value.microseconds), above)
     if isinstance(value, list | tuple | range | deque):
         return _ordered(_SEQUENCE, value, above)
     if _is_array(value):
@@ -101,17 +115,18 @@ def _unordered(seed: int, hashes: Any) -> int:
 
 
 def _time_hash(value: datetime.datetime | datetime.time) -> int:
-    offset = value.utcoffset()
+    if value != value:  # a time that is none, of pandas
+        return _NAN
+    # Equal are the two times of a clock put back, which differ in `fold` only.
+    offset = value.replace(fold=0).utcoffset()
+    moment = datetime.timedelta(
+        hours=value.hour,
+        minutes=value.minute,
+        seconds=value.second,
+        microseconds=value.microsecond,
+    ) - (offset or datetime.timedelta())
     if isinstance(value, datetime.datetime):
-        plain = value.replace(tzinfo=None, fold=0)
-        moment = plain - datetime.datetime.min - (offset or datetime.timedelta())
-    else:
-        moment = datetime.timedelta(
-            hours=value.hour,
-            minutes=value.minute,
-            seconds=value.second,
-            microseconds=value.microsecond,
-        ) - (offset or datetime.timedelta())
+        moment += datetime.timedelta(days=value.toordinal() - 1)
     return mix(_TIME + (offset is not None), hash(moment.total_seconds()) & _MASK)
 
 
@@ -121,11 +136,21 @@ def _is_array(value: Any) -> bool:
 
 def _object_hash(value: Any, above: tuple[int, ...]) -> int:
     cls: Any = type(value)
+    if (key := getattr(cls, "__topo_key__", None)) is not None:
+        return mix(_name_hash(cls), _general_hash(key(value), above))
+    if isinstance(value, UUID):
+        return mix(_OBJECT, hash(value.int) & _MASK)
+    if isinstance(value, PurePath):
+        text = str(value).lower() if isinstance(value, PureWindowsPath) else str(value)
+        return mix(_OBJECT, _bytes_hash(text.encode("utf-8", "surrogatepass")))
+    if isinstance(value, datetime.timezone):
+        return mix(_OBJECT, _general_hash(value.utcoffset(None), above))
     if isinstance(value, enum.Enum):
         # A composite flag may have no name.
         return mix(_name_hash(cls), _general_hash(value.name or value.value, above))
     if isinstance(value, type) or _is_function(value):
         return mix(_OBJECT, _name_hash(value))
+    _refuse_own_equality(cls)
     if dataclasses.is_dataclass(value) and cls.__eq__ is not object.__eq__:
         compared = [getattr(value, f.name) for f in dataclasses.fields(value) if f.compare]
         return _ordered(_name_hash(cls), compared, above)
@@ -139,6 +164,24 @@ def _object_hash(value: Any, above: tuple[int, ...]) -> int:
     for part in made[3:5]:
         seed = mix(seed, _ordered(_SEQUENCE, part, above) if part is not None else 0)
     return seed
+
+
+def _refuse_own_equality(cls: Any) -> None:
+    equal = cls.__eq__
+    if equal is object.__eq__:
+        return
+    code = getattr(equal, "__code__", None)
+    if code is not None and code.co_filename.startswith("<"):  # made for a dataclass, or by attrs
+        return
+    package = cls.__module__.partition(".")[0]
+    if package in sys.stdlib_module_names and package != "__main__":
+        return
+    raise EmitError(
+        f"a {cls.__module__}.{cls.__qualname__} cannot be grouped by: its class has an __eq__ of "
+        "its own, so that nobody knows which of them are to go to one task",
+        hint="group by a plain value, such as its str or a tuple of its parts; or give it a method "
+        "__topo_key__(self) that returns one",
+    )
 
 
 def _plain(part: Any) -> Any:

@@ -43,6 +43,7 @@ class BasicBoltTask(BoltTask):
             and not self.component.takes_collector
             and len(self.outlet.streams) == 1
             and not setting.strict
+            and self._stops_on_error  # or a wrong row would have to fail its own input
         )
         streams = list(self.outlet.streams.values())
         # The list that grows by one with every emit.
@@ -132,7 +133,7 @@ class BasicBoltTask(BoltTask):
         tup = make(self._tick_secs)
         try:
             self._on_tick(tup)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self.reason_to_fail(error, tup)
         self.settle()
 

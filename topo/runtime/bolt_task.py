@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from topo.components import BasicBolt, Bolt
-from topo.errors import FailTuple, Unavailable
+from topo.errors import FailTuple, Unavailable, sentence_of
 from topo.functions import FunctionBolt
 from topo.runtime import user_errors as failures
 from topo.runtime.loops import Loop, loop_over_tuples, loop_over_values, values_of
@@ -197,7 +197,7 @@ class BoltTask(Task):
         if self._stops_on_error or isinstance(error, Unavailable):
             raise caught from error
         self.metrics.errors.append(failures.report(error, self.component_id, self.id, "uncaught"))
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {sentence_of(error)}"
 
     def reason_to_fail(self, error: BaseException, tup: Tuple | None) -> str | None:
         """Return the reason to fail the tuple with, or raise the error that stops the topology."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from topo.errors import EmitError, EmitTypeError, did_you_mean
+from topo.errors import EmitError, EmitTypeError, did_you_mean, shown
 from topo.routing.groupers import ChoiceFailed, Deal, Direct, Grouper, Rows, Selector
 from topo.runtime.outbox import Outbox, piece_of
 from topo.topology.layout import MAX_TASKS
@@ -100,6 +100,7 @@ class Emitter:
         self.dealt = 0  # how many rows were flushed in this batch
         self.transferred = 0
         self.outbox = Outbox(task)
+        self._broken: BaseException | None = None
         self._position = 0
 
     @property
@@ -140,7 +141,7 @@ class Emitter:
             check_values(values, f"{self.owner} emitted")
         if len(values) != len(stream.fields):
             raise EmitError(
-                f"{self.owner} emitted {len(values)} values, {_short(values)}, on stream "
+                f"{self.owner} emitted {len(values)} values, {shown(values)}, on stream "
                 f"{name!r}, which has {len(stream.fields)} fields: {', '.join(stream.fields)}",
                 hint="emit a value for each field, in the declared order",
             )
@@ -158,7 +159,7 @@ class Emitter:
             is_task = False
         if not is_task:
             raise EmitError(
-                f"{self.owner} made a direct emit to {_short(task)}, which is no task",
+                f"{self.owner} made a direct emit to {shown(task)}, which is no task",
                 hint="emit_direct(task, values): "
                 "context.component_tasks(component) has the ids of a component's tasks",
             )
@@ -184,7 +185,7 @@ class Emitter:
             return EmitError(f"{self.owner} emitted, but declares no outputs", hint=hint)
         if not isinstance(name, str):
             return EmitError(
-                f"{self.owner} emitted on stream {_short(name)}; a stream's name is a str",
+                f"{self.owner} emitted on stream {shown(name)}; a stream's name is a str",
                 hint="emit(values, stream=..., anchors=... or msg_id=...): "
                 "all but the values is given by name",
             )
@@ -197,13 +198,15 @@ class Emitter:
 
     def added(self, stream: OutStream, values: Any) -> None:
         """Do the rare work of an emit besides appending its row: order, strict copies."""
+        if self.strict:
+            stream.copies.append(dump_emitted(values))  # which may refuse them
         if self.keeps_order:
             self.order.append(stream.index)
-        if self.strict:
-            stream.copies.append(dump_emitted(values))
 
     def flush(self, asked: OutStream | None = None) -> list[int]:
         """Deal all rows; return the target tasks of the last row of the stream asked for."""
+        if self._broken is not None:
+            raise self._broken
         chosen: list[int] = []
         for stream in self.streams.values():
             if stream.rows:
@@ -218,27 +221,27 @@ class Emitter:
 
     def _flush(self, stream: OutStream, asked_row: int) -> list[int]:
         count = len(stream.rows)
+        self._look_at(stream)
+        columns: list[Column] = [[row[i] for row in stream.rows] for i in range(stream.width)]
+        rows = Rows(stream.rows, columns, stream.targets)
+        # All of them before the first is handed out: a grouping of the user's may raise.
+        deals = [deal for reader in stream.subscriptions for deal in self._deals(reader, rows)]
         self.emitted[stream.name] = self.emitted.get(stream.name, 0) + count
         self.dealt += count
-        self._look_at(stream)
         trees = self.trees
         if trees is not None:
             trees.begin(stream, self.order)
         chosen: list[int] = []
-        if stream.subscriptions:
-            columns: list[Column] = [[row[i] for row in stream.rows] for i in range(stream.width)]
-            rows = Rows(stream.rows, columns, stream.targets)
-            positions = self._positions(stream)
-            for subscription in stream.subscriptions:
-                for deal in self._deals(subscription, rows):
-                    copies = count if deal.rows is None else len(deal.rows)
-                    made = trees.trees(deal.rows, copies) if trees is not None else None
-                    for task, selector in deal.parts:
-                        piece = piece_of(stream.name, rows, deal.rows, selector, made, positions)
-                        self.transferred += piece.section.count
-                        self.outbox.add(task, piece)
-                        if asked_row >= 0 and _has_row(deal.rows, selector, asked_row, count):
-                            chosen.append(task)
+        positions = self._positions(stream) if deals else None
+        for deal in deals:
+            copies = count if deal.rows is None else len(deal.rows)
+            made = trees.trees(deal.rows, copies) if trees is not None else None
+            for task, selector in deal.parts:
+                piece = piece_of(stream.name, rows, deal.rows, selector, made, positions)
+                self.transferred += piece.section.count
+                self.outbox.add(task, piece)
+                if asked_row >= 0 and _has_row(deal.rows, selector, asked_row, count):
+                    chosen.append(task)
         if trees is not None:
             trees.end()
         stream.clear()
@@ -249,11 +252,10 @@ class Emitter:
             return subscription.grouper.deal(rows)
         except ChoiceFailed as failed:
             cause = failed.__cause__ or failed
-            what = (
-                f"custom grouping {failed.grouping} of {subscription.consumer!r}, "
-                f"emitted {_short(failed.values)}"
-            )
-            raise self.uncaught(cause, what) from cause
+            what = f"{failed.grouping} of {subscription.consumer!r}, emitted {shown(failed.values)}"
+            # Whatever the user's code around an emit does with it, the next flush raises it again.
+            self._broken = self.uncaught(cause, what)
+            raise self._broken from cause
 
     def _positions(self, stream: OutStream) -> I64 | None:
         if not self.by_order:
@@ -271,7 +273,7 @@ class Emitter:
             if dump(values) != copy:
                 raise EmitError(
                     f"{self.owner}: values emitted on stream {stream.name!r} were changed after "
-                    f"the emit, to {_short(values)}",
+                    f"the emit, to {shown(values)}",
                     hint="emit a copy: self.emit([list(value)])",
                 )
 
@@ -291,10 +293,10 @@ def check_values(values: Any, said: str) -> None:
     """Raise the error of an emit of these values; `said` begins it: "bolt 'b' emitted"."""
     if isinstance(values, list | tuple):
         return
-    shown = _short(values)
-    hint = f"write [{shown}]" if isinstance(values, str | bytes) else "emit a list of values"
+    text = shown(values)
+    hint = f"write [{text}]" if isinstance(values, str | bytes) else "emit a list of values"
     raise EmitTypeError(
-        f"{said} {_article(type(values).__name__)}, {shown}; values are a list or a tuple",
+        f"{said} {_article(type(values).__name__)}, {text}; values are a list or a tuple",
         hint=hint,
     )
 
@@ -312,11 +314,6 @@ def _reads_several(streams: Sequence[OutStream]) -> bool:
 def _has_row(rows: I64 | None, selector: Selector, row: int, count: int) -> bool:
     numbers = np.arange(count) if rows is None else rows
     return bool((numbers if selector is None else numbers[selector]).tolist().count(row))
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _article(name: str) -> str:

@@ -9,6 +9,7 @@ error that ended it; called again with the same items, it resumes after them.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from topo.traces import GENERATED
 from topo.tuples import DEFAULT_STREAM, Source, Tuple, tuple_class
 from topo.wire.frame import Section
 
-Stopped: TypeAlias = "tuple[Tuple | None, Exception] | None"
+Stopped: TypeAlias = "tuple[Tuple | None, BaseException] | None"
 Loop: TypeAlias = Callable[..., Stopped]
 
 # The work on each tuple. `mark` notes how many emits there are by now; `keep` gets the tuples that
@@ -37,13 +38,13 @@ _PARAMETERS = "items, execute, mark=None, emits=None, extend=None, keep=None"
 _OVER_VALUES = """
 def loop({parameters}, new=object.__new__, cls=cls, references=references):
     tup = new(cls)
-    alone = references(tup)
+    alone = min(references(tup), ALONE)
     try:
         for {item} in items:
             {fill}
             {body}
             if references(tup) != alone: tup = new(cls)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         return tup, error
     return None
 """
@@ -53,17 +54,37 @@ def loop({parameters}):
     try:
         for tup in items:
             {body}
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         return tup, error
     return None
 """
+
+
+_PROBE = """
+def probe(new, cls, references):
+    tup = new(cls)
+    return references(tup)
+"""
+
+
+@cache
+def _references_to_one_alone() -> int:
+    """Return how many references a loop sees to a tuple that nobody else has.
+
+    In a loop it may see more of them: a tracer that looked at its frame left one behind, which goes
+    when the tracer does. By that count a kept tuple would later look as if nobody had it.
+    """
+    names: dict[str, Any] = {}
+    exec(compile(_PROBE, GENERATED, "exec"), names)
+    count: int = names["probe"](object.__new__, Tuple, sys.getrefcount)
+    return count
 
 
 @lru_cache(maxsize=65536)
 def loop_over_values(cls: Any, body: str, linked: bool) -> Loop:
     """Return a loop over the items of `values_of`."""
     if not refcounts_are_reliable():
-        return _loop_over_values(cls, body, linked, lambda tup: object())
+        return _loop_over_values(cls, body, linked, _never_alone)
     return _loop_over_values(cls, body, linked, sys.getrefcount)
 
 
@@ -76,7 +97,19 @@ def _loop_over_values(
     names = [f"value{index}" for index in range(len(slots))]
     fill = "; ".join(f"tup.{slot} = {name}" for slot, name in zip(slots, names, strict=True))
     item = names[0] if len(names) == 1 else ", ".join(names)
-    return _compiled(_OVER_VALUES, cls=cls, references=references, item=item, fill=fill, body=body)
+    return _compiled(
+        _OVER_VALUES,
+        cls=cls,
+        references=references,
+        ALONE=_references_to_one_alone(),
+        item=item,
+        fill=fill,
+        body=body,
+    )
+
+
+def _never_alone(tup: object) -> float:
+    return math.nan
 
 
 @cache

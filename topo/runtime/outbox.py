@@ -6,15 +6,19 @@ the cache; a batch then takes a few bytes of memory per tuple instead of Python 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from topo.errors import EmitError
 from topo.routing.groupers import Rows, Selector
+from topo.wire.column import decode_column, dump_emitted, encode_column
 from topo.wire.frame import (
     I64,
     MAX_TUPLES,
@@ -25,6 +29,10 @@ from topo.wire.frame import (
     Section,
     Trees,
     join_trees,
+)
+
+_UNCHANGEABLE = frozenset(
+    {int, str, float, bool, bytes, type(None), complex, datetime, date, Decimal}
 )
 
 
@@ -42,6 +50,7 @@ class Outbox:
     def __init__(self, task: int) -> None:
         self._task = task
         self.unpacked_for: frozenset[int] = frozenset()
+        self.refuse: Callable[[str, list[Any], list[int], EmitError], None] = _refuse_all
         self._pieces: dict[int, list[Piece]] = {}
         self._counts: dict[int, int] = {}
         self._full: list[int] = []
@@ -83,10 +92,43 @@ class Outbox:
         for frame in made:
             frame.sequence = self._sequence
             self._sequence += SEQUENCE_STEP
-            if task in self.unpacked_for:
-                self._packed.append(frame)
-            else:
-                self._packed.extend(frame.pack())
+            try:
+                self._packed.extend(self._ready(frame))
+            except EmitError:  # one of many rows: those that can go still go
+                if len(rest := self._without_refused(frame)):
+                    self._packed.extend(self._ready(rest))
+
+    def _ready(self, frame: Frame) -> list[AnyFrame]:
+        if frame.target_task not in self.unpacked_for:
+            return list(frame.pack())
+        for section in frame.sections:
+            section.columns = list(map(_own, section.columns))
+        return [frame]
+
+    def _without_refused(self, frame: Frame) -> Frame:
+        """Return the frame without the rows that do not pickle, after `refuse` was told of them."""
+        sections = []
+        order = None if frame.order is None else frame.order.copy()
+        for number, section in enumerate(frame.sections):
+            stays = []
+            for row in range(section.count):
+                values = [column[row] for column in section.columns]
+                try:
+                    dump_emitted(values)
+                except EmitError as error:
+                    trees = section.cut(row, row + 1).trees
+                    roots = [] if trees is None else trees.roots.tolist()
+                    self.refuse(section.stream, values, roots, error)
+                else:
+                    stays.append(row)
+            places = np.array(stays, np.int64)
+            if order is not None:
+                own = np.flatnonzero(order == number)
+                order = np.delete(order, np.delete(own, places))
+            columns: list[Column] = [[column[row] for row in stays] for column in section.columns]
+            trees = section.trees.select(places) if section.trees is not None else None
+            sections.append(Section(section.stream, len(stays), columns, trees))
+        return Frame(frame.source_task, frame.target_task, frame.sequence, sections, order)
 
     def _one_stream(self, task: int, pieces: list[Piece]) -> Iterator[Frame]:
         whole = _joined([piece.section for piece in pieces])
@@ -150,6 +192,17 @@ def _joined(sections: list[Section]) -> Section:
     ]
     trees = join_trees([(section.count, section.trees) for section in sections])
     return Section(sections[0].stream, sum(s.count for s in sections), columns, trees)
+
+
+def _refuse_all(stream: str, values: list[Any], roots: list[int], error: EmitError) -> None:
+    raise error
+
+
+def _own(column: Column) -> Column:
+    """Return a column that its reader may change the values of, as if it had travelled."""
+    if _UNCHANGEABLE.issuperset(map(type, column)):
+        return column
+    return decode_column(encode_column(column))
 
 
 def _even_cuts(count: int) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from topo.errors import AnchorError, EmitError, TupleSettledError
+from topo.errors import AnchorError, EmitError, TupleSettledError, shown
 from topo.runtime.bulk_emit import rows_of
 from topo.runtime.emitter import Emitter, OutStream
 from topo.tracking.trees import NO_ANCHOR, NOT_ANCHORED, SEVERAL, Anchor
@@ -296,8 +296,8 @@ class SpoutPort:
         self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, msg_id: Any = None
     ) -> None:
         out = self._outlet.checked_direct(task, values, stream)
-        out.targets.append(task)
         self._append(out, values, msg_id)
+        out.targets.append(task)
 
     def emit_many(
         self, rows: Any, *, stream: str = DEFAULT_STREAM, msg_ids: Iterable[Any] | None = None
@@ -336,7 +336,7 @@ def _is_plain(outlet: Emitter) -> bool:
 
 def no_anchor(anchor: Any) -> AnchorError:
     return AnchorError(
-        f"an anchor must be an input tuple; got {_described(anchor)}",
+        f"an anchor must be an input tuple; got {shown(anchor)}",
         hint="anchors=tup, or an iterable of the tuples execute was given",
     )
 
@@ -347,14 +347,9 @@ def each_anchor(anchors: Any) -> Iterable[Any]:
     return anchors
 
 
-def _described(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 def _no_tuple(value: object, call: str) -> NoReturn:
     raise AnchorError(
-        f"{call} takes an input tuple; got {_described(value)}",
+        f"{call} takes an input tuple; got {shown(value)}",
         hint=f"{call} the tuple that execute was given",
     )
 

@@ -137,7 +137,7 @@ class RichBoltTask(BoltTask):
         tup = new_tuple(tick_source(), [self._tick_secs])
         try:
             self._on_tick(tup)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self.reason_to_fail(error, tup)
         acked = self._port.settling.acked
         if tup._topo_link == SETTLED and UNTRACKED in acked:

@@ -149,7 +149,7 @@ class SpoutTask(Task):
         while True:
             try:
                 ask()
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 self._pause_for(error)
                 return waiting() + outlet.dealt - first
             rows = waiting()
@@ -226,7 +226,7 @@ class SpoutTask(Task):
                 for msg_id in waiting:
                     ack(msg_id)
                 return
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 self._stop_or_report(error)
 
     def meet_acker(self, incarnation: str, rebuilds: bool) -> None:
@@ -258,7 +258,7 @@ class SpoutTask(Task):
             self._count_ages([sequence])
             try:
                 self.component.ack(msg_id)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 self._stop_or_report(error)
             return
         self.metrics.failed += 1
@@ -269,13 +269,14 @@ class SpoutTask(Task):
                 self.component.fail(msg_id, reason)
             else:
                 self.component.fail(msg_id)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self._stop_or_report(error)
 
     def _stop_or_report(self, error: BaseException) -> None:
         """Raise what `ack` or `fail` raised; or report it, if such errors do not stop."""
+        caught = self.uncaught(error, None)
         if self._stops_on_error or isinstance(error, Unavailable):
-            raise self.uncaught(error, None) from error
+            raise caught from error
         self.metrics.errors.append(failures.report(error, self.component_id, self.id, "uncaught"))
 
     def _count_ages(self, sequences: list[int]) -> None:

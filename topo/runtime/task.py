@@ -14,7 +14,7 @@ from topo.components import Component, StatefulBasicBolt, StatefulBolt, Stateful
 from topo.config import ConfigView, effective, for_component
 from topo.config.layers import Layer
 from topo.context import TopologyContext
-from topo.errors import TopoError, Unavailable, UncaughtError
+from topo.errors import EmitError, TopoError, Unavailable, UncaughtError, sentence_of, shown
 from topo.groupings import CustomStreamGrouping
 from topo.logs.capture import LogSource
 from topo.metrics.counters import TaskMetrics
@@ -108,6 +108,7 @@ class Task(LogSource):
         )
         self.outlet.most_tasks = setting.layout.count
         self.outlet.uncaught = self.uncaught
+        self.outlet.outbox.refuse = self._refuse
         if setting.listener is not None:
             self.outlet.hear = partial(setting.listener.emitted, self.component_id)
         self._stops_on_error = self.conf["topology.uncaught.error"] == "stop"
@@ -195,7 +196,9 @@ class Task(LogSource):
         except Exception as error:
             if self._stops_on_error or isinstance(error, Unavailable):
                 raise
-            raise Unavailable(f"{hook} raised {type(error).__name__}: {error}") from error
+            raise Unavailable(
+                f"{hook} raised {type(error).__name__}: {sentence_of(error)}"
+            ) from error
 
     def save(self) -> Changes:
         """Return the changes of this batch to the saved state."""
@@ -238,11 +241,20 @@ class Task(LogSource):
             yield
         except UncaughtError:
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise self.uncaught(error, tup) from error
 
     def uncaught(self, error: BaseException, tup: Any) -> UncaughtError:
         return failures.uncaught(error, self.owner, self.component_id, self.id, tup)
+
+    def _refuse(self, stream: str, values: list[Any], roots: list[int], error: EmitError) -> None:
+        """Stop for a row that cannot travel, or drop it and fail the messages it came of."""
+        caught = self.uncaught(error, f"emitted {shown(values)} on stream {stream!r}")
+        if self._stops_on_error:
+            raise caught from error
+        self.metrics.errors.append(failures.report(caught, self.component_id, self.id, "uncaught"))
+        reason = f"failed by {self.component_id!r} task {self.id}: {error.message}"
+        self.updates.fail(roots, reason)
 
     def report_error(self, error: BaseException | str) -> None:
         self.metrics.errors.append(failures.report(error, self.component_id, self.id, "reported"))

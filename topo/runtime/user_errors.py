@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from types import CodeType, TracebackType
 from typing import Any
 
-from topo.errors import FailTuple, TopoError, Unavailable, UncaughtError
+from topo.errors import (
+    FailTuple,
+    TopoError,
+    Unavailable,
+    UncaughtError,
+    sentence_of,
+    shown,
+)
 from topo.metrics.counters import ErrorReport
 from topo.traces import is_topos
 from topo.tuples import Tuple
@@ -22,13 +29,15 @@ def uncaught(
 
     `tup` is the tuple that was being processed, or a description.
     """
+    if not is_of_user_code(error):
+        raise error
     if isinstance(error, UncaughtError):  # of a grouping, in an emit that asked for the task ids
         return copy.copy(error)
     text = described(tup) if isinstance(tup, Tuple) else tup or ""
     place = f"{owner} task {task}" + (f", {text}" if text else "")
     made = _made(
         _class_for(type(error)),
-        f"{place}: {type(error).__name__}: {_plain_message(error)}",
+        f"{place}: {type(error).__name__}: {sentence_of(error)}",
         component=component,
         task=task,
         user_traceback=users_traceback(error),
@@ -41,6 +50,18 @@ def uncaught(
     return made
 
 
+def is_of_user_code(error: BaseException) -> bool:
+    """Return False for what is not to be taken for a failure of the code it came out of.
+
+    Ctrl-C is not, nor is what a test's runner raises to skip a test, to end or to time it out.
+    Anything else is, derived from Exception or not: a cancelled task, a panic of an extension.
+    """
+    if isinstance(error, Exception):
+        return True
+    is_runners = type(error).__module__.partition(".")[0] in ("_pytest", "hypothesis")
+    return not (is_runners or isinstance(error, KeyboardInterrupt | GeneratorExit))
+
+
 def report(error: BaseException | str, component: str, task: int, kind: str) -> ErrorReport:
     """Return the error as `topo errors` shows it."""
     if isinstance(error, str):
@@ -50,7 +71,7 @@ def report(error: BaseException | str, component: str, task: int, kind: str) -> 
         task,
         kind,
         type(error).__name__,
-        _plain_message(error),
+        sentence_of(error),
         users_line(error),
         users_traceback(error),
     )
@@ -62,10 +83,7 @@ def failure_reason(failure: FailTuple) -> str | None:
 
 def described(tup: Tuple) -> str:
     """Describe a tuple for an error: "tuple ['cow'] of 'split'"."""
-    values = repr(tup.values)
-    if len(values) > 200:
-        values = values[:197] + "..."
-    return f"tuple {values} of {tup.source_component!r}"
+    return f"tuple {shown(tup.values, 200)} of {tup.source_component!r}"
 
 
 def users_traceback(error: BaseException) -> str:
@@ -123,10 +141,6 @@ def _stack(trace: TracebackType | None) -> _Stack:
             _stacks.clear()
         _stacks[key] = found
     return found
-
-
-def _plain_message(error: BaseException) -> str:
-    return error.message if isinstance(error, TopoError) else str(error)
 
 
 def _class_for(original: type[BaseException]) -> type[UncaughtError]:

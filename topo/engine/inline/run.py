@@ -305,7 +305,7 @@ class InlineRun(Completion):
             moved = self._run_batch(host, rounds, last_tick)
         except Unavailable:
             raise
-        except Exception as error:
+        except BaseException as error:
             self._fail(error)
             raise
         took_ms = 1000 * (perf_counter() - started)
@@ -360,7 +360,7 @@ class InlineRun(Completion):
             host.open(self._saved)
         except Unavailable:
             raise
-        except Exception as error:
+        except BaseException as error:
             self._fail(error)
             raise
         return host
@@ -393,13 +393,18 @@ class InlineRun(Completion):
         try:
             if host is not None:
                 host.close()
-        except Exception as error:
+        except BaseException as error:
             self._fail(error)
             raise
 
-    def _fail(self, error: Exception) -> None:
-        self._status, self._host, self.error = FAILED, None, error
-        self._reason = error.message if isinstance(error, UncaughtError) else str(error)
+    def _fail(self, error: BaseException) -> None:
+        self._status, self._host = FAILED, None
+        self.error = error if isinstance(error, Exception) else None  # or somebody's Ctrl-C
+        self._reason = (
+            error.message
+            if isinstance(error, UncaughtError)
+            else str(error) or type(error).__name__
+        )
 
     def _stall(self) -> str:
         """Return why the run cannot advance although it should, or ""."""
