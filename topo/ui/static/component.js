@@ -1,0 +1,128 @@
+// One component: its tasks, its streams, its errors.
+
+import { get, of } from './api.js';
+import { h, link } from './dom.js';
+import { bytes, count, duration, ms, percent, rate } from './format.js';
+import { Errors, meter, panel, segments, Table, Tiles } from './parts.js';
+import { head, WINDOWS } from './topology.js';
+
+export function component(main, name, id, signal) {
+  const tiles = new Tiles(['Now', 'Emitted', 'Executed', 'Failed', 'Latency', 'Busiest task', 'State']);
+  const errors = new Errors();
+  const tasks = tasksTable();
+  const streams = new Table([
+    { title: 'Stream', sort: (row) => row.stream, cell: (row) => row.stream },
+    { title: 'Fields', cell: (row) => row.fields },
+    { title: 'Read by', wide: true, cell: (row) => row.readers },
+    { title: 'Emitted', num: true, sort: (row) => row.emitted, cell: (row) => count(row.emitted) },
+    { title: 'Now', num: true, sort: (row) => row.rate, cell: (row) => rate(row.rate) },
+  ], (row) => row.stream, { onempty: 'It emits nothing.' });
+  const inputs = new Table([
+    { title: 'From', mark: (row) => row.component, cell: (row) => h('a', { href: link('topology', name, 'component', row.component) }, row.component) },
+    { title: 'Stream', cell: (row) => row.stream },
+    { title: 'Grouping', cell: (row) => row.grouping },
+    { title: 'Now', num: true, cell: (row) => rate(row.rate) },
+  ], (row) => `${row.component}/${row.stream}`, { onempty: 'It reads nothing: it is a spout.' });
+  const gauges = new Table([
+    { title: 'Name', cell: (row) => row.name }, { title: 'Value', num: true, cell: (row) => count(row.value) },
+  ], (row) => row.name);
+  const gaugesPanel = panel('Gauges', gauges.element);
+  let plan = null;
+  let chosen = 'all';
+  let windowed = null;
+  let latest = null;
+  let nowRates = null;
+  let known = -1;
+  const show = () => {
+    const view = chosen === 'all' ? latest : windowed;
+    const figures = view?.components[id];
+    if (!figures) return;
+    const now = nowRates?.of(id);
+    tiles.update(tilesOf(figures, now));
+    const placed = plan?.components.find((one) => one.id === id);
+    tasks.update(Object.entries(figures.by_task ?? {}).map(([task, of_]) => ({
+      task, figures: of_, slot: placed ? placed.slots[Number(task) - placed.first_task] : null,
+    })));
+    const found = Object.entries(figures.gauges ?? {}).map(([key, value]) => ({ name: key, value }));
+    gauges.update(found);
+    gaugesPanel.hidden = !found.length;
+    if (!placed) return;
+    streams.update(placed.outputs.map((output) => ({
+      stream: output.name, fields: output.fields.join(', '), emitted: figures.emitted_by?.[output.name] ?? 0, rate: now?.streams[output.name] ?? null,
+      readers: plan.components.flatMap((one) => one.inputs.filter((read) => read.component === id && read.stream === output.name).map((read) => `${one.id} (${groupingOf(read)})`)).join(', ') || 'nobody',
+    })));
+    inputs.update(placed.inputs.map((read) => ({
+      component: read.component, stream: read.stream, grouping: groupingOf(read), rate: nowRates?.of(read.component)?.streams[read.stream] ?? null,
+    })));
+  };
+  const getWindow = async () => {
+    if (chosen === 'all') return show();
+    try {
+      windowed = await get(of(name), { window: chosen }, signal);
+    } catch { /* the next one may come */ }
+    return show();
+  };
+  const getErrors = async () => {
+    try {
+      errors.update(await get(of(name, 'errors'), { component: id }, signal));
+    } catch { /* shown by the events */ }
+  };
+  const about = h('span', { class: 'note' });
+  const body = head(main, name, null, signal, (view, rates) => {
+    [latest, nowRates] = [view, rates];
+    show();
+    if (view.errors !== known) {
+      known = view.errors;
+      getErrors();
+    }
+  });
+  const choice = segments(WINDOWS, chosen, 'window', (value) => {
+    [chosen, windowed] = [value, null];
+    getWindow();
+  });
+  body.replaceChildren(h('div', { class: 'row between' }, h('div', {}, h('h1', {}, id), about), h('div', { class: 'row' },
+    choice, h('a', { class: 'button', href: `${link('topology', name, 'logs')}?component=${encodeURIComponent(id)}` }, 'Logs'))),
+  tiles.element, panel('Tasks', tasks.element), panel('Reads', inputs.element), panel('Emits', streams.element), gaugesPanel, panel('Errors', errors.element));
+  gaugesPanel.hidden = true;
+  get(of(name, 'plan'), {}, signal).then((found) => {
+    plan = found;
+    const placed = plan.components.find((one) => one.id === id);
+    about.textContent = placed ? [placed.kind, placed.class_name, `level ${placed.level}`,
+      placed.fused_into ? `fused into ${placed.fused_into}` : '', placed.keeps_state ? 'keeps state' : 'no state',
+      placed.pending_limit ? `at most ${count(placed.pending_limit)} pending` : ''].filter(Boolean).join(' · ') : 'there is no such component';
+    show();
+  }, () => {});
+  getErrors();
+  const every = setInterval(() => document.hidden || (getWindow(), getErrors()), 5000);
+  signal.addEventListener('abort', () => clearInterval(every));
+}
+
+function groupingOf(read) {
+  return read.fields.length ? `${read.grouping}(${read.fields.join(', ')})` : read.grouping;
+}
+
+function tilesOf(figures, now) {
+  const spout = figures.kind === 'spout';
+  return [
+    [rate(now ? (spout ? now.emitted : now.executed) : null), spout ? 'emitted' : 'executed'],
+    [count(figures.emitted), `${count(figures.transferred)} transferred`],
+    [spout ? '–' : count(figures.executed), `${count(figures.acked)} acked`],
+    [count(figures.failed), Object.entries(figures.failed_by ?? {}).map(([reason, number]) => `${reason} ${count(number)}`).join(', '), figures.failed ? 'bad' : ''],
+    [ms(figures.complete_ms ?? figures.execute_ms), spout ? 'emit to ack' : 'one execute'],
+    [now?.capacity === null || now?.capacity === undefined ? '–' : percent(now.capacity), now?.task ? `task ${now.task}` : ''],
+    [bytes(figures.saved_bytes), figures.held ? `${count(figures.held)} held, ${duration(figures.oldest_held_secs)}` : spout ? `${count(figures.pending)} pending` : 'nothing held'],
+  ];
+}
+
+function tasksTable() {
+  const figure = (title, key, words = count) => ({ title, num: true, sort: (row) => row.figures[key], cell: (row) => words(row.figures[key]) });
+  return new Table([
+    { title: 'Task', sort: (row) => Number(row.task), cell: (row) => row.task },
+    { title: 'Slot', num: true, sort: (row) => row.slot, cell: (row) => (row.slot === null || row.slot === undefined ? '–' : String(row.slot)) },
+    figure('Emitted', 'emitted'), figure('Executed', 'executed'), figure('Acked', 'acked'), figure('Failed', 'failed'),
+    { title: 'Latency', num: true, sort: (row) => row.figures.complete_ms ?? row.figures.execute_ms, cell: (row) => ms(row.figures.complete_ms ?? row.figures.execute_ms) },
+    { title: 'Capacity', num: true, sort: (row) => row.figures.capacity, mark: (row) => row.figures.capacity,
+      cell: (row) => (row.figures.capacity === null ? h('span', {}, '–') : meter(row.figures.capacity, percent(row.figures.capacity))) },
+    figure('Pending', 'pending'), figure('Held', 'held'), figure('State', 'saved_bytes', bytes),
+  ], (row) => row.task);
+}

@@ -1,0 +1,217 @@
+// The smaller pages of a topology: batches, plan, errors, logs, workers, settings.
+
+import { follow, get, of } from './api.js';
+import { h, link, setText } from './dom.js';
+import { bytes, clock, count, date, duration, json, ms, plural } from './format.js';
+import { BatchBars } from './chart.js';
+import { Errors, facts, panel, Table } from './parts.js';
+import { head } from './topology.js';
+
+const PHASES = [['latestOffset', 'offsets'], ['queryPlanning', 'planning'], ['walCommit', 'log'], ['addBatch', 'work'], ['commitOffsets', 'commit'], ['commitBatch', 'commit']];
+
+const COLORS = { 'waiting for spouts': 0, offsets: 4, planning: 4, log: 3, work: 1, commit: 2, other: 5 };
+
+/** Ask for a document at once and again and again, while the page is looked at. */
+function poll(ask, every, signal) {
+  const once = () => document.hidden || ask().catch(() => {});
+  once();
+  const timer = setInterval(once, every);
+  signal.addEventListener('abort', () => clearInterval(timer));
+}
+
+export function batches(main, name, signal) {
+  const bars = new BatchBars('The latest batches', ms, (part) => COLORS[part] ?? 5);
+  const table = new Table([
+    { title: 'Batch', num: true, sort: (row) => row.id, cell: (row) => count(row.id) },
+    { title: 'Ended', num: true, cell: (row) => clock(row.ended_at) },
+    { title: 'Rows', num: true, sort: (row) => row.rows, cell: (row) => count(row.rows) },
+    { title: 'Time', num: true, sort: (row) => row.ms, cell: (row) => ms(row.ms) },
+    { title: 'Waited for spouts', num: true, sort: (row) => row.waited_ms, cell: (row) => ms(row.waited_ms) },
+    { title: 'Phases', wide: true, cell: (row) => Object.entries(row.phases).filter(([, time]) => time > 0).map(([phase, time]) => `${phase} ${ms(time)}`).join(', ') },
+  ], (row) => row.id, { sortBy: 0, onempty: 'No batch has ended yet.' });
+  const body = head(main, name, 'batches', signal, () => {});
+  body.replaceChildren(bars.element, panel('Batches', table.element));
+  poll(async () => {
+    const found = await get(of(name, 'batches'), {}, signal);
+    bars.update(found.map((batch) => ({ id: batch.id, parts: partsOf(batch), label: `batch ${batch.id}, ${clock(batch.ended_at)}\n${ms(batch.ms)}, ${count(batch.rows)} rows` })));
+    table.update(found);
+  }, 2000, signal);
+}
+
+/** Waiting, Spark's phases, and the rest of a batch's time. */
+function partsOf(batch) {
+  const waited = Math.min(batch.waited_ms, batch.ms);
+  const times = {};
+  for (const [phase, words] of PHASES) if (batch.phases[phase] > 0) times[words] = (times[words] ?? 0) + batch.phases[phase];
+  if (times.work) times.work = Math.max(0, times.work - waited);
+  const told = Object.values(times).reduce((sum, time) => sum + time, 0) + waited;
+  return [['waiting for spouts', waited], ...Object.entries(times), ['other', Math.max(0, batch.ms - told)]];
+}
+
+export function plan(main, name, signal) {
+  let ui = '';
+  const spark = h('span');
+  const body = head(main, name, 'plan', signal, (view) => {
+    if (view.spark_ui === ui) return;
+    ui = view.spark_ui;
+    const isWeb = /^https?:\/\//.test(ui);
+    spark.replaceChildren(isWeb ? h('a', { href: ui, rel: 'noreferrer', target: '_blank' }, 'Spark’s own pages') : '');
+  });
+  body.replaceChildren(h('div', { class: 'empty' }, 'Loading …'));
+  get(of(name, 'plan'), {}, signal).then((found) => {
+    const by = new Map(found.components.map((one) => [one.id, one]));
+    const levels = found.levels.map((level, number) => h('div', { class: 'plan-level' }, h('h3', {}, `Level ${number}`), level.map((id) => {
+      const one = by.get(id);
+      return h('div', { class: 'item' }, h('a', { class: 'strong', href: link('topology', name, 'component', id) }, id), ` ×${one.tasks}`,
+        h('div', { class: 'note' }, [one.kind, one.keeps_state ? 'keeps state' : 'no state', one.fused_into ? `fused into ${one.fused_into}` : ''].filter(Boolean).join(' · ')));
+    })));
+    const table = new Table([
+      { title: 'Component', mark: (row) => row.id, cell: (row) => h('a', { class: 'strong', href: link('topology', name, 'component', row.id) }, row.id) },
+      { title: 'Class', wide: true, cell: (row) => row.class_name },
+      { title: 'Tasks', num: true, cell: (row) => `${row.first_task}–${row.first_task + row.tasks - 1}` },
+      { title: 'Slots', wide: true, cell: (row) => row.slots.join(', ') },
+      { title: 'Reads', wide: true, cell: (row) => row.inputs.map((read) => `${read.component}${read.stream === 'default' ? '' : `/${read.stream}`} ${read.grouping}${read.fields.length ? `(${read.fields.join(', ')})` : ''}`).join(', ') || '–' },
+    ], (row) => row.id);
+    table.update([...found.components].sort((a, b) => a.level - b.level));
+    body.replaceChildren(
+      panel(`${plural(found.levels.length, 'level')}, ${plural(found.slots, 'slot')}, ${plural(found.levels.length - 1, 'exchange')}`,
+        h('div', { class: 'body' }, h('div', { class: 'plan-levels' }, levels)), h('span', { class: 'note' }, found.is_final ? '' : 'a guess, until it has started'), spark),
+      panel('Components', table.element),
+      found.warnings.length ? panel('Warnings', h('div', { class: 'body' }, found.warnings.map((warning) => h('p', {}, warning)))) : '');
+  }, (problem) => body.replaceChildren(h('div', { class: 'empty' }, problem.message)));
+}
+
+export function errors(main, name, signal) {
+  const list = new Errors();
+  const body = head(main, name, 'errors', signal, () => {});
+  const filter = h('input', { type: 'search', id: 'filter', placeholder: 'Filter  ( / )', 'aria-label': 'filter errors', oninput: () => show() });
+  let found = [];
+  const show = () => {
+    const wanted = filter.value.toLowerCase();
+    list.update(found.filter((error) => `${error.component} ${error.type} ${error.message} ${error.at}`.toLowerCase().includes(wanted)));
+  };
+  body.replaceChildren(panel('Errors', list.element, filter));
+  poll(async () => {
+    found = await get(of(name, 'errors'), { limit: 1000 }, signal);
+    show();
+  }, 3000, signal);
+}
+
+const LOG_ROWS = 2000;
+
+export function logs(main, name, signal, query) {
+  const level = h('select', { 'aria-label': 'least level' }, ['DEBUG', 'INFO', 'WARNING', 'ERROR'].map((word) => h('option', { value: word }, word)));
+  level.value = 'INFO';
+  const component = h('select', { 'aria-label': 'component' }, h('option', { value: '' }, 'every component'));
+  const grep = h('input', { type: 'search', id: 'filter', placeholder: 'Search, a regular expression  ( / )', 'aria-label': 'search' });
+  const following = h('input', { type: 'checkbox', checked: true, id: 'follow' });
+  const lines = h('div', { class: 'log', role: 'log', 'aria-live': 'off', tabindex: '0', 'aria-label': 'log lines' });
+  const note = h('span', { class: 'note', 'aria-live': 'polite' });
+  const body = head(main, name, 'logs', signal, () => {});
+  body.replaceChildren(panel('Logs', lines, note, component, level, grep, h('label', { class: 'row' }, following, 'Follow')));
+  let reading = new AbortController();
+  const add = (found) => {
+    const atEnd = following.checked;
+    lines.append(...found.map((line) => h('p', { class: line.level },
+      h('span', { class: 'time', title: line.time }, String(line.time).slice(11, 23).replace(/[+Z].*/, '')), h('span', { class: 'level' }, line.level),
+      h('span', { class: 'who' }, line.component ? `${line.component}/${line.task}` : line.logger), h('span', { class: 'msg' }, line.message))));
+    while (lines.childElementCount > LOG_ROWS) lines.firstElementChild.remove();
+    setText(note, plural(lines.childElementCount, 'line'));
+    if (atEnd) lines.scrollTop = lines.scrollHeight;
+  };
+  const start = async () => {
+    reading.abort();
+    reading = new AbortController();
+    const asked = { level: level.value, component: component.value, grep: grep.value, count: 500 };
+    try {
+      await get(of(name, 'logs'), { ...asked, count: 1 }, reading.signal);
+    } catch (problem) {
+      if (problem.name !== 'AbortError') setText(note, problem.message);
+      return;
+    }
+    lines.replaceChildren();
+    setText(note, 'no lines yet');
+    let first = true;
+    follow(of(name, 'logs', 'events'), asked, {
+      lines: (found) => {
+        if (first) lines.replaceChildren();  // a connection made anew begins again
+        first = false;
+        add(found);
+      },
+    }, reading.signal);
+  };
+  let typing = 0;
+  grep.addEventListener('input', () => {
+    clearTimeout(typing);
+    typing = setTimeout(start, 300);
+  });
+  level.addEventListener('change', start);
+  component.addEventListener('change', start);
+  lines.addEventListener('scroll', () => {
+    following.checked = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 30;
+  });
+  signal.addEventListener('abort', () => reading.abort());
+  const wanted = new URLSearchParams(query).get('component') ?? '';
+  get(of(name, 'plan'), {}, signal).then((found) => {
+    component.append(...found.components.map((one) => h('option', { value: one.id }, one.id)));
+    if (!wanted) return;
+    component.value = wanted;
+    start();
+  }, () => {});
+  if (!wanted) start();
+}
+
+export function workers(main, name, signal) {
+  const processes = new Table([
+    { title: 'Process', sort: (row) => row.role, cell: (row) => row.role },
+    { title: 'Pid', num: true, sort: (row) => row.pid, cell: (row) => String(row.pid) },
+    { title: 'Memory', num: true, sort: (row) => row.memory_bytes, cell: (row) => bytes(row.memory_bytes) },
+    { title: 'CPU', num: true, sort: (row) => row.cpu_secs, cell: (row) => duration(row.cpu_secs) },
+    { title: 'Command', wide: true, mark: (row) => row.command, cell: (row) => h('code', {}, row.command) },
+  ], (row) => row.pid, { onempty: 'No process of it is on this machine.' });
+  const slots = new Table([
+    { title: 'Slot', num: true, cell: (row) => String(row.slot) },
+    { title: 'Tasks', wide: true, cell: (row) => Object.entries(row.tasks).map(([id, tasks]) => `${id} ${tasks.join(', ')}`).join(' · ') || 'none' },
+  ], (row) => row.slot);
+  const about = h('div', { class: 'body' });
+  const body = head(main, name, 'workers', signal, () => {});
+  body.replaceChildren(panel('Driver', about), panel('Processes on this machine', processes.element), panel('Slots', slots.element));
+  poll(async () => {
+    const found = await get(of(name, 'workers'), {}, signal);
+    about.replaceChildren(facts([
+      ['Host', found.host], ['Master', found.master],
+      ['Driver', found.driver_pid ? `process ${found.driver_pid}` : 'not running'],
+      ['Supervisor', found.supervisor_pid ? `process ${found.supervisor_pid}` : 'not running'],
+      ['Started', plural(found.starts, 'time')], ['Failures in a row', found.failures ? count(found.failures) : null],
+      ['Last failure', found.last_failure], ['Next start', found.waiting_until * 1000 > Date.now() ? date(found.waiting_until) : null],
+    ]));
+    processes.update(found.processes);
+    slots.update(found.slots);
+  }, 3000, signal);
+}
+
+export function settings(main, name, signal) {
+  const table = new Table([
+    { title: 'Setting', sort: (row) => row.key, mark: (row) => row.key, cell: (row) => h('div', {}, h('code', {}, row.key), h('div', { class: 'note' }, row.meaning)) },
+    { title: 'Value', wide: true, mark: (row) => json(row.value), cell: (row) => h('code', {}, json(row.value)) },
+    { title: 'Decided by', sort: (row) => row.origin, mark: (row) => row.origin, cell: (row) => h('span', { class: row.origin === 'default' ? 'muted' : '' }, row.origin) },
+  ], (row) => row.key);
+  const filter = h('input', { type: 'search', id: 'filter', placeholder: 'Filter  ( / )', 'aria-label': 'filter settings', oninput: () => show() });
+  const own = h('input', { type: 'checkbox', id: 'own', onchange: () => show() });
+  const about = h('div', { class: 'body' });
+  let found = [];
+  const show = () => table.update(found.filter((row) => `${row.key} ${json(row.value)} ${row.meaning}`.toLowerCase().includes(filter.value.toLowerCase())
+    && !(own.checked && row.origin === 'default')));
+  let said = '';
+  const body = head(main, name, 'settings', signal, (view) => {
+    if (said === view.id) return;
+    said = view.id;
+    about.replaceChildren(facts([['Id', view.id], ['Submitted', date(view.submitted_at)], ['Master', view.master], ['Checkpoint', h('code', {}, view.checkpoint)],
+      ['Resumed', view.resumed ? 'yes' : 'no'], ['Workers', view.workers === null ? 'all cores' : count(view.workers)]]));
+  });
+  body.replaceChildren(panel('Submission', about), panel('Settings', table.element, h('label', { class: 'row' }, own, 'only what was set'), filter));
+  get(of(name, 'conf'), {}, signal).then((answer) => {
+    found = answer;
+    show();
+  }, () => {});
+}

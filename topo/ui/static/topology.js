@@ -1,0 +1,216 @@
+// One topology: its head, which all of its pages share, and the overview.
+
+import { follow, get, of, post } from './api.js';
+import { h, link, setText } from './dom.js';
+import { both, bytes, count, date, duration, ms, percent, rate } from './format.js';
+import { actions } from './actions.js';
+import { LineChart } from './chart.js';
+import { Graph } from './graph.js';
+import { badge, banner, Errors, meter, panel, segments, Table, Tiles } from './parts.js';
+import { Rates } from './rates.js';
+
+const TABS = [['', 'Overview'], ['batches', 'Batches'], ['plan', 'Plan'], ['errors', 'Errors'], ['logs', 'Logs'], ['workers', 'Workers'], ['settings', 'Settings']];
+export const WINDOWS = [['10m', '10 min'], ['3h', '3 h'], ['1d', '1 day'], ['all', 'All']];
+const HISTORY_MS = 5000;
+
+/** Draw the head of a topology's pages; `onview` gets its figures every two seconds. */
+export function head(main, name, tab, signal, onview) {
+  const status = h('span', { 'aria-live': 'polite' });
+  const tools = h('div');
+  const notes = h('div');
+  const title = h('h1', {}, name);
+  const sub = h('div', { class: 'note' });
+  const body = h('div', { class: 'page' });
+  main.replaceChildren(
+    h('div', { class: 'row between' }, h('div', { class: 'row' }, title, status), tools), sub, notes,
+    h('nav', { class: 'tabs', 'aria-label': 'pages of this topology' }, TABS.map(([path, words]) =>
+      h('a', { href: path ? link('topology', name, path) : link('topology', name), 'aria-current': path === tab ? 'page' : null }, words))), body);
+  notes.hidden = true;
+  const rates = new Rates();
+  let said = '';
+  follow(of(name, 'events'), { window: 'all' }, {
+    figures: (view) => {
+      rates.add(view);
+      const now = JSON.stringify([view.status, view.reason, view.traceback, view.hint, view.answers, view.over]);
+      if (now !== said) {
+        said = now;
+        status.replaceChildren(badge(view.status));
+        tools.replaceChildren(actions(view, (path, change) => post(of(name, path), change)));
+        const shown = notesOf(view);
+        notes.replaceChildren(...shown);
+        notes.hidden = !shown.length;
+      }
+      setText(sub, [view.id, view.master, view.over ? `ended ${date(view.since)}` : `up ${duration(view.uptime_secs)}`,
+        view.resumed ? 'resumed' : '', view.starts > 1 ? `driver started ${view.starts} times` : ''].filter(Boolean).join(' · '));
+      onview(view, rates);
+    },
+    problem: (problem) => {
+      notes.hidden = false;
+      notes.replaceChildren(banner('bad', problem.message, problem.hint));
+    },
+  }, signal);
+  return body;
+}
+
+function notesOf(view) {
+  const found = [];
+  if (view.status === 'FAILED') {
+    found.push(banner('bad', view.reason || 'It failed.', view.hint && h('p', {}, view.hint), view.traceback && h('pre', {}, view.traceback)));
+  } else if (view.status === 'STALLED') {
+    found.push(banner('warn', 'Nothing moves', view.reason));
+  } else if (view.status === 'STARTING') {
+    found.push(banner('info', 'Starting', view.reason || 'The driver is coming up.'));
+  } else if (view.reason) {
+    found.push(banner('info', view.reason));
+  }
+  if (!view.over && !view.answers && view.status !== 'STARTING') {
+    found.push(banner('warn', 'Its driver does not answer', 'The figures are those it wrote last.'));
+  }
+  if (!view.tracked) found.push(banner('info', 'Tracking is off', 'topology.acker.executors is 0: nothing counts as acked or failed.'));
+  return found;
+}
+
+/** The overview: tiles, graph, charts, components, errors. */
+export function overview(main, name, signal) {
+  const tiles = new Tiles(['In', 'Acked', 'Failed', 'Pending', 'Lag', 'Batch p50 / p99', 'State']);
+  const errors = new Errors();
+  const components = componentsTable(name);
+  const charts = chartsOf();
+  let graph = null;
+  let failing = new Set();
+  let known = -1;
+  let chosen = '10m';
+  let latest = null;
+  let windowed = null;
+  let allRates = null;
+  const graphPanel = panel('Graph', h('div', { class: 'empty' }, 'Loading …'));
+  const showTable = () => {
+    const view = chosen === 'all' ? latest : windowed;
+    if (view) components.update(Object.entries(view.components).map(([id, figures]) => ({ id, figures, rates: allRates?.of(id) })));
+  };
+  const getWindow = async () => {
+    if (chosen === 'all') return showTable();
+    const asked = chosen;
+    try {
+      const view = await get(of(name), { window: asked }, signal);
+      if (asked === chosen) windowed = view;
+    } catch { /* the next one may come */ }
+    return showTable();
+  };
+  const body = head(main, name, '', signal, (view, rates) => {
+    latest = view;
+    allRates = rates;
+    tiles.update(tilesOf(view));
+    graph?.update(view, rates, failing);
+    showTable();
+    if (view.errors !== known) {
+      known = view.errors;
+      getErrors();
+    }
+  });
+  const getErrors = async () => {
+    try {
+      const found = await get(of(name, 'errors'), { limit: 50 }, signal);
+      const fresh = Date.now() / 1000 - 600;
+      failing = new Set(found.filter((error) => error.last > fresh).map((error) => error.component));
+      errors.update(found.slice(0, 8));
+      if (latest && allRates) graph?.update(latest, allRates, failing);
+    } catch { /* shown by the events */ }
+  };
+  const getPlan = async () => {
+    try {
+      const plan = await get(of(name, 'plan'), {}, signal);
+      graph = new Graph(plan, name);
+      graphPanel.replaceChildren(graphPanel.firstChild, graph.element);
+      if (latest && allRates) graph.update(latest, allRates, failing);
+    } catch (problem) {
+      if (!signal.aborted) graphPanel.replaceChildren(graphPanel.firstChild, h('div', { class: 'body muted' }, problem.message));
+    }
+  };
+  const choice = segments(WINDOWS, chosen, 'window', (value) => {
+    chosen = value;
+    windowed = null;
+    getWindow();
+    charts.load(name, value, signal);
+  });
+  body.replaceChildren(tiles.element, graphPanel, h('div', { class: 'row between' }, h('h2', {}, 'Over time'), choice), charts.element,
+    panel('Components', components.element), panel('Latest errors', errors.element, h('a', { href: link('topology', name, 'errors') }, 'All')));
+  getPlan();
+  getWindow();
+  getErrors();
+  charts.load(name, chosen, signal);
+  const every = setInterval(() => {
+    if (document.hidden) return;
+    charts.load(name, chosen, signal);
+    getWindow();
+    getErrors();
+  }, HISTORY_MS);
+  signal.addEventListener('abort', () => clearInterval(every));
+}
+
+function tilesOf(view) {
+  const all = Object.values(view.components);
+  const spouts = all.filter((figures) => figures.kind === 'spout');
+  const sum = (list, key) => list.reduce((total, figures) => total + (figures[key] ?? 0), 0);
+  const failed = sum(spouts, 'failed');
+  const reasons = {};
+  for (const spout of spouts) {
+    for (const [reason, number] of Object.entries(spout.failed_by ?? {})) reasons[reason] = (reasons[reason] ?? 0) + number;
+  }
+  const batch = view.batch ?? {};
+  const pending = view.acker?.pending ?? sum(spouts, 'pending');
+  const lag = view.acker?.lag_secs ?? null;
+  return [
+    [view.over ? '–' : rate(batch.rows_per_sec ?? null), `${count(sum(spouts, 'emitted'))} emitted`],
+    [count(sum(spouts, 'acked')), 'since the start'],
+    [count(failed), Object.entries(reasons).map(([reason, number]) => `${reason} ${count(number)}`).join(', '), failed ? 'bad' : ''],
+    [view.over ? '–' : count(pending), 'messages in flight'],
+    [lag && !view.over ? duration(lag) : '–', 'oldest message', lag > view.message_timeout_secs ? 'warn' : ''],
+    [batch.p50_ms === null || batch.p50_ms === undefined ? '–' : both(batch.p50_ms, batch.p99_ms), `batch ${count(batch.id ?? null)}`],
+    [bytes(sum(all, 'saved_bytes')), 'saved'],
+  ];
+}
+
+function chartsOf() {
+  const per = (value) => rate(value);
+  const all = [
+    new LineChart({ title: 'Throughput', unit: per, lines: [{ name: 'spouts emit', key: 'emitted_per_sec' }, { name: 'bolts execute', key: 'executed_per_sec', color: 5 }] }),
+    new LineChart({ title: 'Acked and failed', unit: per, lines: [{ name: 'acked', key: 'acked_per_sec', color: 2 }, { name: 'failed', key: 'failed_per_sec', color: 3 }] }),
+    new LineChart({ title: 'Batch time', unit: ms, lines: [{ name: 'p50', key: 'p50_ms' }, { name: 'p99', key: 'p99_ms', color: 4 }] }),
+    new LineChart({ title: 'Lag', unit: (value) => duration(value), lines: [{ name: 'oldest message', key: 'lag_secs', color: 4 }] }),
+    new LineChart({ title: 'Pending and held', unit: count, lines: [{ name: 'pending', key: 'pending' }, { name: 'held', key: 'held', color: 4 }] }),
+    new LineChart({ title: 'State', unit: bytes, lines: [{ name: 'saved', key: 'saved_bytes', color: 5 }] }),
+  ];
+  return {
+    element: h('div', { class: 'charts' }, all.map((chart) => chart.element)),
+    async load(name, window, signal) {
+      try {
+        const history = await get(of(name, 'history'), { window }, signal);
+        for (const chart of all) chart.update(history.times, history.series);
+      } catch { /* the next one may come */ }
+    },
+  };
+}
+
+function componentsTable(name) {
+  const figure = (title, key, words = count) => ({ title, num: true, sort: (row) => row.figures[key], cell: (row) => words(row.figures[key]) });
+  return new Table([
+    { title: 'Component', sort: (row) => row.id, mark: (row) => row.id,
+      cell: (row) => h('a', { class: 'strong', href: link('topology', name, 'component', row.id) }, row.id) },
+    { title: 'Kind', sort: (row) => row.figures.kind, cell: (row) => row.figures.kind },
+    figure('Tasks', 'tasks'),
+    { title: 'Now', num: true, sort: (row) => row.rates?.executed || row.rates?.emitted, cell: (row) => rate(row.rates ? row.figures.kind === 'spout' ? row.rates.emitted : row.rates.executed : null) },
+    figure('Emitted', 'emitted'), figure('Executed', 'executed', (value) => (value ? count(value) : '–')), figure('Acked', 'acked'),
+    { title: 'Failed', num: true, sort: (row) => row.figures.failed, mark: (row) => row.figures.failed,
+      cell: (row) => h('span', { class: row.figures.failed ? 'bad-text' : '', title: reasonsOf(row.figures) }, count(row.figures.failed)) },
+    { title: 'Latency', num: true, sort: (row) => row.figures.complete_ms ?? row.figures.execute_ms, cell: (row) => ms(row.figures.complete_ms ?? row.figures.execute_ms) },
+    { title: 'Busiest task', num: true, sort: (row) => row.rates?.capacity, mark: (row) => `${row.rates?.capacity} ${row.rates?.task}`,
+      cell: (row) => (row.rates?.capacity === null || row.rates?.capacity === undefined ? h('span', {}, '–') : meter(row.rates.capacity, `${percent(row.rates.capacity)} (${row.rates.task})`)) },
+    figure('Held', 'held', (value) => (value ? count(value) : '–')),
+    figure('State', 'saved_bytes', (value) => (value ? bytes(value) : '–')),
+  ], (row) => row.id);
+}
+
+function reasonsOf(figures) {
+  return Object.entries(figures.failed_by ?? {}).map(([reason, number]) => `${reason}: ${count(number)}`).join('\n');
+}
