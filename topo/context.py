@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from topo.errors import TopoError, did_you_mean
+from topo.errors import TopoError
 from topo.tuples import Fields
 
 if TYPE_CHECKING:
@@ -145,16 +145,7 @@ class TopologyContext:
         return targets
 
     def output_fields(self, component: str, stream: str = "default") -> Fields:
-        declared = self._topology.component(component)
-        found = declared.output(stream)
-        if found is None:
-            names = [output.name for output in declared.outputs]
-            raise TopoError(
-                f"{component!r} declares no stream {stream!r}; it declares {names}",
-                code="unknown-stream",
-                hint=did_you_mean(stream, names),
-            )
-        return Fields(*found.fields)
+        return Fields(*self._topology.component(component).declared(stream).fields)
 
     def __repr__(self) -> str:
         return f"<TopologyContext of {self.this_component_id!r} task {self.this_task_id}>"

@@ -183,13 +183,13 @@ class Explained:
         }[self._state(placed)]
         if placed.fused_into:
             return f"{words}; fused into {placed.fused_into}"
-        local = [read for read in component.inputs if read.grouping.kind in _LOCAL]
+        local = [read for read in component.inputs if read.grouping.is_local]
         if local:
             return f"{words}; not fused ({self._why_not_fused(placed, component)})"
         return words
 
     def _why_not_fused(self, placed: PlacedView, component: ComponentDef) -> str:
-        others = [read for read in component.inputs if read.grouping.kind not in _LOCAL]
+        others = [read for read in component.inputs if not read.grouping.is_local]
         if others:
             return f"it also reads {others[0]}"
         producers = [self._plan.component(read.component) for read in component.inputs]
@@ -207,9 +207,6 @@ class Explained:
                     "`stateless = True` spares it saving and, with its level, a state stage"
                 )
         return found
-
-
-_LOCAL = ("local_or_shuffle", "none")
 
 
 def _show_problems(out: Output, error: InvalidTopologyError) -> None:

@@ -22,7 +22,7 @@ from topo.cli.output import Output
 from topo.cli.runs import count
 from topo.cli.stats import COLUMNS, cells_of, head_of
 from topo.engine.base import Run
-from topo.errors import did_you_mean
+from topo.errors import RunError, did_you_mean
 from topo.manage.documents import plain
 from topo.running import ENDED, RunStats
 from topo.topology.model import Topology
@@ -100,13 +100,10 @@ def _parse_show(text: str, topology: Topology) -> tuple[str, str]:
         known = list(topology.components)
         hint = did_you_mean(component, known) or f"there are: {', '.join(known)}"
         raise usage_error(f"no component {component!r}", at=f"--show {text}", hint=hint)
-    if definition.output(stream) is None:
-        known = [output.name for output in definition.outputs]
-        declares = f"it declares {', '.join(known)}" if known else "it declares none"
-        hint = did_you_mean(stream, known) or declares
-        raise usage_error(
-            f"{component!r} declares no stream {stream!r}", at=f"--show {text}", hint=hint
-        )
+    try:
+        definition.declared(stream)
+    except RunError as error:
+        raise usage_error(error.message, at=f"--show {text}", hint=error.hint) from None
     return component, stream
 
 

@@ -22,7 +22,7 @@ from topo.runtime.rich_bolt_task import RichBoltTask
 from topo.runtime.spout_task import SpoutTask
 from topo.runtime.task import Task, TaskEnvironment, full_conf
 from topo.storage.saving import Changes
-from topo.topology.model import Topology
+from topo.topology.order import producers_first
 from topo.tracking.ids import EdgeIds, Updates, fresh_nonce
 from topo.tracking.verdicts import Verdicts
 from topo.wire.frame import AnyFrame, PackedFrame
@@ -222,26 +222,10 @@ class SlotTasks:
         return {task.id: task.take_metrics() for task in self.tasks.values()}
 
 
-def component_order(topology: Topology) -> list[str]:
-    """Return the components, each after all components that it reads."""
-    ordered: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        for read in topology.component(name).inputs:
-            if read.component not in ordered:
-                visit(read.component)
-        ordered[name] = None
-
-    for name in topology.components:
-        if name not in ordered:
-            visit(name)
-    return list(ordered)
-
-
 def _by_component(setting: TaskEnvironment, tasks: Mapping[int, Task]) -> list[list[Task]]:
     groups = [
-        [tasks[task] for task in setting.layout.tasks_of(name) if task in tasks]
-        for name in component_order(setting.topology)
+        [tasks[task] for task in setting.layout.tasks_of(definition.id) if task in tasks]
+        for definition in producers_first(setting.topology)
     ]
     return [group for group in groups if group]
 

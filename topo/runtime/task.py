@@ -6,7 +6,7 @@ import contextlib
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,17 +18,9 @@ from topo.errors import EmitError, TopoError, Unavailable, UncaughtError, senten
 from topo.groupings import CustomStreamGrouping
 from topo.logs.capture import LogSource
 from topo.metrics.counters import TaskMetrics
-from topo.routing.groupers import (
-    ByFields,
-    Custom,
-    Direct,
-    EveryTask,
-    Grouper,
-    OneTask,
-    PartialKey,
-    Shuffle,
-)
+from topo.routing.groupers import Grouper
 from topo.routing.hashing import stable_hash
+from topo.routing.registry import Wiring, grouping_named
 from topo.running import Listener
 from topo.runtime import user_errors as failures
 from topo.runtime.emitter import Emitter, OutStream, Subscription
@@ -357,28 +349,26 @@ class Task(LogSource):
 
     def _grouper(self, consumer: ComponentDef, grouping: GroupingDef, stream: str) -> Grouper:
         tasks = list(self.setting.layout.tasks_of(consumer.id))
-        kind = grouping.kind
-        if kind == "direct":
-            return Direct(tasks)
-        if kind == "custom":
-            return self._custom_grouper(tasks, grouping, stream)
-        if kind == "all":
-            return EveryTask(tasks)
-        if kind in ("local_or_shuffle", "none"):
+        if grouping.is_local:
             tasks = [task for task in tasks if task in self.setting.local_tasks] or tasks
-        by_nothing = kind in ("fields", "partial_key") and not grouping.fields
-        if len(tasks) == 1 or kind == "global" or by_nothing:
-            return OneTask(tasks)
-        if kind in ("fields", "partial_key"):
-            declared = self.definition.output(stream)
-            assert declared is not None
-            positions = [declared.fields.index(name) for name in grouping.fields]
-            return (ByFields if kind == "fields" else PartialKey)(tasks, positions)
-        return Shuffle(tasks, start=self.setting.layout.index_of(self.id))
+        declared = self.definition.declared(stream)
+        wiring = Wiring(
+            tasks,
+            [declared.fields.index(name) for name in grouping.fields],
+            self.setting.layout.index_of(self.id),
+        )
+        if grouping.kind == "custom":
+            wiring = self._with_choice(wiring, grouping, stream)
+        return grouping_named(grouping.kind).grouper(wiring)
 
-    def _custom_grouper(self, tasks: list[int], grouping: GroupingDef, stream: str) -> Grouper:
+    def _with_choice(self, wiring: Wiring, grouping: GroupingDef, stream: str) -> Wiring:
+        """Prepare the user's grouping, whose choice is the wiring's."""
         local: LocalPickle | None = grouping.local_custom
         made: CustomStreamGrouping = local.load() if local else pickle.loads(grouping.custom)
         with self.users_code():
-            made.prepare(self.context, (self.component_id, stream), list(tasks))
-        return Custom(tasks, lambda values: made.choose_tasks(self.id, values), type(made).__name__)
+            made.prepare(self.context, (self.component_id, stream), list(wiring.tasks))
+        return replace(
+            wiring,
+            choose=lambda values: made.choose_tasks(self.id, values),
+            name=type(made).__name__,
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 from topo.components import Spout
 from topo.engine.base import Launch, engine_named
-from topo.errors import RunError, TopoError, did_you_mean
+from topo.errors import RunError, TopoError
 from topo.running import ENDED
 from topo.runtime.emitter import check_values
 from topo.shipping.pickling import pickle_locally, pickle_to_travel
@@ -68,13 +68,7 @@ class CompletedTopology:
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
         """Return the value lists that the component emitted on the stream."""
-        definition = self._topology.component(component)
-        if definition.output(stream) is None:
-            names = [output.name for output in definition.outputs]
-            raise TopoError(
-                f"{component!r} declares no stream {stream!r}; it declares {names}",
-                hint=did_you_mean(stream, names),
-            )
+        self._topology.component(component).declared(stream)
         return list(self._rows.get((component, stream), []))
 
 

@@ -11,22 +11,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from topo.errors import TopoError, did_you_mean
+from topo.errors import RunError, TopoError, did_you_mean
+from topo.routing.registry import grouping_named
 
 if TYPE_CHECKING:
     from topo.shipping.pickling import LocalPickle, UserClass
-
-GROUPINGS = (
-    "shuffle",
-    "fields",
-    "all",
-    "global",
-    "direct",
-    "local_or_shuffle",
-    "none",
-    "partial_key",
-    "custom",
-)
 
 
 @dataclass(frozen=True)
@@ -49,6 +38,14 @@ class GroupingDef:
     fields: tuple[str, ...] = ()
     custom: bytes = b""
     local_custom: LocalPickle | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        grouping_named(self.kind)  # else an error, in a topology that came over the wire too
+
+    @property
+    def is_local(self) -> bool:
+        """True iff it prefers the tasks in the producer's slot."""
+        return grouping_named(self.kind).is_local
 
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(self.fields)})" if self.fields else self.kind
@@ -95,6 +92,19 @@ class ComponentDef:
 
     def output(self, stream: str) -> StreamDef | None:
         return next((output for output in self.outputs if output.name == stream), None)
+
+    def declared(self, stream: str) -> StreamDef:
+        """Return a stream that is declared; raise an error that lists them otherwise."""
+        found = self.output(stream)
+        if found is None:
+            names = [output.name for output in self.outputs]
+            raise RunError(
+                f"{self.id!r} declares no stream {stream!r}; "
+                f"it declares {', '.join(map(repr, names)) or 'none'}",
+                code="unknown-stream",
+                hint=did_you_mean(stream, names),
+            )
+        return found
 
 
 class Topology:

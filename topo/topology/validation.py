@@ -16,6 +16,7 @@ from topo.shipping.pickling import pickle_component
 from topo.topology.draft import Draft
 from topo.topology.lint import component_problems
 from topo.topology.model import ComponentDef, InputDef, StreamDef, Topology
+from topo.topology.order import cycles
 from topo.tuples import RESERVED_FIELD_NAMES, Fields
 
 Streams = dict[str, StreamDef]
@@ -170,28 +171,10 @@ def _read_problems(
 
 def _cycles(drafts: Mapping[str, Draft]) -> Iterator[Problem]:
     """Yield one problem for every cycle that a walk along the inputs closes."""
-    done: set[str] = set()
-    for start in drafts:
-        path: list[str] = []
-        waiting = [(start, iter(_reads(drafts, start)))]
-        path.append(start)
-        while waiting:
-            name, rest = waiting[-1]
-            step = next((r for r in rest if r not in done), None)
-            if step is None:
-                done.add(name)
-                waiting.pop()
-                path.pop()
-            elif step in path:
-                cycle = [*path[path.index(step) :], step]
-                text = f"cycle: {' -> '.join(reversed(cycle))}; Storm runs cycles, "
-                text += "one Spark plan cannot"
-                yield Problem(
-                    "cycle", drafts[step].where, text, "feed back through an outside queue"
-                )
-            else:
-                path.append(step)
-                waiting.append((step, iter(_reads(drafts, step))))
+    for cycle in cycles({name: _reads(drafts, name) for name in drafts}):
+        text = f"cycle: {' -> '.join(reversed(cycle))}; Storm runs cycles, one Spark plan cannot"
+        where = drafts[cycle[-1]].where
+        yield Problem("cycle", where, text, "feed back through an outside queue")
 
 
 def _reads(drafts: Mapping[str, Draft], name: str) -> list[str]:

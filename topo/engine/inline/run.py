@@ -167,10 +167,7 @@ class InlineRun(Completion):
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
         """Return the value lists that the component has emitted on the stream, in order."""
-        definition = self.topology.component(component)
-        if definition.output(stream) is None:
-            known = ", ".join(repr(output.name) for output in definition.outputs) or "none"
-            raise RunError(f"{component!r} declares no stream {stream!r}; it declares {known}")
+        self.topology.component(component).declared(stream)
         return list(self.recorder.rows.get((component, stream), []))
 
     @property

@@ -23,11 +23,10 @@ from topo.engine.spark.slotkeys import slot_keys
 from topo.errors import CheckpointError
 from topo.topology.layout import TaskLayout
 from topo.topology.model import ComponentDef, Topology
+from topo.topology.order import producers_first
 
 FORMAT = 2
 """Of the records in the state store; another one cannot be read."""
-
-_LOCAL = ("local_or_shuffle", "none")
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = N
     layout = TaskLayout(topology, conf)
     placed: dict[str, Placed] = {}
     start = 0
-    for definition in _producers_first(topology):
+    for definition in producers_first(topology):
         tasks = layout.tasks_of(definition.id)
         at = _start_beside_producer(definition, placed)
         first = start if at is None else at
@@ -153,21 +152,8 @@ def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = N
     return Plan(slots, ordered, slot_keys(slots))
 
 
-def _producers_first(topology: Topology) -> list[ComponentDef]:
-    """Return the components, each after all components that it reads, otherwise by name."""
-    done: dict[str, ComponentDef] = {}
-    waiting = dict(topology.components)
-    while waiting:
-        ready = [c for c in waiting.values() if all(read.component in done for read in c.inputs)]
-        for definition in ready:
-            done[definition.id] = waiting.pop(definition.id)
-    return list(done.values())
-
-
 def _reads_locally(definition: ComponentDef) -> bool:
-    return bool(definition.inputs) and all(
-        read.grouping.kind in _LOCAL for read in definition.inputs
-    )
+    return bool(definition.inputs) and all(read.grouping.is_local for read in definition.inputs)
 
 
 def _start_beside_producer(definition: ComponentDef, placed: Mapping[str, Placed]) -> int | None:

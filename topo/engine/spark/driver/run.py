@@ -158,6 +158,7 @@ class SparkRun(Completion):
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
         """Return the tuples that a captured component has emitted in committed batches."""
+        self.topology.component(component).declared(stream)
         if component not in self.capture:
             known = ", ".join(map(repr, self.capture)) or "none"
             raise RunError(
