@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wiring:
-    """What a grouping may know of the stream whose tuples it deals."""
+    """The facts about a stream that a grouping may use to deal its tuples."""
 
     tasks: Sequence[int]
     """The tasks of the bolt that reads; of a local grouping those in the slot, if there are any."""
