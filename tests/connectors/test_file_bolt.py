@@ -1,0 +1,234 @@
+"""FileBolt: what a reader of the directory sees is what was committed."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.wiring import line
+from topo import ComponentError, Spout, Tuple, Unavailable
+from topo.connectors.files import FileBolt
+from topo.testing import TestCluster, make_tuple, run_bolt
+
+
+class Once(Spout):
+    """Counts up, and never emits a number again, not even when its batch is rolled back."""
+
+    outputs = ("city", "number")
+    given: ClassVar[list[int]] = []
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def next_tuple(self) -> None:
+        if len(self.given) < self.limit:
+            self.given.append(len(self.given))
+            self.emit(["Rome" if self.given[-1] % 3 else "Oslo", self.given[-1]])
+
+    def is_exhausted(self) -> bool:
+        return len(self.given) >= self.limit
+
+
+class Rollback(FileBolt):
+    """Writes, and then fails the batch at random."""
+
+    random: ClassVar[Random] = Random(0)
+    committed_rows: ClassVar[list[int]] = []
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        super().prepare(conf, context, collector)
+        self.batch_rows: list[int] = []
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)
+        self.batch_rows.append(tup[1])
+
+    def pre_commit(self, batch_id: int) -> None:
+        super().pre_commit(batch_id)
+        if self.random.random() < 0.3:
+            raise Unavailable("now", after_secs=0)
+        rows, self.batch_rows = self.batch_rows, []
+        self.state["oracle"] = [*self.state.get("oracle", []), *rows]
+
+    def committed(self, batch_id: int) -> None:
+        super().committed(batch_id)
+        self.committed_rows[:] = self.state.get("oracle", [])
+
+
+def visible(directory: Path) -> Iterator[Path]:
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and not any(part.startswith("_") for part in path.parts):
+            yield path
+
+
+def numbers(directory: Path, form: str) -> list[int]:
+    found: list[int] = []
+    for path in visible(directory):
+        if form == "parquet":
+            found += pq.ParquetFile(path).read().column("number").to_pylist()
+        elif form == "csv":
+            with path.open(newline="") as file:
+                found += [int(row["number"]) for row in csv.DictReader(file)]
+        else:
+            found += [json.loads(text)["number"] for text in path.read_text().splitlines()]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", "by_batch"])
+def test_readers_see_what_was_committed_and_nothing_else(
+    tmp_path: Path, form: Any, guarantee: Any
+) -> None:
+    Once.given.clear()
+    Rollback.random.seed(form)
+    Rollback.committed_rows.clear()
+    sink = Rollback(
+        tmp_path,
+        form,
+        guarantee=guarantee,
+        partition_by="city",
+        roll_bytes=150,
+        map=lambda tup: {"city": tup.city, "number": tup.number},
+    )
+    with TestCluster() as cluster:
+        run: Any = cluster.submit_topology("t", line(Once(120), sink))
+        while run.status in ("ACTIVE", "STALLED"):
+            run.step()
+            if len(Once.given) % 4 == 0 and run.status == "ACTIVE":
+                run.restart()
+    oracle = sorted(Rollback.committed_rows)
+    assert len(oracle) < 120  # some were lost with their batches, which are no sink's to repeat
+    assert numbers(tmp_path, form) == oracle
+    assert {path.parent.name for path in visible(tmp_path)} == {"city=Rome", "city=Oslo"}
+
+
+def batch(*values: Any) -> list[Tuple]:
+    return [make_tuple({"number": value}) for value in values]
+
+
+def test_a_file_gets_its_name_when_it_is_large_enough_and_its_batch_has_committed(
+    tmp_path: Path,
+) -> None:
+    rolled: list[str] = []
+    sink = FileBolt(tmp_path, guarantee="exactly_once", roll_bytes=30, after_roll=rolled.append)
+    run = run_bolt(sink, batches=[batch(1)])
+    assert list(visible(tmp_path)) == []
+    run.batch(batch(2, 3), commit=False)
+    assert list(visible(tmp_path)) == []
+    run.commit()
+    (path,) = visible(tmp_path)
+    assert numbers(tmp_path, "json") == [1, 2, 3]
+    assert rolled == [str(path)]
+    run.batch(batch(4))
+    sink.cleanup()
+    assert numbers(tmp_path, "json") == [1, 2, 3, 4]
+    assert len(list(visible(tmp_path))) == 2
+
+
+def test_a_file_gets_its_name_when_it_is_old_enough(tmp_path: Path) -> None:
+    Once.given.clear()
+    with TestCluster() as cluster:
+        sink = FileBolt(tmp_path, guarantee="exactly_once", roll_secs=10)
+
+        class Endless(Once):
+            def is_exhausted(self) -> bool:
+                return False
+
+        run = cluster.submit_topology("t", line(Endless(2), sink))
+        run.settle()
+        cluster.advance(5)
+        assert list(visible(tmp_path)) == []
+        cluster.advance(10)
+        assert numbers(tmp_path, "json") == [0, 1]
+
+
+def test_another_run_adds_to_the_directory(tmp_path: Path) -> None:
+    for _ in range(2):
+        Once.given.clear()
+        with TestCluster() as cluster:
+            cluster.submit_topology("t", line(Once(3), FileBolt(tmp_path))).settle()
+    assert numbers(tmp_path, "json") == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_full_disk_stalls_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counts(Spout):
+        outputs = ("number",)
+
+        def open(self, conf: Any, context: Any, collector: Any) -> None:
+            self.next = 0
+
+        def next_tuple(self) -> None:
+            if self.next < 5:
+                self.emit([self.next])
+                self.next += 1
+
+        def is_exhausted(self) -> bool:
+            return self.next >= 5
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with TestCluster() as cluster, monkeypatch.context() as patched:
+        sink = FileBolt(tmp_path, guarantee="exactly_once")
+        run = cluster.submit_topology("t", line(Counts(), sink))
+        patched.setattr(os, "fsync", full)
+        run.settle()
+        assert run.status == "STALLED"
+        assert f"writing in {tmp_path}: No space left on device" in run.reason
+        patched.undo()
+        cluster.advance(60)
+        assert run.status == "COMPLETED"
+    assert numbers(tmp_path, "json") == [0, 1, 2, 3, 4]
+
+
+def test_rows_that_do_not_fit_are_rejected_by_themselves(tmp_path: Path) -> None:
+    class Alien:
+        pass
+
+    def values(*listed: Any) -> list[Tuple]:
+        return [make_tuple({"a": value}) for value in listed]
+
+    run = run_bolt(FileBolt(tmp_path, on_bad="stream"), batches=[values(1, Alien(), 2)])
+    (rejected,) = run.emitted
+    assert rejected.stream == "rejected"
+    assert rejected[1] == "TypeError: a Alien is no JSON"
+    (path,) = visible(tmp_path)
+    assert path.read_text() == '{"a":1}\n{"a":2}\n'
+    with pytest.raises(TypeError, match="no JSON"):
+        run_bolt(FileBolt(tmp_path), batches=[values(Alien())])
+    run = run_bolt(FileBolt(tmp_path / "l", "lines", on_bad="skip"), batches=[values("x", "y\nz")])
+    (path,) = visible(tmp_path / "l")
+    assert path.read_text() == "x\n"
+
+
+def test_a_committed_file_that_was_taken_away_is_an_error_that_names_it(tmp_path: Path) -> None:
+    Once.given.clear()
+    with TestCluster() as cluster:
+        run = cluster.submit_topology(
+            "t", line(Once(10), FileBolt(tmp_path, guarantee="exactly_once"))
+        )
+        run.step()
+        (path,) = (tmp_path / "_open").iterdir()
+        path.unlink()
+        run.restart()
+        with pytest.raises(ComponentError, match=f"{path} is gone, with"):
+            run.step()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"format": "xml"}, {"guarantee": "twice"}, {"roll_bytes": 0}, {"prefix": "_x"}]
+)
+def test_arguments_that_cannot_be_meant(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ComponentError):
+        FileBolt(tmp_path, **wrong)

@@ -1,0 +1,70 @@
+"""What all connectors share: loading a client, checking arguments, bad records."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from topo.errors import ComponentError, MissingExtra, did_you_mean
+from topo.tuples import Tuple
+
+Guarantee: TypeAlias = Literal["none", "at_least_once", "by_batch", "exactly_once"]
+OnBad: TypeAlias = Literal["stop", "stream", "skip"]
+
+BAD_FIELDS = ("raw", "error", "where")
+REJECTED_FIELDS = ("values", "error")
+
+
+def load_client(module: str, connector: str, extra: str) -> Any:
+    """Import a client; raise MissingExtra with the command that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"{connector} needs the module {module!r} on {socket.gethostname()}: {error}",
+            hint=f"pip install 'topo[{extra}]'",
+        ) from error
+
+
+def check_choice(connector: str, name: str, value: object, choices: Iterable[str]) -> None:
+    """Raise ComponentError if an argument is none of the words that it may be."""
+    known = list(choices)
+    if value not in known:
+        raise ComponentError(
+            f"{connector}: {name}={value!r}; it is one of {', '.join(map(repr, known))}",
+            hint=did_you_mean(value, known),
+        )
+
+
+def check_positive(connector: str, **values: float | None) -> None:
+    """Raise ComponentError if a number that has to be above 0 is not."""
+    for name, value in values.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and value > 0):
+            raise ComponentError(f"{connector}: {name}={value!r}; it is a number above 0")
+
+
+@dataclass(eq=False)
+class BadRecord(Exception):
+    """A record that could not be read, with the reason and the place where it lies."""
+
+    raw: Any
+    error: str
+    where: str
+
+    def __str__(self) -> str:
+        shown = repr(self.raw)
+        return f"{self.where}: {self.error}: {shown if len(shown) <= 200 else shown[:197] + '...'}"
+
+
+def field_values(record: Any, fields: tuple[str, ...]) -> list[Any]:
+    """Return the values of a mapping's keys; a key that is not there is None."""
+    return [record.get(name) for name in fields]
+
+
+def as_record(tup: Tuple, mapping: Callable[[Tuple], Any] | None) -> Any:
+    """Return what a sink writes for a tuple: a dict of its fields, or what `map` makes of it."""
+    return dict(zip(tup.fields, tup.values, strict=True)) if mapping is None else mapping(tup)

@@ -1,0 +1,361 @@
+"""Reads files: once, as they appear, or as they grow.
+
+A file's position is keyed state under its path, and goes with the batch that emitted up to it. So
+what comes of a file counts exactly once in the state of the bolts, whatever dies. Files are dealt
+over the tasks by a hash of their names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal
+
+from topo.components import StatefulSpout
+from topo.connectors.base import BAD_FIELDS, BadRecord, OnBad, check_choice, field_values
+from topo.connectors.files.listing import Found, family, list_files, look_at, with_inode
+from topo.connectors.files.readers import Piece, Reader, open_reader
+from topo.errors import ComponentError, Unavailable
+from topo.tuples import Fields
+
+FORMATS = ("lines", "json", "csv", "parquet", "arrow")
+_NAME = "FileSpout"
+
+
+class FileSpout(StatefulSpout):
+    """A spout of the records of files.
+
+    `path` is a file, a directory or a pattern. `mode` is "once": what is there is read, and then
+    the spout is exhausted; "watch": files that appear are read, too; "tail": files are followed as
+    they grow, through rotation by rename, create or copytruncate.
+
+    A record is a str of `lines`, a value of `json` (one to a line), a dict of `csv`, a list of
+    `parquet` and `arrow`. `translate` makes of a record the values to emit, or None for nothing;
+    without it they are the record's `fields`.
+
+    `guarantee="at_least_once"` tracks each record: one that fails is emitted again.
+    """
+
+    transient = ("_reader", "_reading", "_listed", "_queue", "_next_listing")
+
+    def __init__(
+        self,
+        path: str | Path,
+        format: Literal["lines", "json", "csv", "parquet", "arrow"] = "lines",
+        *,
+        mode: Literal["once", "watch", "tail"] = "once",
+        fields: str | Iterable[str] = (),
+        header: bool = True,
+        translate: Callable[[Any], Any] | None = None,
+        guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once",
+        on_bad: OnBad = "stop",
+        after: str = "keep",
+        list_secs: float = 1.0,
+        max_age_secs: float | None = None,
+        rows_per_call: int = 2_000,
+    ) -> None:
+        check_choice(_NAME, "format", format, FORMATS)
+        check_choice(_NAME, "mode", mode, ("once", "watch", "tail"))
+        check_choice(_NAME, "guarantee", guarantee, ("exactly_once", "at_least_once"))
+        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
+        check_choice(_NAME, "after", after.partition(":")[0], ("keep", "delete", "move"))
+        self.path, self.format, self.mode = str(path), format, mode
+        self.fields = tuple(Fields(fields))
+        self.header, self.translate = header, translate
+        self.guarantee, self.on_bad, self.after = guarantee, on_bad, after
+        self.list_secs, self.max_age_secs = list_secs, max_age_secs
+        self.rows_per_call = rows_per_call
+        self.names = self._names_of_values()
+        self.outputs: Any = (
+            {"default": self.names, "bad": BAD_FIELDS} if on_bad == "stream" else self.names
+        )
+
+    def _names_of_values(self) -> tuple[str, ...]:
+        if mode_error := self._contradiction():
+            raise ComponentError(f"{_NAME}: {mode_error}")
+        if self.fields:
+            return self.fields
+        if self.translate is not None or self.format in ("csv", "parquet", "arrow"):
+            raise ComponentError(
+                f"{_NAME}: the fields of what it emits are not known",
+                hint='name them: fields=("user", "url")',
+            )
+        return ("line",) if self.format == "lines" else ("value",)
+
+    def _contradiction(self) -> str:
+        if self.mode == "tail" and self.format not in ("lines", "json"):
+            return f"mode='tail' follows lines and JSON, not {self.format}"
+        if self.mode == "tail" and self.after != "keep":
+            return f"after={self.after!r} does not go with mode='tail', whose files never end"
+        if self.after == "move:":
+            return "after='move:' names no directory; write 'move:DIRECTORY'"
+        return ""
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self._reader: Reader | None = None
+        self._reading = ""
+        self._listed: list[Found] | None = None
+        self._queue: list[Found] = []  # of them, those that are not read to their end
+        self._next_listing = 0.0
+        self.has_listed = False
+
+    def close(self) -> None:
+        self._let_go()
+
+    def deactivate(self) -> None:
+        self._let_go()
+
+    def owner(self, key: Any, tasks: int) -> int:
+        """Return the task of a file; a rotated log's is that of the name it was written under."""
+        return super().owner(key.rpartition("#")[0] if self.mode == "tail" else key, tasks)
+
+    def is_exhausted(self) -> bool:
+        """Return True if every file of this task has been read to its end."""
+        if self.mode != "once" or self._listed is None or self._queue:
+            return False
+        return not any(entry.get("failed") for entry in self.state.raw().values())
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def next_tuple(self) -> None:
+        if self._replay():
+            return
+        self._list()
+        for found in list(self._queue):
+            moved = self._read(found)
+            if self._entry(found.path).get("done"):
+                self._queue.remove(found)
+            if moved:
+                return
+
+    def _list(self) -> None:
+        """Look which files there are, but not all the time."""
+        now = self.context.now()
+        if self._listed is not None and (self.mode == "once" or now < self._next_listing):
+            return
+        self._next_listing = now + self.list_secs
+        listed = list_files(self.path)
+        if self.mode == "once" and not listed and not self.has_listed:
+            raise ComponentError(
+                f"{_NAME}: there is no file {self.path!r}",
+                hint="mode='watch' waits for files to appear",
+            )
+        if self.mode == "tail":
+            listed = [found for found in listed if not found.path.endswith(".gz")]
+        if self.max_age_secs is not None and listed:
+            listed = self._forget_old(listed, listed[-1].mtime - self.max_age_secs)
+        self.has_listed = True
+        self._listed = [found for found in listed if self.owns(self._key(found))]
+        if self.mode == "tail":
+            self._queue = [*self._renamed(self._listed), *self._listed]
+            return
+        self._queue = [one for one in self._listed if not self._entry(one.path).get("done")]
+        self.context.gauge("files_waiting", len(self._queue))
+
+    def _forget_old(self, listed: list[Found], oldest: float) -> list[Found]:
+        kept = [found for found in listed if found.mtime >= oldest]
+        keys = {self._key(found) for found in kept}
+        for key in [key for key in self.state if key not in keys]:
+            if self.state.raw()[key].get("done"):
+                del self.state[key]
+        return kept
+
+    def _renamed(self, listed: list[Found]) -> list[Found]:
+        """Return files that have gone from the list, and may hold what was not read; forget others.
+
+        A log that was renamed is still in its directory, under a name that the pattern may not
+        match; one that is nowhere is gone.
+        """
+        keys = {self._key(found) for found in listed}
+        left = []
+        for key in [key for key in self.state if key not in keys]:
+            entry = self.state.raw()[key]
+            path = with_inode(os.path.dirname(entry["path"]), entry["inode"])
+            found = look_at(path) if path is not None else None
+            if found is None or (entry.get("left") and found.size <= entry["at"]):
+                if not entry.get("open"):
+                    del self.state[key]
+            else:
+                left.append(found)
+        return left
+
+    def _key(self, found: Found) -> str:
+        """Return what a file's position is filed under: a log's stays when it is renamed."""
+        if self.mode == "tail":
+            return f"{family(found.path)}#{found.inode}"
+        return found.path
+
+    def _entry(self, key: str) -> dict[str, Any]:
+        entry: dict[str, Any] | None = self.state.raw().get(key)
+        return entry if entry is not None else {}
+
+    def _read(self, found: Found) -> bool:
+        """Emit some records of a file; return False if there are none now."""
+        key = self._key(found)
+        entry = {"at": 0, "inode": found.inode, **self._entry(key), "path": found.path}
+        is_tail = self.mode == "tail"
+        if is_tail and not self._has_grown(found, entry):
+            return False
+        is_left = is_tail and found not in (self._listed or ())
+        try:
+            reader = self._reader_of(key, found.path)
+            piece = reader.read(entry["at"], self.rows_per_call, whole=not is_tail or is_left)
+        except (OSError, ValueError, EOFError) as error:
+            return self._unreadable(found, entry, error)
+        moved = piece.end != entry["at"]
+        entry["at"] = piece.end
+        rows, ids = self._rows(key, found.path, piece)
+        entry["open"] = entry.get("open", 0) + (len(rows) if self._is_tracked else 0)
+        if piece.finished and not is_tail:
+            entry["done"] = True
+            self._let_go()
+        if piece.finished and is_left:
+            entry["left"] = True
+        self.state[key] = entry
+        self.emit_many(rows, msg_ids=ids)
+        self.context.counter("records", len(piece.records))
+        return bool(rows or piece.bad) or (moved and not piece.finished)
+
+    def _has_grown(self, found: Found, entry: dict[str, Any]) -> bool:
+        """Return True if a log has more than was read; begin anew if it was truncated."""
+        now = look_at(found.path)
+        if now is None or now.inode != found.inode:  # renamed since it was listed
+            self._let_go()
+            self._next_listing = 0.0
+            return False
+        if now.size < entry["at"]:
+            self._let_go()
+            entry["at"] = 0
+        return bool(now.size > entry["at"])
+
+    def _reader_of(self, key: str, path: str) -> Reader:
+        if self._reader is None or self._reading != key:
+            self._let_go()
+            self._reader = open_reader(path, self.format, self.fields, self.header)
+            self._reading = key
+        return self._reader
+
+    def _let_go(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader, self._reading = None, ""
+
+    def _unreadable(self, found: Found, entry: dict[str, Any], error: Exception) -> bool:
+        self._let_go()
+        if isinstance(error, FileNotFoundError):  # removed since it was listed
+            self.state[self._key(found)] = {**entry, "done": True}
+            return False
+        if isinstance(error, OSError) and not isinstance(error, EOFError) and error.errno:
+            raise Unavailable(f"{_NAME}: {found.path}: {error.strerror}") from error
+        where = f"{found.path} from {entry['at']}"
+        self._bad(BadRecord(None, f"{type(error).__name__}: {error}", where))
+        self.state[self._key(found)] = {**entry, "done": True}
+        return True
+
+    # -- records ------------------------------------------------------------------------------
+
+    @property
+    def _is_tracked(self) -> bool:
+        return self.guarantee == "at_least_once"
+
+    def _rows(self, key: str, path: str, piece: Piece) -> tuple[list[Any], list[Any] | None]:
+        """Return the rows to emit with their message ids; tell of what is bad."""
+        for bad in piece.bad:
+            self._bad(bad)
+        if self.translate is None:
+            try:
+                made = list(map(self._values, piece.records))
+            except Exception:  # one by one below, which says which one it is
+                pass
+            else:
+                ids = [(key, start) for start in piece.starts] if self._is_tracked else None
+                return made, ids
+        rows, starts = [], []
+        for record, start in zip(piece.records, piece.starts, strict=True):
+            try:
+                values = self._values(record)
+            except Exception as error:
+                where = f"{path} at {start}"
+                self._bad(BadRecord(record, f"{type(error).__name__}: {error}", where))
+                continue
+            if values is not None:
+                rows.append(values)
+                starts.append((key, start))
+        return rows, starts if self._is_tracked else None
+
+    def _values(self, record: Any) -> Any:
+        if self.translate is not None:
+            return self.translate(record)
+        if not self.fields:
+            return [record]
+        if self.format in ("parquet", "arrow"):
+            return record
+        if isinstance(record, str):
+            return [record]
+        return field_values(record, self.fields)
+
+    def _bad(self, bad: BadRecord) -> None:
+        self.context.counter("bad_records")
+        if self.on_bad == "stop":
+            raise ComponentError(
+                f"{_NAME}: a record cannot be read: {bad}",
+                hint="on_bad='stream' emits such records on the stream 'bad', 'skip' drops them",
+            )
+        if self.on_bad == "stream":
+            self.emit([bad.raw, bad.error, bad.where], stream="bad")
+
+    # -- what becomes of records --------------------------------------------------------------
+
+    def ack(self, msg_id: Any) -> None:
+        key, _ = msg_id
+        entry = self.state.get(key)
+        if entry is not None:
+            entry["open"] = entry.get("open", 0) - 1
+
+    def fail(self, msg_id: Any, reason: str = "") -> None:
+        key, start = msg_id
+        entry = self.state.get(key)
+        if entry is not None:
+            entry.setdefault("failed", []).append(start)
+
+    def _replay(self) -> bool:
+        """Emit a record that failed again; return False if there is none."""
+        for key, entry in self.state.raw().items():
+            if not entry.get("failed"):
+                continue
+            path = entry["path"]
+            try:
+                with closing(open_reader(path, self.format, self.fields, self.header)) as reader:
+                    piece = reader.read(entry["failed"][0], 1, whole=True)
+            except OSError as error:
+                raise Unavailable(
+                    f"{_NAME}: {path}, a record of which failed: {error.strerror}"
+                ) from error
+            self.state[key]["failed"].pop(0)
+            self.context.counter("replayed")
+            rows, ids = self._rows(key, path, piece)
+            self.emit_many(rows, msg_ids=ids)
+            return True
+        return False
+
+    def committed(self, batch_id: int) -> None:
+        """Remove or move files whose records are all durable."""
+        if self.after == "keep":
+            return
+        for path in [key for key, entry in self.state.raw().items() if self._is_over(entry)]:
+            found = Path(path)
+            if self.after == "delete":
+                found.unlink(missing_ok=True)
+            elif found.exists():
+                target = Path(self.after.removeprefix("move:"))
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.move(path, target / found.name)
+            self.state[path] = {**self.state.raw()[path], "tidied": True}
+
+    def _is_over(self, entry: dict[str, Any]) -> bool:
+        return bool(entry.get("done")) and not entry.get("open") and not entry.get("tidied")

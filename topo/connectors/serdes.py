@@ -1,0 +1,91 @@
+"""How values become bytes and come back: "json", "str", "bytes", or functions of the user."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from topo.errors import ComponentError
+
+Decode: TypeAlias = Callable[[bytes], Any]
+Encode: TypeAlias = Callable[[Any], bytes]
+
+FORMS = ("json", "str", "bytes")
+
+
+def decoder(form: str | Decode, connector: str, name: str) -> Decode:
+    """Return the function that makes a value of bytes."""
+    return _looked_up(form, {"json": _json_loads(), "str": _decode_text, "bytes": bytes},
+                      connector, name)  # fmt: skip
+
+
+def encoder(form: str | Encode, connector: str, name: str) -> Encode:
+    """Return the function that makes bytes of a value."""
+    known: dict[str, Encode] = {"json": dump_json, "str": _encode_text, "bytes": _as_bytes}
+    return _looked_up(form, known, connector, name)
+
+
+def check_form(form: str | Callable[[Any], Any], connector: str, name: str) -> None:
+    """Raise ComponentError if a form is neither known nor a function."""
+    _looked_up(form, dict.fromkeys(FORMS, bytes), connector, name)
+
+
+def _looked_up(
+    form: str | Callable[[Any], Any],
+    known: Mapping[str, Callable[[Any], Any]],
+    connector: str,
+    name: str,
+) -> Callable[[Any], Any]:
+    if callable(form):
+        return form
+    if form not in known:
+        raise ComponentError(
+            f"{connector}: {name}={form!r}; it is one of {', '.join(map(repr, known))}, "
+            "or a function"
+        )
+    return known[form]
+
+
+def _json_loads() -> Decode:
+    """Return the fastest reader of JSON that is installed."""
+    for module, attribute in (("orjson", "loads"), ("msgspec.json", "decode")):
+        try:
+            found: Decode = getattr(importlib.import_module(module), attribute)
+        except ImportError:
+            continue
+        return found
+    return json.loads
+
+
+def dump_json(value: Any) -> bytes:
+    """Return a value as compact JSON; dates, decimals and ids as text."""
+    return json.dumps(value, default=_plain, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal | UUID):
+        return str(value)
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    raise TypeError(f"a {type(value).__name__} is no JSON")
+
+
+def _decode_text(data: bytes) -> str:
+    return data.decode()
+
+
+def _encode_text(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"bytes are wanted; got a {type(value).__name__}")
