@@ -95,6 +95,8 @@ class TopologyContext:
         self.stable_hash = stable_hash
         """The hash of fields grouping: 64 bits that depend on the value alone, in every process."""
         self.figures = Figures()
+        self.ends_batch = False
+        """True if `end_batch` was called; the engine takes it back."""
         self._wake = wake
         self._checkpoint_id = checkpoint_id
 
@@ -113,6 +115,13 @@ class TopologyContext:
     def counter(self, name: str, by: int = 1, **labels: Any) -> None:
         """Add to a count that is shown in the topology's figures."""
         self.figures.count(name, by, labels)
+
+    def end_batch(self) -> None:
+        """End the batch in work soon, although nothing was emitted: what changed is to be durable.
+
+        For spouts: a batch of an idle topology otherwise lasts until one of them emits.
+        """
+        self.ends_batch = True
 
     def wake(self) -> None:
         """End the wait of an idle topology, so that its spouts are asked now; for any thread."""

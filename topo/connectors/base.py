@@ -1,4 +1,4 @@
-"""What all connectors share: loading a client, checking arguments, bad records."""
+"""The parts that all connectors share: loading a client, checking arguments, bad records."""
 
 from __future__ import annotations
 

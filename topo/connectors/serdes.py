@@ -1,4 +1,4 @@
-"""How values become bytes and come back: "json", "str", "bytes", or functions of the user."""
+"""The forms of values as bytes: "json", "str", "bytes", or functions of the user."""
 
 from __future__ import annotations
 

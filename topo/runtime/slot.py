@@ -89,6 +89,13 @@ class SlotTasks:
         for task in self.tasks.values():
             task.begin(batch.id, batch.now, ids)
 
+    def take_batch_ends(self) -> bool:
+        """Return True if a spout has asked for the batch's end since the last call."""
+        asked = [spout for spout in self.spouts if spout.context.ends_batch]
+        for spout in asked:
+            spout.context.ends_batch = False
+        return bool(asked)
+
     def tell_committed(self) -> None:
         """Tell every component whose last batch is committed now, unless it knows."""
         for task in self.tasks.values():

@@ -1,4 +1,4 @@
-"""Which files there are: by a path, a directory or a pattern, oldest first."""
+"""The list of files of a source: by a path, a directory or a pattern, oldest first."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class FileBolt(StatefulBasicBolt):
 
     @property
     def _task(self) -> str:
-        """What names of this task's files begin with; another checkpoint's are others."""
+        """The beginning of the names of this task's files; other checkpoints have others."""
         context = self.context
         component = quote(context.this_component_id, safe="")
         return f"{self.prefix}-{context.checkpoint_id[:8]}-{component}-{context.this_task_index}-"

@@ -318,7 +318,7 @@ class InlineRun(Completion):
         moved = self._deliver(host)
         polls = self._wanted_active and rounds
         self._polled = host.poll(_MOST_PER_BATCH, rounds=rounds) if polls else 0
-        moved += self._polled
+        moved += self._polled + host.take_batch_ends()
         for frame in host.work(last_tick=last_tick):
             raise AssertionError(f"a frame for task {frame.target_task}, which no host has")
         changed = []

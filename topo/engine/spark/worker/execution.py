@@ -258,16 +258,20 @@ class _Execution:
     def _poll(self, host: SlotTasks, start: BatchStart, report: Report) -> None:
         asking = start.mode == Mode.ACTIVE
         report.tuples = self._polling.fill(host) if asking else 0
-        self._has_news |= self._says_exhausted(host) or self._says_stalled(host)
+        self._has_news |= self._says_exhausted(host) | self._ends_early(host)
         # Until the batch commits, the driver counts the delivered verdicts as unheard.
         ends = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
         if not (report.tuples or self._has_news or ends):
             asked = host if asking else None
             slot, abandoned = self._work.slot, self._abandoned
             report.tuples = self._polling.wait(
-                self._client, start, slot, asked, abandoned, lambda: self._says_stalled(host)
+                self._client, start, slot, asked, abandoned, lambda: self._ends_early(host)
             )
             report.waited_secs = self._polling.waited_secs
+
+    def _ends_early(self, host: SlotTasks) -> bool:
+        """Return True if the batch is to end although no spout has emitted anything."""
+        return self._says_stalled(host) | host.take_batch_ends()
 
     def _says_stalled(self, host: SlotTasks) -> bool:
         """Return True if the driver has yet to hear why spouts cannot emit, or that they can."""

@@ -1,0 +1,526 @@
+"""KafkaSpout without Kafka: what it emits, keeps and commits, case by case.
+
+The names in brackets are the cases of cases/kafka.json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.connectors.scripted_kafka import Broker, Keeps, Log, Reading, ScriptedSpout
+from topo import Bolt, ComponentError, Tuple
+from topo.connectors.kafka import Backoff
+from topo.connectors.kafka.starts import Start
+
+CASES = {
+    case["id"]: case
+    for case in json.loads((Path(__file__).parent / "cases" / "kafka.json").read_text())["cases"]
+}
+
+
+@pytest.fixture(autouse=True)
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    broker = Broker()
+    monkeypatch.setattr(ScriptedSpout, "broker", broker)
+    return broker
+
+
+class Told(Bolt):
+    """Acks or fails by the test's word: what is in `held` waits, what is in `fails` fails."""
+
+    held: ClassVar[set[int]] = set()
+    fails: ClassVar[Counter[int]] = Counter()
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.waiting: list[Tuple] = []
+
+    def get_component_configuration(self) -> dict[str, Any]:
+        return {"topology.tick.tuple.freq.secs": 1}
+
+    def on_tick(self, tup: Tuple) -> None:
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            self.execute(one)
+
+    def execute(self, tup: Tuple) -> None:
+        offset = tup["offset"]
+        if offset in self.held:
+            self.waiting.append(tup)
+        elif self.fails[offset]:
+            self.fails[offset] -= 1
+            self.fail(tup, "told so")
+        else:
+            self.ack(tup)
+
+
+@pytest.fixture(autouse=True)
+def told() -> type[Told]:
+    Told.held.clear()
+    Told.fails.clear()
+    return Told
+
+
+# -- assignment ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("partitions", "tasks"), [(11, 3), (1, 3), (5, 4)])
+def test_partitions_go_round_the_tasks(broker: Broker, partitions: int, tasks: int) -> None:
+    """[A-01, A-09, A-10]"""
+    for number in range(partitions):
+        broker.write("t", number, 2)
+
+    class Says(ScriptedSpout):
+        def open(self, conf: Any, context: Any, collector: Any) -> None:
+            super().open(conf, context, collector)
+            mine = [number for number in range(partitions) if self.owns(("t", number))]
+            self.report_error(f"{context.this_task_index}: {mine}")
+
+    reading = Reading(Says("t"), tasks=tasks).settle()
+    assert Counter(reading.offsets(1)) == dict.fromkeys(range(partitions), 2)
+    owned = [json.loads(e.message.partition(": ")[2]) for e in reading.run.errors()]
+    assert all(b - a == tasks for mine in owned for a, b in pairwise(mine))
+    assert sorted(number for mine in owned for number in mine) == list(range(partitions))
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", "committed-latest"])
+def test_a_partition_or_topic_that_appears_later_is_read_from_its_beginning(
+    broker: Broker, start: str
+) -> None:
+    """[A-06, A-08]"""
+    broker.write("t-1", 0, 3)
+    reading = Reading(ScriptedSpout(re.compile(r"t-\d"), start=start)).settle()
+    before = len(reading.offsets())
+    broker.write("t-1", 1, 5)
+    broker.write("t-2", 0, 4)
+    broker.write("t-10", 0, 1)
+    reading.settle()
+    rows = Counter(row[0] for row in reading.run.tuples("kafka")[before:])
+    assert rows == {"t-1": 5, "t-2": 4}
+    assert [set(one) for one in broker.assigned[1:]] == [{("t-1", 1), ("t-2", 0)}]
+
+
+def test_acks_of_what_is_not_read_here_are_ignored(broker: Broker) -> None:
+    """[A-04, E-03]"""
+    broker.write("t", 0, 1)
+    spout = ScriptedSpout("t")
+    reading = Reading(spout).settle()
+    live: Any = reading.run
+    component = live._host.spouts[0].component
+    component.ack(("t", 7, 0))
+    component.fail(("t", 7, 0), "late")
+    component.ack(("t", 0, 0))
+    component.fail(("t", 0, 0), "late")
+    assert reading.settle().offsets() == [0]
+
+
+# -- start --------------------------------------------------------------------------------------
+
+NAMES = {
+    "EARLIEST": "earliest",
+    "LATEST": "latest",
+    "UNCOMMITTED_EARLIEST": "committed-earliest",
+    "UNCOMMITTED_LATEST": "committed-latest",
+}
+
+
+@pytest.mark.parametrize("row", CASES["S-01"]["data"]["rows"], ids=str)
+def test_where_reading_begins(broker: Broker, row: dict[str, Any]) -> None:
+    """[S-01]"""
+    broker.write("t", 0, 100)
+    if row["group_offset"] is not None:
+        owner = "topo another" if "another" in row["group_offset"] else "topo reading"
+        broker.committed["t", 0] = (60, owner)
+    name = row["strategy"].removeprefix("UNCOMMITTED_")
+    start: Any = NAMES.get(row["strategy"])
+    if name == "TIMESTAMP":
+        start = datetime.fromtimestamp(0.020, UTC)
+    spout = ScriptedSpout("t", start=start, group="g")
+    if name == "TIMESTAMP" and row["strategy"] != name:
+        spout.start = Start("timestamp", True, millis=20)
+    reading = Reading(spout)
+    if row["saved_position"] is not None:
+        full, broker.logs["t", 0] = broker.logs["t", 0], Log(end=42)
+        broker.committed.clear()
+        spout_of_before = ScriptedSpout("t", start="latest", group="g")
+        reading = Reading(spout_of_before).settle()
+        broker.logs["t", 0] = full
+        reading.run.restart()
+    first = {"beginning": 0, "end": 100, "committed": 60, "timestamp": 20, "saved": 42}
+    expected = list(range(first[row["start"]], 100))
+    assert reading.settle().offsets() == expected
+
+
+def test_a_position_at_the_end_is_kept_though_nothing_was_emitted(broker: Broker) -> None:
+    """[B-03, B-04, B-05]"""
+    broker.write("t", 0, 100)
+    reading = Reading(ScriptedSpout("t", start="latest"))
+    for _ in range(10):
+        reading.run.step()
+    broker.write("t", 0, 10)
+    reading.run.restart()
+    assert reading.settle().offsets() == list(range(100, 110))
+
+
+def test_a_time_beyond_the_end_is_the_end(broker: Broker) -> None:
+    """[X-03]"""
+    broker.write("t", 0, 3)
+    broker.write("t", 1, 0)
+    reading = Reading(ScriptedSpout("t", start=datetime(2100, 1, 1, tzinfo=UTC))).settle()
+    assert reading.offsets() == []
+    broker.write("t", 1, 1)
+    assert reading.settle().offsets(1) == [1]
+
+
+def test_given_offsets_then_committed_ones_then_the_beginning(broker: Broker) -> None:
+    """[X-04]"""
+    for number in range(3):
+        broker.write("t", number, 6)
+    broker.committed["t", 1] = (5, "anybody")
+    reading = Reading(ScriptedSpout("t", start={0: 3}, group="g")).settle()
+    assert Counter(reading.offsets(1)) == {0: 3, 1: 1, 2: 6}
+
+
+def test_committed_offsets_that_are_not_there(broker: Broker) -> None:
+    """[X-05]"""
+    broker.write("t", 0, 1)
+    with pytest.raises(ComponentError, match="the group has committed no offset of t-0"):
+        Reading(ScriptedSpout("t", start="committed", group="g")).settle()
+
+
+def test_deactivating_changes_no_position(broker: Broker) -> None:
+    """[S-02, S-05]"""
+    broker.write("t", 0, 20)
+    reading = Reading(ScriptedSpout("t", start="earliest"), Told())
+    Told.held.add(6)
+    reading.run.step()
+    reading.run.deactivate()
+    Told.held.clear()
+    reading.cluster.advance(2)
+    reading.run.activate()
+    assert reading.settle().offsets() == list(range(20))
+    assert len(reading.run.acked["kafka"]) == 20
+
+
+# -- emitting, failing, limits ------------------------------------------------------------------
+
+
+def test_every_record_once_in_order_and_the_group_hears_of_it(broker: Broker) -> None:
+    """[E-02, X-07, I-06]"""
+    broker.write("t", 0, 10, name=b"key")
+    reading = Reading(ScriptedSpout("t", group="g", key="str"))
+    for _ in range(5):
+        reading.run.step()
+        reading.run.restart()
+    rows = reading.settle().run.tuples("kafka")
+    assert rows == [["t", 0, offset, "key", str(offset)] for offset in range(10)]
+    assert broker.committed["t", 0] == (10, "topo reading")
+
+
+def test_without_a_group_nothing_is_committed(broker: Broker) -> None:
+    """[X-06]"""
+    broker.write("t", 0, 10)
+    assert len(Reading(ScriptedSpout("t")).settle().offsets()) == 10
+    assert broker.commits == 0
+
+
+def test_a_commit_that_fails_is_a_counter(broker: Broker) -> None:
+    """[X-08]"""
+    broker.write("t", 0, 3)
+    broker.commits_fail = True
+    reading = Reading(ScriptedSpout("t", group="g")).settle()
+    broker.write("t", 0, 1)
+    stats = reading.settle().run.stats().components["kafka"]
+    assert reading.run.status == "ACTIVE"
+    assert stats.counters["commits_failed"] >= 1
+
+
+@pytest.mark.parametrize("failing", [(1,), (0,), (0, 3, 4), tuple(range(10))])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_fails_comes_again_and_the_others_once(
+    broker: Broker, failing: tuple[int, ...], restarts: bool
+) -> None:
+    """[E-04, E-05, E-16, I-01]"""
+    broker.write("t", 0, 10)
+    Told.fails.update(failing)
+    reading = Reading(ScriptedSpout("t", group="g", max_uncommitted=10), Told())
+    for _ in range(10):
+        reading.run.step()
+        if restarts:
+            reading.run.restart()
+    reading.settle()
+    assert Counter(reading.offsets()) == {o: 2 if o in failing else 1 for o in range(10)}
+    broker.write("t", 0, 1)
+    reading.cluster.advance(1)
+    assert broker.committed["t", 0][0] == 11
+
+
+def test_what_fails_is_given_up_after_its_retries(broker: Broker) -> None:
+    """[E-07, E-08, I-03]"""
+    broker.write("t", 0, 4, name=b"k")
+    Told.fails.update({1: 9})
+    spout = ScriptedSpout("t", group="g", retry=Backoff(first=0, period=0, most=1, retries=3))
+    reading = Reading(spout, Told(), dead=Keeps())
+    reading.cluster.advance(20)
+    assert Counter(reading.offsets()) == {0: 1, 1: 4, 2: 1, 3: 1}
+    (dead,) = reading.run.tuples("kafka", "dead")
+    assert dead[:5] == ["t", 0, 1, b"k", b"1"]
+    assert "told so" in dead[6]
+    assert dead[7] == 4
+    assert broker.committed["t", 0][0] == 4
+
+
+def test_what_is_given_up_is_reported_where_nobody_reads_it(broker: Broker) -> None:
+    broker.write("t", 0, 2)
+    Told.fails.update({0: 9})
+    reading = Reading(ScriptedSpout("t", retry=Backoff(retries=0)), Told())
+    reading.cluster.advance(5)
+    (error,) = [e for e in reading.run.errors() if e.kind == "reported"]
+    assert error.message.startswith("t-0 at 0 failed 1 times, and is given up")
+
+
+def test_no_more_than_the_limit_is_read_ahead(broker: Broker) -> None:
+    """[E-11, E-12, E-13, E-09]"""
+    broker.write("t", 0, 100)
+    Told.held.update(range(100))
+    reading = Reading(ScriptedSpout("t", max_uncommitted=10), Told())
+    reading.settle()
+    assert reading.offsets() == list(range(10))
+    Told.held.difference_update(range(1, 10))  # acked ones behind one that is open count
+    reading.cluster.advance(3)
+    assert len(reading.offsets()) == 10
+    Told.held.discard(0)
+    reading.cluster.advance(1)
+    assert reading.offsets() == list(range(20))
+
+
+def test_another_partition_goes_on_where_one_is_at_its_limit(broker: Broker) -> None:
+    broker.write("t", 0, 30)
+    broker.write("t", 1, 30)
+
+    class HoldsOne(Told):
+        def execute(self, tup: Tuple) -> None:
+            if tup["partition"] == 0:
+                self.waiting.append(tup)
+            else:
+                self.ack(tup)
+
+    reading = Reading(ScriptedSpout("t", max_uncommitted=10), HoldsOne()).settle()
+    assert Counter(reading.offsets(1)) == {0: 10, 1: 30}
+
+
+def test_no_ackers_track_nothing_and_lose_nothing(broker: Broker) -> None:
+    """[E-19, G-02, G-07]"""
+    broker.write("t", 0, 100)
+    for guarantee in ("at_least_once", None):
+        spout = ScriptedSpout("t", guarantee=guarantee, max_uncommitted=50, group="g")
+        reading = Reading(spout, conf={"topology.acker.executors": 0}).settle()
+        assert reading.offsets() == list(range(100))
+        broker.committed.clear()
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_most_once", "none"])
+def test_without_tracking_what_fails_does_not_come_again(broker: Broker, guarantee: str) -> None:
+    """[G-03, G-04, G-06]"""
+    broker.write("t", 0, 10)
+    Told.fails.update(range(10))
+    reading = Reading(ScriptedSpout("t", guarantee=guarantee, max_uncommitted=2), Told())
+    assert reading.settle().offsets() == list(range(10))
+    assert reading.run.acked.get("kafka", []) == []
+
+
+def test_at_most_once_loses_rather_than_repeats(broker: Broker) -> None:
+    broker.write("t", 0, 10)
+    reading = Reading(ScriptedSpout("t", guarantee="at_most_once"))
+    live: Any = reading.run
+    live._batch(1)  # fetched, and its position is kept
+    reading.run.restart()
+    assert reading.settle().offsets() == []
+    broker.write("t", 0, 2)
+    assert reading.settle().offsets() == [10, 11]
+
+
+def test_a_record_translated_to_none_is_done(broker: Broker) -> None:
+    """[E-18]"""
+    broker.write("t", 0, 10)
+    for guarantee in ("at_least_once", "at_most_once", "none"):
+        spout = ScriptedSpout(
+            "t", group="g", fields="x", guarantee=guarantee, translate=lambda record: None
+        )
+        reading = Reading(spout).settle()
+        assert reading.offsets() == []
+        assert broker.committed.pop(("t", 0))[0] == 10
+
+
+# -- compaction, transactions, loss -------------------------------------------------------------
+
+
+def test_what_is_gone_by_its_retry_counts_as_done(broker: Broker) -> None:
+    """[L-02, L-03, L-04]"""
+    for partition, count in enumerate((0, 3, 3)):
+        broker.write("t", partition, count)
+    Told.fails.update({0: 2, 1: 2, 2: 2})
+    spout = ScriptedSpout("t", group="g", retry=Backoff(first=5, most=5))
+    reading = Reading(spout, Told()).settle()
+    broker.remove("t", 1, 0, 1)
+    reading.cluster.advance(6)
+    again = Counter((row[1], row[2]) for row in reading.run.tuples("kafka")[6:])
+    assert again == {(1, 2): 1, (2, 0): 1, (2, 1): 1, (2, 2): 1}
+    assert broker.committed["t", 1][0] == 3
+
+
+def test_markers_leave_holes_that_are_no_lag(broker: Broker) -> None:
+    """[L-05, M-01, X-11]"""
+    for _ in range(2):
+        broker.write("t", 0, 3)
+        broker.hole("t", 0)
+    reading = Reading(ScriptedSpout("t", group="g")).settle()
+    assert reading.offsets() == [0, 1, 2, 4, 5, 6]
+    reading.run.step()
+    assert broker.committed["t", 0][0] == 8
+    gauges = reading.run.stats().components["kafka"].gauges
+    assert gauges == {'lag{partition="0",topic="t"}': 0.0}
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("earliest", [7, 8, 9]), ("latest", [])])
+def test_lost_data_is_told_and_passed_over(
+    broker: Broker, policy: str, expected: list[int]
+) -> None:
+    """[S-06]"""
+    broker.write("t", 0, 5)
+    for spout in (ScriptedSpout("t", on_data_loss=policy), ScriptedSpout("t")):
+        reading = Reading(spout).settle()
+        if spout.on_data_loss != "stop":
+            broker.write("t", 0, 5)
+            broker.truncate("t", 0, 7)
+            reading.settle()
+            assert reading.offsets()[5:] == expected
+            assert "the position 5 is not in the log, which has 7 to 10" in (
+                reading.run.errors()[0].message
+            )
+        else:
+            broker.logs["t", 0] = Log(end=3)  # the topic was made anew
+            reading.run.restart()
+            with pytest.raises(ComponentError, match=r"t-0: the position 10 is not in the log"):
+                reading.settle()
+
+
+def test_a_broker_that_is_away_stalls_with_its_address(broker: Broker) -> None:
+    """[C-06]"""
+    broker.write("t", 0, 1)
+    broker.away = "Kafka at scripted:1: connection refused"
+    reading = Reading(ScriptedSpout("t")).settle()
+    assert reading.run.status == "STALLED"
+    assert "scripted:1: connection refused" in reading.run.reason
+    broker.away = ""
+    reading.cluster.advance(10)
+    assert reading.offsets() == [0]
+    assert reading.run.status == "ACTIVE"
+
+
+# -- bounded, topics, translation, settings -----------------------------------------------------
+
+
+def test_a_bounded_reading_ends(broker: Broker) -> None:
+    """[X-01]"""
+    broker.write("t", 0, 5)
+    broker.write("t", 1, 0)
+    reading = Reading(ScriptedSpout("t", until="latest"), Told(), tasks=3)
+    Told.fails.update([2])
+    reading.cluster.advance(1)
+    assert reading.run.status == "COMPLETED"
+    assert Counter(reading.offsets()) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1}
+    reading = Reading(ScriptedSpout("t", until={0: 2, 1: 0})).settle()
+    assert (reading.run.status, reading.offsets()) == ("COMPLETED", [0, 1])
+
+
+def test_topics_that_are_not_there(broker: Broker) -> None:
+    """[F-02, F-04]"""
+    broker.write("present", 0, 1)
+    broker.write("present", 1, 1)
+    names = ["present", "absent"]
+    reading = Reading(ScriptedSpout(names)).settle()
+    assert sorted(reading.offsets(1)) == [0, 1]
+    assert reading.run.stats().components["kafka"].gauges["missing_topics"] == 1
+    with pytest.raises(ComponentError, match="there is no topic 'absent'"):
+        Reading(ScriptedSpout(names, missing="fail")).settle()
+    with pytest.raises(ComponentError, match="Partition 'present-2147483647' does not exist"):
+        Reading(ScriptedSpout([("present", 0), ("present", 2147483647)])).settle()
+    reading = Reading(ScriptedSpout({("present", 1): 1})).settle()
+    assert reading.offsets() == []
+
+
+def test_records_become_tuples(broker: Broker) -> None:
+    """[T-01, T-02, T-07]"""
+    headers = [("a", b"1"), ("a", b"2")]
+    broker.write("t", 0, 1, data=b'{"user": "u", "n": 1}', name=b"THE KEY", time=7, more=headers)
+    default = Reading(ScriptedSpout("t", key="str", value="json")).settle()
+    assert default.run.tuples("kafka") == [["t", 0, 0, "THE KEY", {"user": "u", "n": 1}]]
+    named = Reading(ScriptedSpout("t", value="json", fields=("user", "none"))).settle()
+    assert named.run.tuples("kafka") == [["u", None]]
+    parts = ("headers", "timestamp", "timestamp_type")
+    whole = Reading(ScriptedSpout("t", fields=parts)).settle()
+    assert whole.run.tuples("kafka") == [[headers, 7, "create"]]
+    spout = ScriptedSpout(
+        "t",
+        fields="x",
+        streams={"keys": ("key",)},
+        key="str",
+        translate=lambda record: ("keys", [record.key]),
+    )
+    streams = Reading(spout, keys=Keys()).settle()
+    assert streams.run.tuples("kafka", "keys") == [["THE KEY"]]
+
+
+class Keys(Keeps):
+    pass
+
+
+def test_records_that_cannot_be_read(broker: Broker) -> None:
+    broker.write("t", 0, 1, data=b"{broken")
+    broker.write("t", 0, 1, data=b'{"user": 1}')
+    wanted: dict[str, Any] = {"value": "json", "fields": "user"}
+    reading = Reading(ScriptedSpout("t", on_bad="stream", **wanted), bad=Keeps()).settle()
+    assert reading.run.tuples("kafka") == [[1]]
+    ((raw, error, where),) = reading.run.tuples("kafka", "bad")
+    assert (raw, where) == (b"{broken", "t-0 at 0")
+    assert "Error" in error
+    assert Reading(ScriptedSpout("t", on_bad="skip", **wanted)).settle().offsets(0) == [1]
+    with pytest.raises(ComponentError, match="cannot be read: t-0 at 0"):
+        Reading(ScriptedSpout("t", **wanted, start="earliest")).settle()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"settings": {"enable.auto.commit": True}}, "'enable.auto.commit' is not yours"),
+        ({"settings": {"enable.auto.offset.store": True}}, "'enable.auto.offset.store' is not"),
+        ({"settings": {"group.id": "g"}}, "it is group="),
+        ({"guarantee": "by_batch"}, "guarantee='by_batch'; it is one of"),
+        ({"start": "beginning"}, "start='beginning'; it is one of"),
+        ({"topics": []}, "topics=\\[\\]"),
+        ({"topics": 7}, "topics=7"),
+        ({"translate": len}, "the fields of what translate returns are not known"),
+        ({"value": "bytes", "fields": "user"}, "is no part of a record"),
+        ({"value": "xml"}, "value='xml'; it is one of"),
+        ({"streams": {"default": "x"}}, "'default' has its fields already"),
+        ({"max_uncommitted": 0}, "max_uncommitted=0"),
+    ],
+)
+def test_arguments_that_cannot_be_meant(wrong: dict[str, Any], message: str) -> None:
+    """[C-02, C-04, F-05, T-04]"""
+    with pytest.raises(ComponentError, match=message):
+        ScriptedSpout(**{"topics": "t", **wrong})
+
+
+@pytest.mark.parametrize(("reset", "policy"), [("earliest", "earliest"), ("none", "stop")])
+def test_an_explicit_reset_policy_is_that_of_lost_data(reset: str, policy: str) -> None:
+    """[C-03, S-06]"""
+    assert ScriptedSpout("t", settings={"auto.offset.reset": reset}).on_data_loss == policy

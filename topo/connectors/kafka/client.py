@@ -1,0 +1,337 @@
+"""The calls that the spout makes of a Kafka consumer, and their form for librdkafka.
+
+A few calls, so that tests can play the broker. All of them are made in the task's own thread, save
+`partitions`, which may block and is asked by a thread of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from topo.connectors.base import load_client
+from topo.errors import ComponentError, Unavailable
+
+TP: TypeAlias = tuple[str, int]
+"""A topic and the number of one of its partitions."""
+
+REQUIRES = "confluent_kafka>=2.6"
+_TIMEOUT_SECS = 10.0
+_OWNED = {
+    "enable.auto.commit": "positions are kept with the topology's state; group= commits them too",
+    "enable.auto.offset.store": "positions are kept with the topology's state",
+    "bootstrap.servers": "it is the first argument",
+    "group.id": "it is group=",
+}
+
+
+class Message(Protocol):
+    """One record, as librdkafka gives it."""
+
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def key(self) -> Any: ...
+    def value(self) -> Any: ...
+    def headers(self) -> Any: ...
+    def timestamp(self) -> Any: ...
+
+
+class Client(Protocol):
+    """A consumer without a group protocol: it reads the partitions that it is given."""
+
+    def partitions(self, topics: Topics) -> set[TP]:
+        """Return the partitions that there are of these topics."""
+
+    def ends(self, partition: TP) -> tuple[int, int]:
+        """Return the first offset of the log and the one after its last."""
+
+    def committed(self, partitions: Collection[TP]) -> dict[TP, tuple[int, str]]:
+        """Return the group's offsets with their metadata, of partitions that have one."""
+
+    def at_time(self, partitions: Collection[TP], millis: int) -> dict[TP, int]:
+        """Return the first offsets at or after a time; the end where nothing is that late."""
+
+    def assign(self, positions: Mapping[TP, int]) -> None:
+        """Read these partitions as well, from these offsets."""
+
+    def drop(self, partitions: Collection[TP]) -> None:
+        """Read these partitions no longer."""
+
+    def pause(self, partitions: Collection[TP]) -> None: ...
+
+    def resume(self, partitions: Collection[TP]) -> None: ...
+
+    def fetch(self, most: int) -> Sequence[Message]:
+        """Return what has arrived, without waiting; raise OutOfRange or Unavailable."""
+
+    def position(self, partition: TP) -> int | None:
+        """Return the offset after what was fetched, holes behind it included, if it is known."""
+
+    def known_end(self, partition: TP) -> int | None:
+        """Return the log's end as the last fetch told it."""
+
+    def commit(self, offsets: Mapping[TP, int], metadata: str) -> None:
+        """Commit the group's offsets, without waiting."""
+
+    def close(self) -> None: ...
+
+
+class OutOfRange(Exception):
+    """A position that the log does not have: data was lost, or the topic made anew."""
+
+    def __init__(self, partition: TP) -> None:
+        super().__init__(f"{partition[0]}-{partition[1]}")
+        self.partition = partition
+
+
+class Topics:
+    """A choice of topics: names, a pattern of whole names, or given partitions."""
+
+    def __init__(self, given: Any) -> None:
+        self.pattern: re.Pattern[str] | None = None
+        self.names: tuple[str, ...] = ()
+        self.given: dict[TP, int | None] = {}
+        if isinstance(given, str):
+            self.names = (given,)
+        elif isinstance(given, re.Pattern):
+            self.pattern = given
+        elif isinstance(given, Mapping):
+            self.given = {_partition(key): offset for key, offset in given.items()}
+            self.names = tuple(dict.fromkeys(topic for topic, _ in self.given))
+        elif isinstance(given, Iterable) and not isinstance(given, bytes):
+            listed = list(given)
+            if listed and all(isinstance(one, tuple) for one in listed):
+                self.given = dict.fromkeys(map(_partition, listed))
+                self.names = tuple(dict.fromkeys(topic for topic, _ in self.given))
+            else:
+                self.names = tuple(dict.fromkeys(listed))
+        if not (self.names or self.pattern) or not all(isinstance(n, str) for n in self.names):
+            raise ComponentError(
+                f"KafkaSpout: topics={given!r}",
+                hint="a topic, a list of topics, re.compile(...), or {(topic, partition): offset}",
+            )
+
+    def chosen(self, existing: Mapping[str, int]) -> set[TP]:
+        """Return the partitions to read of the topics that exist, given with their sizes."""
+        if self.given:
+            for topic, number in self.given:
+                if topic in existing and number >= existing[topic]:
+                    raise ComponentError(
+                        f"KafkaSpout: Partition '{topic}-{number}' does not exist; the topic has "
+                        f"{existing[topic]}"
+                    )
+            return {partition for partition in self.given if partition[0] in existing}
+        names = [name for name in existing if self._has(name)]
+        return {(name, number) for name in names for number in range(existing[name])}
+
+    def missing(self, found: Collection[TP]) -> list[str]:
+        """Return the named topics of which nothing was found."""
+        there = {topic for topic, _ in found}
+        return [name for name in self.names if name not in there]
+
+    def _has(self, name: str) -> bool:
+        return name in self.names or bool(self.pattern and self.pattern.fullmatch(name))
+
+    def __str__(self) -> str:
+        return repr(self.pattern.pattern) if self.pattern else ", ".join(self.names)
+
+
+def _partition(key: Any) -> TP:
+    if not (isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], int)):
+        raise ComponentError(f"KafkaSpout: {key!r} is no (topic, partition)")
+    return str(key[0]), key[1]
+
+
+def check_settings(connector: str, settings: Mapping[str, Any], owned: Mapping[str, str]) -> None:
+    """Raise ComponentError for client settings that the connector sets itself."""
+    for name, instead in owned.items():
+        if name in settings:
+            raise ComponentError(f"{connector}: the setting {name!r} is not yours: {instead}")
+
+
+def check_consumer_settings(settings: Mapping[str, Any]) -> None:
+    """Raise ComponentError for consumer settings that the spout sets itself."""
+    check_settings("KafkaSpout", settings, _OWNED)
+
+
+class KafkaClient:
+    """A `Client` over librdkafka."""
+
+    def __init__(self, servers: str, group: str | None, settings: Mapping[str, Any]) -> None:
+        self._kafka = load_client("confluent_kafka", "KafkaSpout", "kafka")
+        self._servers = servers
+        self._last_error = ""
+        self._has_group = group is not None
+        self.on_commit_failed: Callable[[str], None] = lambda error: None
+        self._consumer = made(
+            "KafkaSpout",
+            self._kafka.Consumer,
+            {
+                "queued.max.messages.kbytes": 16_384,
+                "fetch.wait.max.ms": 100,
+                "log_level": 2,
+                **settings,
+                "bootstrap.servers": servers,
+                "group.id": group or "topo-without-group",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "allow.auto.create.topics": False,
+                "error_cb": self._note_error,
+                "on_commit": self._committed,
+            },
+        )
+        self._assigned: set[TP] = set()
+        self._ends_seen: dict[TP, int] = {}  # where reading came to the end, holes included
+
+    def partitions(self, topics: Topics) -> set[TP]:
+        metadata = self._ask(lambda: self._consumer.list_topics(timeout=_TIMEOUT_SECS))
+        existing = {
+            name: len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if topic.error is None and not name.startswith("__")
+        }
+        return topics.chosen(existing)
+
+    def ends(self, partition: TP) -> tuple[int, int]:
+        found: tuple[int, int] = self._ask(
+            lambda: self._consumer.get_watermark_offsets(
+                self._kafka.TopicPartition(*partition), timeout=_TIMEOUT_SECS
+            )
+        )
+        return found
+
+    def committed(self, partitions: Collection[TP]) -> dict[TP, tuple[int, str]]:
+        if not self._has_group or not partitions:
+            return {}
+        asked = [self._kafka.TopicPartition(*partition) for partition in partitions]
+        listed = self._ask(lambda: self._consumer.committed(asked, timeout=_TIMEOUT_SECS))
+        return {
+            (one.topic, one.partition): (one.offset, one.metadata or "")
+            for one in listed
+            if one.offset >= 0
+        }
+
+    def at_time(self, partitions: Collection[TP], millis: int) -> dict[TP, int]:
+        if not partitions:
+            return {}
+        asked = [self._kafka.TopicPartition(*partition, millis) for partition in partitions]
+        listed = self._ask(lambda: self._consumer.offsets_for_times(asked, timeout=_TIMEOUT_SECS))
+        found = {(one.topic, one.partition): one.offset for one in listed}
+        return {
+            partition: offset if offset >= 0 else self.ends(partition)[1]
+            for partition, offset in found.items()
+        }
+
+    def assign(self, positions: Mapping[TP, int]) -> None:
+        self.drop(self._assigned & set(positions))
+        made = [self._kafka.TopicPartition(*key, offset) for key, offset in positions.items()]
+        self._ask(lambda: self._consumer.incremental_assign(made))
+        self._assigned |= set(positions)
+        for partition in positions:
+            self._ends_seen.pop(partition, None)
+
+    def drop(self, partitions: Collection[TP]) -> None:
+        mine = [partition for partition in partitions if partition in self._assigned]
+        if mine:
+            dropped = [self._kafka.TopicPartition(*partition) for partition in mine]
+            self._ask(lambda: self._consumer.incremental_unassign(dropped))
+            self._assigned.difference_update(mine)
+
+    def pause(self, partitions: Collection[TP]) -> None:
+        self._consumer.pause([self._kafka.TopicPartition(*one) for one in partitions])
+
+    def resume(self, partitions: Collection[TP]) -> None:
+        self._consumer.resume([self._kafka.TopicPartition(*one) for one in partitions])
+
+    def fetch(self, most: int) -> Sequence[Message]:
+        listed = self._ask(lambda: self._consumer.consume(most, timeout=0))
+        if not any(message.error() for message in listed):
+            return listed  # type: ignore[no-any-return]
+        for message in listed:
+            if message.error():
+                self._raise_for(message)
+        return [message for message in listed if not message.error()]
+
+    def _raise_for(self, message: Any) -> None:
+        error, codes = message.error(), self._kafka.KafkaError
+        if error.code() == codes._PARTITION_EOF:
+            self._ends_seen[message.topic(), message.partition()] = message.offset()
+            return
+        if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
+            raise OutOfRange((message.topic(), message.partition()))
+        raise self._in_words(error)
+
+    def position(self, partition: TP) -> int | None:
+        if partition not in self._assigned:
+            return None
+        (found,) = self._consumer.position([self._kafka.TopicPartition(*partition)])
+        known = max(int(found.offset), self._ends_seen.get(partition, -1))
+        return known if known >= 0 else None
+
+    def known_end(self, partition: TP) -> int | None:
+        ends = self._consumer.get_watermark_offsets(
+            self._kafka.TopicPartition(*partition), cached=True
+        )
+        return int(ends[1]) if ends is not None and ends[1] >= 0 else None
+
+    def commit(self, offsets: Mapping[TP, int], metadata: str) -> None:
+        listed = [
+            self._kafka.TopicPartition(*key, offset, metadata) for key, offset in offsets.items()
+        ]
+        try:
+            self._consumer.commit(offsets=listed, asynchronous=True)
+        except self._kafka.KafkaException as error:
+            self.on_commit_failed(str(error))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _committed(self, error: Any, partitions: Any) -> None:
+        if error is not None:
+            self.on_commit_failed(str(error))
+
+    def _note_error(self, error: Any) -> None:
+        self._last_error = str(error.str())
+
+    def _ask(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except self._kafka.KafkaException as error:
+            raise self._in_words(error.args[0]) from error
+
+    def _in_words(self, error: Any) -> Exception:
+        return in_words(self._kafka, error, self._servers, self._last_error)
+
+
+def made(connector: str, kind: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> Any:
+    """Make a client; raise ComponentError for settings that it does not know."""
+    import confluent_kafka as kafka
+
+    try:
+        return kind(settings)
+    except kafka.KafkaException as error:
+        raise ComponentError(
+            f"{connector}: {error.args[0].str()}",
+            hint="settings= are librdkafka's: its CONFIGURATION.md lists them",
+        ) from error
+
+
+def in_words(kafka: Any, error: Any, servers: str, last: str) -> Exception:
+    """Return what to raise for an error of librdkafka: what will pass is Unavailable."""
+    codes = kafka.KafkaError
+    wrong = {
+        codes._AUTHENTICATION: "authentication failed",
+        codes.SASL_AUTHENTICATION_FAILED: "authentication failed",
+        codes.TOPIC_AUTHORIZATION_FAILED: "no permission for the topic",
+        codes.GROUP_AUTHORIZATION_FAILED: "no permission for the group",
+        codes.CLUSTER_AUTHORIZATION_FAILED: "no permission",
+        codes.UNSUPPORTED_SASL_MECHANISM: "the broker does not offer this SASL mechanism",
+    }.get(error.code())
+    said = error.str() + (f"; {last}" if last and last not in error.str() else "")
+    if wrong is not None:
+        return ComponentError(f"Kafka at {servers}: {wrong}: {said}", hint="see settings=")
+    return Unavailable(f"Kafka at {servers}: {said}")

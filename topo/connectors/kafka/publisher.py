@@ -1,0 +1,231 @@
+"""Producers: one that sends at once, and one whose transactions say which batch they hold.
+
+The marker of a batch is an offset of a consumer group, sent with the transaction: it is there if
+and only if the transaction committed. It is read after `init_transactions` and never before: right
+after a commit it may still read as it was, since the answer comes before the markers of the
+transaction are written everywhere, and `init_transactions` waits for them. It also aborts what a
+dead process of the same task has left open, and fences one that lives on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from topo.connectors.kafka.client import in_words, made
+from topo.errors import Unavailable
+
+_NAME = "KafkaBolt"
+Rejected = list[tuple[list[Any], Exception]]
+
+
+class _Producer:
+    """A librdkafka producer, and the last error that it told of."""
+
+    def __init__(self, servers: str, settings: Mapping[str, Any]) -> None:
+        import confluent_kafka
+
+        self.kafka = confluent_kafka
+        self.servers = servers
+        self.last_error = ""
+        self.producer = made(
+            _NAME,
+            confluent_kafka.Producer,
+            {
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "log_level": 2,
+                **settings,
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "error_cb": self._note_error,
+                "delivery.report.only.error": True,
+                "on_delivery": self.note_delivery,
+            },
+        )
+
+    def note_delivery(self, error: Any, message: Any) -> None:
+        """Hear that a message was not delivered."""
+
+    def produce(self, outgoing: Sequence[Any], until: float) -> None:
+        """Hand a record to librdkafka; wait while its queue is full."""
+        topic, key, value, partition, timestamp, headers = outgoing
+        more: dict[str, Any] = {}
+        if partition is not None:
+            more["partition"] = partition
+        if timestamp is not None:
+            more["timestamp"] = timestamp
+        if headers is not None:
+            more["headers"] = headers
+        while True:
+            try:
+                self.producer.produce(topic, value, key, **more)
+                return
+            except BufferError:
+                self.producer.poll(0.1)
+                if time.monotonic() > until:
+                    raise self.unavailable("its queue stays full") from None
+
+    def unavailable(self, doing: str) -> Unavailable:
+        """Return what to raise if the brokers cannot be reached."""
+        last = f": {self.last_error}" if self.last_error else ""
+        return Unavailable(f"Kafka at {self.servers}: {doing}{last}")
+
+    def _note_error(self, error: Any) -> None:
+        self.last_error = str(error.str())
+
+
+class Sender(_Producer):
+    """Sends records as they come; idempotent, so that librdkafka's own retries write none twice."""
+
+    def __init__(self, servers: str, settings: Mapping[str, Any]) -> None:
+        super().__init__(servers, settings)
+        self._rejected: Rejected = []
+        self._lost: list[Any] = []
+
+    def send(self, outgoing: Sequence[Any], secs: float = 30.0) -> Rejected:
+        """Send a record; return those that no broker will take, with the reasons."""
+        try:
+            self.produce(outgoing, time.monotonic() + secs)
+        except self.kafka.KafkaException as error:
+            self._judge(error.args[0], list(outgoing))
+        self.producer.poll(0)
+        return self._taken()
+
+    def flush(self, secs: float) -> Rejected:
+        """Wait until all is delivered; raise Unavailable if that takes too long."""
+        left = self.producer.flush(secs)
+        if left or self._lost:
+            count, self._lost = left + len(self._lost), []
+            self.producer.purge()
+            raise self.unavailable(f"{count} records are not delivered")
+        return self._taken()
+
+    def note_delivery(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._judge(error, [message.topic(), message.key(), message.value()])
+
+    def _judge(self, error: Any, values: list[Any]) -> None:
+        codes = self.kafka.KafkaError
+        poison = (
+            codes.MSG_SIZE_TOO_LARGE,
+            codes.INVALID_RECORD,
+            codes._UNKNOWN_PARTITION,
+            codes._INVALID_ARG,
+        )
+        if error.code() in poison:
+            self._rejected.append((values, ValueError(error.str())))
+            return
+        self.last_error = str(error.str())
+        self._lost.append(values)
+
+    def _taken(self) -> Rejected:
+        taken, self._rejected = self._rejected, []
+        return taken
+
+
+class Publisher:
+    """Publishes batches, each in a transaction with its marker, in their order."""
+
+    def __init__(
+        self, servers: str, name: str, settings: Mapping[str, Any], retry_secs: float
+    ) -> None:
+        self._servers = servers
+        self._name = name
+        self._settings = settings
+        self._retry_secs = retry_secs
+        self._producer: _Producer | None = None
+        self._group: Any = None
+        self._markers: dict[str, int] = {}  # by topic, the last batch that is published
+        self._last = -1
+
+    def publish(self, batch: int, records: Sequence[Sequence[Any]]) -> int:
+        """Publish a batch, unless it is; return how many records that were."""
+        until = time.monotonic() + self._retry_secs
+        topic = min(str(record[0]) for record in records)
+        while True:
+            try:
+                return self._publish(batch, records, topic, until)
+            except Unavailable:
+                self._let_go()
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(min(1.0, max(0.0, until - time.monotonic())))
+
+    def _publish(
+        self, batch: int, records: Sequence[Sequence[Any]], topic: str, until: float
+    ) -> int:
+        if self._producer is None:
+            self._begin(topic)
+        producer = self._producer
+        assert producer is not None
+        if self._marker(topic) >= batch:
+            return 0
+        kafka = producer.kafka
+        try:
+            producer.producer.begin_transaction()
+            for record in records:
+                producer.produce(record, until)
+                producer.producer.poll(0)
+            marker = kafka.TopicPartition(topic, 0, batch)
+            producer.producer.send_offsets_to_transaction(
+                [marker], self._group.consumer_group_metadata(), self._timeout(until)
+            )
+            producer.producer.commit_transaction(self._timeout(until))
+        except kafka.KafkaException as error:
+            raise in_words(kafka, error.args[0], self._servers, producer.last_error) from error
+        self._markers[topic] = batch
+        return len(records)
+
+    def _begin(self, topic: str) -> None:
+        """Make the producer, and have what a dead one has left open aborted."""
+        settings = {**self._settings, "transactional.id": self._name}
+        self._producer = producer = _Producer(self._servers, settings)
+        try:
+            producer.producer.init_transactions(self._retry_secs)
+        except producer.kafka.KafkaException as error:
+            raise in_words(
+                producer.kafka, error.args[0], self._servers, producer.last_error
+            ) from error
+        shared = {
+            name: value
+            for name, value in self._settings.items()
+            if name.startswith(("sasl.", "ssl.", "security."))
+        }
+        self._group = made(
+            _NAME,
+            producer.kafka.Consumer,
+            {
+                **shared,
+                "bootstrap.servers": self._servers,
+                "group.id": self._name,
+                "log_level": 2,
+                "enable.auto.commit": False,
+            },
+        )
+        self._markers = {}
+
+    def _marker(self, topic: str) -> int:
+        """Return the last batch whose marker is there."""
+        if topic not in self._markers:
+            assert self._producer is not None
+            kafka = self._producer.kafka
+            try:
+                (found,) = self._group.committed(
+                    [kafka.TopicPartition(topic, 0)], timeout=self._retry_secs
+                )
+            except kafka.KafkaException as error:
+                last = self._producer.last_error
+                raise in_words(kafka, error.args[0], self._servers, last) from error
+            self._markers[topic] = found.offset if found.offset >= 0 else -1
+        return self._markers[topic]
+
+    def _timeout(self, until: float) -> float:
+        return max(1.0, until - time.monotonic())
+
+    def _let_go(self) -> None:
+        """Forget the producer: another one aborts what it has left open."""
+        if self._group is not None:
+            self._group.close()
+        self._producer = self._group = None

@@ -1,0 +1,187 @@
+"""Writes tuples to Kafka topics.
+
+`at_least_once` produces in `execute` and waits for the brokers in `pre_commit`. `exactly_once`
+keeps a batch's records in state and publishes them, once the batch has committed, in a transaction
+that also says which batch it was. Nothing is open in Kafka between batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from topo.components import StatefulBasicBolt
+from topo.config.secrets import revealed
+from topo.connectors.base import (
+    REJECTED_FIELDS,
+    Guarantee,
+    OnBad,
+    as_record,
+    check_choice,
+    check_positive,
+    load_client,
+)
+from topo.connectors.kafka.client import REQUIRES, check_settings
+from topo.connectors.kafka.publisher import Publisher, Sender
+from topo.connectors.serdes import Encode, check_form, encoder
+from topo.errors import ComponentError
+from topo.tuples import Tuple
+
+_NAME = "KafkaBolt"
+_MOST_BYTES = 1_000_000
+_OWNED = {
+    "bootstrap.servers": "it is the first argument",
+    "transactional.id": "guarantee='exactly_once' sets it, for each task its own",
+    "enable.idempotence": "it is always on",
+}
+
+Outgoing = tuple[str, "bytes | None", "bytes | None", "int | None", "int | None", Any]
+"""Topic, key, value, partition, timestamp, headers."""
+
+
+class KafkaBolt(StatefulBasicBolt):
+    """A sink of Kafka records.
+
+    `topic` is a name, or a function of the tuple; one that returns None skips it. A value is a dict
+    of the tuple's fields, or what `map` makes of the tuple, encoded by `value`. `key`, `partition`,
+    `timestamp` (milliseconds) and `headers` are a field's name or a function of the tuple.
+    """
+
+    requires: Iterable[str] = (REQUIRES,)
+    transient = ("_sender", "_publisher", "_batch", "_encoders")
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str | Callable[[Tuple], str | None],
+        *,
+        key: str | Callable[[Tuple], Any] | None = None,
+        value: str | Encode = "json",
+        key_format: str | Encode = "str",
+        map: Callable[[Tuple], Any] | None = None,
+        partition: str | Callable[[Tuple], int] | None = None,
+        timestamp: str | Callable[[Tuple], int] | None = None,
+        headers: str | Callable[[Tuple], Any] | None = None,
+        guarantee: Guarantee = "at_least_once",
+        on_bad: OnBad = "stop",
+        retry_secs: float = 30.0,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(servers, str) or not servers:
+            raise ComponentError(f'{_NAME}: servers={servers!r}; it is "host:port,host:port"')
+        if not (isinstance(topic, str) and topic) and not callable(topic):
+            raise ComponentError(f"{_NAME}: topic={topic!r}; it is a name, or a function of tuples")
+        check_choice(_NAME, "guarantee", guarantee, ("none", "at_least_once", "exactly_once"))
+        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
+        check_positive(_NAME, retry_secs=retry_secs)
+        check_form(value, _NAME, "value")
+        check_form(key_format, _NAME, "key_format")
+        self.servers, self.settings = servers, dict(settings or {})
+        check_settings(_NAME, self.settings, _OWNED)
+        self.topic, self.key, self.value, self.key_format = topic, key, value, key_format
+        self.map, self.partition, self.timestamp, self.headers = map, partition, timestamp, headers
+        self.guarantee, self.on_bad, self.retry_secs = guarantee, on_bad, retry_secs
+        self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        load_client("confluent_kafka", _NAME, "kafka")
+        key_form, form = self.key_format, self.value
+        self._encoders = (encoder(key_form, _NAME, "key_format"), encoder(form, _NAME, "value"))
+        self._batch: list[Outgoing] = []
+        self._sender: Sender | None = None
+        self._publisher: Publisher | None = None
+
+    def cleanup(self) -> None:
+        if self._sender is not None:
+            self._sender.flush(self.retry_secs)
+
+    def sender(self) -> Sender:
+        """Return the producer of records that are not in a transaction."""
+        if self._sender is None:
+            self._sender = Sender(self.servers, revealed(self.settings))
+        return self._sender
+
+    def publisher(self) -> Publisher:
+        """Return the producer of transactions."""
+        if self._publisher is None:
+            context = self.context
+            name = f"topo/{context.checkpoint_id}/{context.this_component_id}"
+            self._publisher = Publisher(
+                self.servers,
+                f"{name}/{context.this_task_index}",
+                revealed(self.settings),
+                self.retry_secs,
+            )
+        return self._publisher
+
+    # -- a batch ------------------------------------------------------------------------------
+
+    def execute(self, tup: Tuple) -> None:
+        if tup.is_tick:
+            return
+        try:
+            outgoing = self._outgoing(tup)
+        except Exception as error:
+            self._reject(list(tup.values), error)
+            return
+        if outgoing is None:
+            self.context.counter("skipped")
+        elif self.guarantee == "exactly_once":
+            self._batch.append(outgoing)
+        else:
+            for values, reason in self.sender().send(outgoing):
+                self._reject(values, reason)
+
+    def _outgoing(self, tup: Tuple) -> Outgoing | None:
+        topic = self.topic if isinstance(self.topic, str) else self.topic(tup)
+        if topic is None:
+            return None
+        encode_key, encode = self._encoders
+        key, record = _chosen(self.key, tup), as_record(tup, self.map)
+        raw_key = None if key is None else encode_key(key)
+        raw = None if record is None else encode(record)
+        most = int(self.settings.get("message.max.bytes", _MOST_BYTES))
+        if len(raw_key or b"") + len(raw or b"") > most:
+            raise ValueError(f"a record of more than {most} bytes (message.max.bytes)")
+        return (
+            topic,
+            raw_key,
+            raw,
+            _chosen(self.partition, tup),
+            _chosen(self.timestamp, tup),
+            _chosen(self.headers, tup),
+        )
+
+    def _reject(self, values: list[Any], error: Exception) -> None:
+        self.context.counter("rejected")
+        if self.on_bad == "stop":
+            raise error
+        if self.on_bad == "stream":
+            self.emit([values, f"{type(error).__name__}: {error}"], stream="rejected")
+
+    def pre_commit(self, batch_id: int) -> None:
+        """Wait for the brokers; or keep the batch until it has committed."""
+        if self.guarantee == "exactly_once":
+            batch, self._batch = self._batch, []
+            if batch:
+                self.state["outbox", batch_id] = batch
+        elif self._sender is not None and self.guarantee == "at_least_once":
+            for values, reason in self._sender.flush(self.retry_secs):
+                self._reject(values, reason)
+
+    def committed(self, batch_id: int) -> None:
+        """Publish what the batch has kept, unless its transaction says that it is published."""
+        kept = sorted(key[1] for key in self.state.raw() if key[0] == "outbox")
+        for number in [number for number in kept if number <= batch_id]:
+            batch: list[Outgoing] = self.state.raw()["outbox", number]
+            published = self.publisher().publish(number, batch)
+            self.context.counter("published", published)
+            del self.state["outbox", number]
+
+
+def _chosen(given: str | Callable[[Tuple], Any] | None, tup: Tuple) -> Any:
+    if given is None:
+        return None
+    return tup[given] if isinstance(given, str) else given(tup)
