@@ -154,11 +154,13 @@ class TopologyBuilder:
     def set_spout(
         self, name: str, spout: Spout | type[Spout], parallelism: int = 1
     ) -> SpoutDeclarer:
+        """Add a spout: an instance, which is copied for every task, or a class."""
         return SpoutDeclarer(self._add(name, "spout", spout, Spout, parallelism))
 
     def set_bolt(
         self, name: str, bolt: Bolt | BasicBolt | type[Bolt | BasicBolt], parallelism: int = 1
     ) -> BoltDeclarer:
+        """Add a bolt: an instance, which is copied for every task, or a class."""
         return BoltDeclarer(self._add(name, "bolt", bolt, (Bolt, BasicBolt), parallelism))
 
     def _add(

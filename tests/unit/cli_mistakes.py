@@ -1,7 +1,7 @@
 """Mistakes on the command line, and topo's answers: one table.
 
-`test_cli_mistakes` makes each mistake and holds the answer against this; the README's table is
-`mistakes_table()`. A message may hold `...` where it differs from case to case.
+`test_cli_mistakes` makes each mistake and compares the answer with this; `mistakes_table()` is the
+table of docs/reference/mistakes.md. A message may hold `...` where it differs from case to case.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The table of settings: every key topo knows, with its type, default, scope and meaning.
 
 The table is the body of `Settings`, one line a key. `Config` and `ConfigView` inherit it, so each
-line is also the typed property of that key; validation, the command line's help and the README's
-table read the same objects through `SETTINGS`.
+line is also the typed property of that key; validation, the command line's help and the
+documentation's table read the same objects through `SETTINGS`.
 """
 
 from __future__ import annotations
