@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from random import Random
 from time import monotonic
 from typing import TypeVar
@@ -20,7 +21,7 @@ from topo.runtime.basic_bolt_task import BasicBoltTask
 from topo.runtime.bolt_task import BoltTask
 from topo.runtime.rich_bolt_task import RichBoltTask
 from topo.runtime.spout_task import SpoutTask
-from topo.runtime.task import Task, TaskEnvironment, full_conf
+from topo.runtime.task import Task, TaskEnvironment, full_conf, note_of
 from topo.storage.saving import Changes
 from topo.topology.order import producers_first
 from topo.tracking.ids import EdgeIds, Updates, fresh_nonce
@@ -39,6 +40,21 @@ class Batch:
     id: int
     now: float
     before: float
+
+
+_note: mmap | None = None
+"""Where this process says which task it is executing, if somebody would read that."""
+
+
+def note_in(note: mmap) -> None:
+    """Write into this memory, from now on, which task is being executed."""
+    global _note
+    _note = note
+
+
+def note_nothing() -> None:
+    if _note is not None:
+        _note[:] = note_of("")
 
 
 class SlotTasks:
@@ -74,6 +90,8 @@ class SlotTasks:
     def open(self, saved: Mapping[int, Mapping[str, bytes]] | None = None) -> None:
         """Start every instance: copy the prototype, open or prepare, load saved state, restored."""
         for task in self.tasks.values():
+            if _note is not None:
+                _note[:] = task.note
             task.open((saved or {}).get(task.id, {}))
 
     def close(self) -> None:
@@ -121,6 +139,8 @@ class SlotTasks:
         """Deliver verdicts of this incarnation of the acker to a spout task."""
         spout = self.tasks[task]
         assert isinstance(spout, SpoutTask)
+        if _note is not None:
+            _note[:] = spout.note
         spout.meet_acker(incarnation, rebuilds)
         spout.deliver(verdicts)
 
@@ -139,6 +159,8 @@ class SlotTasks:
             before = emitted
             alone = len(asked) == 1 and rounds is None
             for spout in self._in_turn(asked):
+                if _note is not None:
+                    _note[:] = spout.note
                 made = spout.poll(max_tuples - emitted if alone else 1, until)
                 emitted += made
                 if made:
@@ -179,6 +201,8 @@ class SlotTasks:
             inbox.setdefault(frame.target_task, []).append(frame)
         for tasks in self._order:
             for task in self._in_turn(tasks):
+                if _note is not None:
+                    _note[:] = task.note
                 if isinstance(task, BoltTask):
                     self._run_bolt(task, inbox.pop(task.id, []), last_tick)
                 task.settle()

@@ -34,6 +34,8 @@ from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import UpdateLog
 
 CORE = "core"
+NOTE_BYTES = 256
+"""Of the memory in which a process says which task it is executing."""
 
 
 @dataclass
@@ -58,6 +60,11 @@ class TaskEnvironment:
         return bool(self.conf["topology.acker.executors"])
 
 
+def note_of(text: str) -> bytes:
+    """Return the text as `note_in` takes it."""
+    return text.encode("utf-8", "replace")[:NOTE_BYTES].ljust(NOTE_BYTES, b"\0")
+
+
 def full_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     """Return a topology's settings merged over the defaults."""
     return {key: found.value for key, found in effective(Layer("conf", conf)).items()}
@@ -72,6 +79,7 @@ class Task(LogSource):
         self.component_id = setting.layout.component_of(task)
         self.definition: ComponentDef = setting.topology.component(self.component_id)
         self.owner = f"{self.definition.kind} {self.component_id!r}"
+        self.note = note_of(f"{self.owner} task {task}")
         self.conf: dict[str, Any] = {
             **for_component(setting.conf, self.component_id, self.definition.conf),
             "topology.name": setting.name,

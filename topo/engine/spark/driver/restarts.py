@@ -1,13 +1,15 @@
 """The decision to restart a failed query from its last commit.
 
 A failure that another start may get over is tried again, as often in a row as the settings say; a
-batch that was committed in between ends the row. A query also never begins before the batch with
+batch that was committed in between ends the row. Code that ends its process in the same place of
+the same batch twice will do it again. A query also never begins before the batch with
 which it began last: that means that the checkpoint is not the one it was.
 """
 
 from __future__ import annotations
 
 from topo.engine.spark.driver.query_errors import is_passing
+from topo.engine.spark.worker.relay import SlotDied
 from topo.errors import CheckpointError, Unavailable
 
 
@@ -18,6 +20,7 @@ class Restarts:
         self._checkpoint = checkpoint
         self._most = most
         self._first = 0
+        self._last = ""
         self.failures = 0
         """In a row, without a batch committed between."""
 
@@ -38,5 +41,7 @@ class Restarts:
         self.failures = 0 if next_batch > self._first else self.failures + 1
         if isinstance(error, Unavailable):
             return  # the user's word that it will pass
-        if not is_passing(error) or self.failures > self._most:
+        again = isinstance(error, SlotDied) and str(error) == self._last and self.failures > 1
+        self._last = str(error)
+        if again or not is_passing(error) or self.failures > self._most:
             raise error

@@ -18,11 +18,18 @@ import time
 from collections.abc import Mapping
 
 from topo.engine.spark.driver.scratch import make_slots_directory
+from topo.engine.spark.worker.doing import forget_end, note_end
 from topo.engine.spark.worker.slot_process import write_setup
 
 log = logging.getLogger("topo.spark")
 _QUICK_SECS = 2.0
 _LONGEST_PAUSE_SECS = 5.0
+_START = (
+    # Not by PYTHONPATH: Python itself imports modules at its start, and a `types.py` of the user's
+    # would come before its own.
+    "import sys; sys.path.extend(sys.argv[1:]); "
+    "from topo.engine.spark.worker.slot_process import main; main()"
+)
 
 
 class SlotProcesses:
@@ -69,25 +76,24 @@ class SlotProcesses:
                 log.warning("the process of slot %d could not be started: %s", slot, error)
                 pause = _longer(pause)
                 continue
-            code = process.wait()
+            code = _wait(process)
             _close_input(process)
             if self._closed.is_set():
                 return
+            note_end(self.path(slot), code)
             log.warning("the process of slot %d ended (%d); starting another", slot, code)
             quick = time.monotonic() - started < _QUICK_SECS
             pause = _longer(pause) if quick else 0.0
 
     def _start(self, slot: int, factory: bytes) -> subprocess.Popen[bytes]:
+        forget_end(self.path(slot))
         with self._lock:
             # The mask is inherited: a Ctrl-C before the process ignores the signal would end it.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             process = subprocess.Popen(
-                [sys.executable, "-m", "topo.engine.spark.worker.slot_process"],
+                [sys.executable, "-P", "-c", _START, *filter(None, sys.path)],
                 stdin=subprocess.PIPE,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                },
+                process_group=0,  # ended as a whole, with the children that user code forks
             )
             self._processes[slot] = process
             if self._closed.is_set():
@@ -97,6 +103,16 @@ class SlotProcesses:
         with contextlib.suppress(OSError):  # gone already: the watcher will see
             write_setup(process.stdin, self.path(slot), list(sys.path), factory)
         return process
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a slot process, and end its children."""
+    # Until it is reaped, nobody else's group can have its number.
+    with contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
 
 
 def _longer(pause: float) -> float:

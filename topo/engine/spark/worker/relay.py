@@ -36,6 +36,15 @@ class RelayLost(EngineError):
     code = "relay-lost"
 
 
+class SlotDied(RelayLost):
+    """The slot process ended by itself, in a batch, in a way that the same code may end it again.
+
+    Not by SIGKILL, which is the kernel's or somebody else's.
+    """
+
+    code = "slot-died"
+
+
 class Relay:
     """One end of a connection between a worker and a slot process."""
 

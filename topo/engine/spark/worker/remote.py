@@ -5,8 +5,18 @@ from __future__ import annotations
 import contextlib
 import pickle
 
+from topo.engine.spark.worker.doing import last_words
 from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Work
-from topo.engine.spark.worker.relay import DONE, FAILED, NEED_STATE, RESTORE, WORK, Relay
+from topo.engine.spark.worker.relay import (
+    DONE,
+    FAILED,
+    NEED_STATE,
+    RESTORE,
+    WORK,
+    Relay,
+    RelayLost,
+    SlotDied,
+)
 from topo.errors import EngineError
 
 
@@ -17,6 +27,20 @@ class RemoteRunner:
         self._path = path
 
     def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
+        try:
+            return self._execute(work, restore)
+        except RelayLost as lost:
+            words = last_words(self._path)
+            if not words:
+                raise
+            text = f"{words}, in batch {work.batch}"
+            if "SIGKILL" in words:
+                hint = "by the kernel, if memory is short (its log says so), or by somebody"
+                raise RelayLost(text, hint=hint) from lost
+            hint = "its own code, or a library that it calls, ended the process"
+            raise SlotDied(text, hint=hint) from lost
+
+    def _execute(self, work: Work, restore: Restore) -> Outcome:
         with contextlib.closing(Relay.connect(self._path)) as relay:
             head = (work.lease, work.batch, work.level, work.slot, work.committed)
             relay.send(WORK, head, work.payloads)

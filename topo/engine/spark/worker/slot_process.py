@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import glob
+import importlib
 import os
 import pickle
 import signal
@@ -18,8 +20,10 @@ import struct
 import sys
 import threading
 import traceback
+import weakref
 from typing import IO, Any
 
+from topo.engine.spark.worker.doing import open_note
 from topo.engine.spark.worker.messages import (
     Abandoned,
     Outcome,
@@ -32,6 +36,7 @@ from topo.engine.spark.worker.messages import (
 from topo.engine.spark.worker.relay import DONE, FAILED, NEED_STATE, WORK, Relay, RelayLost
 from topo.errors import EngineError, TopoError
 from topo.logs.capture import keep_logs
+from topo.runtime.slot import note_in, note_nothing
 from topo.wire.column import dump
 
 _LENGTH = struct.Struct("<Q")
@@ -43,12 +48,15 @@ _GARBAGE_THRESHOLDS = (50_000, 20, 20)
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as it was started with
-    source = sys.stdin.buffer
+    source = take_standard_input()
     path, import_path, factory = read_setup(source)
     lifeline = threading.Thread(target=_end_with, args=(source, path), daemon=True)
     lifeline.start()
+    # All that topo needs is imported by now: a `types.py` of the user's may come before Python's.
+    importlib.import_module("topo.engine.spark.worker.execution")
     sys.path[:] = import_path
     keep_logs(os.path.basename(path))
+    note_in(open_note(path))
     runner = make_runner(factory)
     gc.freeze()
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
@@ -56,10 +64,43 @@ def main() -> None:
     starting = f"{path}.{os.getpid()}"
     listener.bind(starting)
     listener.listen(64)
+    _close_in_children(listener)
     os.rename(starting, path)  # nobody finds it before it listens, and a dead one's is replaced
     while True:
         connection, _ = listener.accept()
+        _close_in_children(connection)
         serve(Relay(connection), runner)
+
+
+def take_standard_input() -> IO[bytes]:
+    """Return what the driver sends on standard input, which is empty for everybody else.
+
+    A thread waits for the driver's end at it for as long as the process lives. What user code
+    reads, or a program that it starts, would wait with it; a forked child closes it first of all,
+    and would wait for that thread's lock.
+    """
+    source = os.fdopen(os.dup(0), "rb", buffering=0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    return source
+
+
+_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _close_in_children(own: socket.socket) -> None:
+    """Close the socket in every forked child, or nobody would notice the end of this process."""
+    _sockets.add(own)
+
+
+def _after_fork() -> None:
+    for own in list(_sockets):
+        own.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def make_runner(factory: bytes) -> Runner:
@@ -95,21 +136,31 @@ def write_setup(sink: IO[bytes], path: str, import_path: list[str], factory: byt
 
 
 def read_setup(source: IO[bytes]) -> tuple[str, list[str], bytes]:
-    head = source.read(_LENGTH.size)
+    head = _exactly(source, _LENGTH.size)
     if len(head) < _LENGTH.size:
         sys.exit(0)
     (size,) = _LENGTH.unpack(head)
-    setup: tuple[str, list[str], bytes] = pickle.loads(source.read(size))
+    setup: tuple[str, list[str], bytes] = pickle.loads(_exactly(source, size))
     return setup
+
+
+def _exactly(source: IO[bytes], size: int) -> bytes:
+    data = b""
+    while len(data) < size and (more := source.read(size - len(data))):
+        data += more
+    return data
 
 
 def _end_with(source: IO[bytes], path: str) -> None:
     while source.read(1):
         pass
-    with contextlib.suppress(OSError):
-        os.unlink(path)
+    for name in (path, *glob.glob(f"{glob.escape(path)}.*")):
+        with contextlib.suppress(OSError):
+            os.unlink(name)
     with contextlib.suppress(OSError):
         os.rmdir(os.path.dirname(path))
+    if os.getpgrp() == os.getpid():  # with the children that user code has forked
+        os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 
@@ -128,6 +179,7 @@ def serve(relay: Relay, runner: Runner) -> None:
 
         try:
             outcome = runner.execute(work, restore, relay.is_lost)
+            note_nothing()
         except RelayLost:
             raise
         except BaseException as error:

@@ -1,0 +1,179 @@
+"""What user code may do to its slot process: fork, read standard input, shadow modules, end it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from topo.engine.spark.driver.restarts import Restarts
+from topo.engine.spark.driver.slots import SlotProcesses
+from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Work
+from topo.engine.spark.worker.relay import RelayLost, SlotDied
+from topo.engine.spark.worker.remote import RemoteRunner
+from topo.runtime import slot
+from topo.runtime.task import note_of
+
+WORK = Work(None, 7, 1, 0, b"")  # type: ignore[arg-type]
+
+
+def pool() -> None:
+    with multiprocessing.get_context("fork").Pool(1) as made:
+        assert made.map(abs, [-3]) == [3]
+
+
+def executor() -> None:
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as made:
+        assert list(made.map(abs, [-3])) == [3]
+
+
+def cat() -> None:
+    assert subprocess.run(["cat"], capture_output=True, check=True).stdout == b""
+
+
+def asks() -> None:
+    with contextlib.suppress(EOFError):
+        input()
+
+
+def sleeping_child() -> multiprocessing.process.BaseProcess:
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
+    child.start()
+    return child
+
+
+def forks_and_is_killed() -> None:
+    sleeping_child()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def forks_and_goes_on() -> int:
+    return sleeping_child().pid or 0
+
+
+def exits() -> None:
+    noted("bolt 'b' task 3")
+    os._exit(5)
+
+
+def crashes() -> None:
+    noted("bolt 'b' task 3")
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def noted(text: str) -> None:
+    assert slot._note is not None
+    slot._note[:] = note_of(text)
+
+
+class Does:
+    """A runner that calls a function."""
+
+    def __init__(self, what: Callable[[], Any]) -> None:
+        self.what = what
+
+    def __call__(self) -> Does:
+        return self
+
+    def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
+        return Outcome(writes=[((0, "answer"), pickle.dumps(self.what()))])
+
+
+def asked_of(processes: SlotProcesses) -> Any:
+    """What the runner of slot 0 answers, or the error; fails if it never does."""
+    answers: list[Any] = []
+
+    def ask() -> None:
+        try:
+            outcome = RemoteRunner(processes.path(0)).execute(WORK, dict, lambda: False)
+            answers.append(pickle.loads(outcome.writes[0][1]))
+        except RelayLost as lost:
+            answers.append(lost)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(30)
+    assert answers, "still waiting"
+    return answers[0]
+
+
+@contextlib.contextmanager
+def slots(what: Callable[[], Any]) -> Any:
+    with contextlib.closing(SlotProcesses({0: pickle.dumps(Does(what))})) as processes:
+        yield processes
+
+
+@pytest.mark.parametrize("what", [pool, executor, cat, asks])
+def test_code_that_forks_or_reads_standard_input_goes_on(what: Callable[[], None]) -> None:
+    with slots(what) as processes:
+        assert asked_of(processes) is None
+
+
+def test_a_process_that_has_forked_and_is_killed_is_missed() -> None:
+    with slots(forks_and_is_killed) as processes:
+        assert isinstance(asked_of(processes), RelayLost)
+
+
+def test_children_end_with_their_slot() -> None:
+    with slots(forks_and_goes_on) as processes:
+        child = psutil.Process(asked_of(processes))
+        assert child.is_running()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        child.wait(20)
+    assert not child.is_running()
+
+
+@pytest.mark.parametrize(
+    ("what", "end"), [(exits, "ended with exit code 5"), (crashes, "was ended by SIGSEGV")]
+)
+def test_the_end_of_a_process_says_what_was_executed_and_how_it_ended(
+    what: Callable[[], None], end: str
+) -> None:
+    with slots(what) as processes:
+        lost = asked_of(processes)
+    assert isinstance(lost, SlotDied)
+    text = f"the slot's process {end} while bolt 'b' task 3 was executed, in batch 7"
+    assert lost.message == text
+
+
+def test_a_process_that_ends_twice_in_the_same_place_is_not_started_again() -> None:
+    restarts = Restarts("/checkpoint", 10)
+    restarts.begin(7)
+    restarts.failed(SlotDied("in bolt 'b', in batch 7"), 7)
+    restarts.failed(RelayLost("was killed, in batch 7"), 7)
+    restarts.failed(SlotDied("in bolt 'b', in batch 7"), 7)
+    with pytest.raises(SlotDied):
+        restarts.failed(SlotDied("in bolt 'b', in batch 7"), 7)
+
+
+def test_a_batch_between_two_ends_makes_them_two() -> None:
+    restarts = Restarts("/checkpoint", 10)
+    restarts.begin(7)
+    for batch in range(8, 12):
+        restarts.failed(SlotDied("in bolt 'b'"), batch)
+        restarts.begin(batch)
+
+
+@pytest.mark.parametrize("name", ["types", "logging", "queue", "platform"])
+def test_modules_of_the_users_may_be_named_like_pythons_own(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{name}.py").write_text("raise ImportError('this is not the one')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with slots(os.getpid) as processes:
+        assert asked_of(processes) in processes.pids().values()
