@@ -14,7 +14,7 @@ import pytest
 
 from tests.conformance.doubles import Numbers, Total
 from tests.wiring import line
-from topo import BasicBolt, Bolt, Topology, Tuple, UncaughtError, bolt
+from topo import BasicBolt, Bolt, Spout, Topology, Tuple, UncaughtError, bolt
 from topo.engine.spark.driver.resources import tracking_plan
 from topo.engine.spark.plan import make_plan
 from topo.engine.spark.worker import polling
@@ -605,3 +605,35 @@ def test_what_was_rolled_back_is_never_told_that_it_is_committed(
     slot.new_epoch()
     slot.batch()
     assert [row[1:] for row in heard()] == [["0", "1"], ["0", "1"], ["1", "6"]]
+
+
+class EmitsEarly(Spout):
+    """Emits before it is asked, and has nothing when it is."""
+
+    outputs = ("x",)
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        if self.where == "open":
+            self.emit(["hello"])
+
+    def activate(self) -> None:
+        if self.where == "activate":
+            self.emit(["hello"])
+
+    def next_tuple(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("where", ["open", "activate"])
+def test_what_a_spout_emits_before_it_is_asked_does_not_wait(
+    target: AckerTarget, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(*_: Any) -> int:
+        raise AssertionError("the batch waits for data, which it has")
+
+    monkeypatch.setattr(Polling, "wait", wait)
+    slot = Slot(target, line(EmitsEarly(where), Total()))
+    slot.commit(list(slot.levels()))

@@ -186,6 +186,11 @@ class SlotTasks:
         return len(self._exhausted) == len(self.spouts)
 
     @property
+    def is_waiting(self) -> bool:
+        """True if a task has emitted something that has not been dealt."""
+        return any(task.outlet.is_waiting for task in self.tasks.values())
+
+    @property
     def pending(self) -> int:
         return sum(spout.pending_count for spout in self.spouts)
 

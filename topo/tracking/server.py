@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import logging
 import socket
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -41,7 +40,7 @@ class AckerServer:
         tls: Tls | None = None,
         admission: str | None = None,
         limits: Limits | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.host, self._port = split_address(bind)
         if admission is None and not is_loopback(self.host):

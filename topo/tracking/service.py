@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from topo._pb import acker_pb2 as pb
 from topo.tracking import packing
+from topo.tracking.clock import SteadyClock
 from topo.tracking.epochs import Cursor, Figures, StagedExecution, Tracking
 from topo.tracking.ids import ARRAYS, Updates
 from topo.tracking.journal import FailureJournal
@@ -63,13 +64,13 @@ class AckerService:
     def __init__(
         self,
         limits: Limits | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         admission: str | None = None,
     ) -> None:
         self.journal: FailureJournal | None = None
         """Set before the first registration by a driver that runs its own ackers."""
         self.limits = limits or Limits()
-        self._clock = clock
+        self._clock = clock or SteadyClock()
         self._admission = admission
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}

@@ -18,6 +18,7 @@ from topo.engine.completion import Completion
 from topo.engine.inline.run import InlineRun
 from topo.running import ENDED, BatchRecord, ErrorEntry, Listener, RunStats
 from topo.topology.model import Topology
+from topo.tracking.clock import SteadyClock
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class RealTimeRun(Completion):
             name,
             topology,
             conf,
-            now=time.time,
+            now=SteadyClock(),
             active=active,
             strict=False,
             record=record,

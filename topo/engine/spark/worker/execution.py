@@ -259,6 +259,7 @@ class _Execution:
         asking = start.mode == Mode.ACTIVE
         report.tuples = self._polling.fill(host) if asking else 0
         self._has_news |= self._says_exhausted(host) | self._ends_early(host)
+        self._has_news |= host.is_waiting  # for what `open` or `activate` emitted
         # Until the batch commits, the driver counts the delivered verdicts as unheard.
         ends = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
         if not (report.tuples or self._has_news or ends):
