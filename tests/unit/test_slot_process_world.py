@@ -1,4 +1,4 @@
-"""What user code may do to its slot process: fork, read standard input, shadow modules, end it."""
+"""User code in its slot process: it forks, reads standard input, shadows modules, ends it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Does:
 
 
 def asked_of(processes: SlotProcesses) -> Any:
-    """What the runner of slot 0 answers, or the error; fails if it never does."""
+    """Return the answer of slot 0, or its error; fail if there is none."""
     answers: list[Any] = []
 
     def ask() -> None:
