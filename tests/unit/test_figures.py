@@ -75,7 +75,7 @@ def test_a_line_is_all_that_a_figure_takes(monkeypatch: pytest.MonkeyPatch) -> N
     for files in (3, 2):
         batch = TaskMetrics()
         batch.acked, batch.retried, batch.waited, batch.open_files = 2, 5, 0.5, files
-        batch.wait_by.update(in_buckets([1]))
+        batch.wait_by.update(in_buckets([0, 1]))
         total.add(batch)
     values = {figure.name: value_of(figure, total, "spout", 1.0) for figure in table}
     assert values == {

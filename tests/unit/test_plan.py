@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.engine.spark.plan import FORMAT, Plan, make_plan
+from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.slotkeys import slot_keys, spark_hash
 from topo.errors import CheckpointError
+from topo.storage.format import FORMAT
 from topo.topology.model import ComponentDef, GroupingDef, InputDef, StreamDef, Topology
 
 OUT = (StreamDef("default", ("a",)),)

@@ -94,9 +94,9 @@ BOUNDS = tuple(scale * step for scale in (0.001, 0.01, 0.1, 1.0, 10.0, 100.0) fo
 BUCKETS = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 
 
-def in_buckets(places: Iterable[int]) -> Counter[str]:
-    """Count observations by their buckets, given the place of each in BUCKETS."""
-    return Counter({BUCKETS[place]: number for place, number in Counter(places).items()})
+def in_buckets(numbers: Iterable[int]) -> dict[str, int]:
+    """Name the numbers of observations by their buckets, given in the order of BUCKETS."""
+    return {bound: number for bound, number in zip(BUCKETS, numbers, strict=False) if number}
 
 
 def fresh_counts(figures: Iterable[Figure]) -> dict[str, Callable[[], Any]]:

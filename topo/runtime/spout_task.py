@@ -203,7 +203,9 @@ class SpoutTask(Task):
         if sequences:
             self.worked = True
         if verdicts.failures or self.setting.listener is not None:
-            for sequence, reason in zip(sequences, verdicts.reasons, strict=True):
+            both = list(zip(sequences, verdicts.reasons, strict=True))
+            self._count_ages([s for s, reason in both if reason is None and s in self._pending])
+            for sequence, reason in both:
                 if sequence in self._pending:
                     self._conclude(sequence, reason)
         else:
@@ -255,7 +257,6 @@ class SpoutTask(Task):
         self._listen(msg_id, reason)
         if reason is None:
             self.metrics.acked += 1
-            self._count_ages([sequence])
             try:
                 self.component.ack(msg_id)
             except BaseException as error:
@@ -288,7 +289,8 @@ class SpoutTask(Task):
         places = np.searchsorted(firsts, sequences, side="right") - 1
         ages = self.batch_now - clocks[places[places >= 0]]
         self.metrics.complete_seconds += float(ages.sum())
-        self.metrics.complete_by.update(in_buckets(np.searchsorted(BOUNDS, ages).tolist()))
+        counts = np.bincount(np.searchsorted(BOUNDS, ages))
+        self.metrics.complete_by.update(in_buckets(counts.tolist()))
 
     def settle(self) -> None:
         self.outlet.flush()

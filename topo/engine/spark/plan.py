@@ -21,12 +21,10 @@ from typing import Any
 
 from topo.engine.spark.slotkeys import slot_keys
 from topo.errors import CheckpointError
+from topo.storage.format import FORMAT
 from topo.topology.layout import TaskLayout
 from topo.topology.model import ComponentDef, Topology
 from topo.topology.order import producers_first
-
-FORMAT = 2
-"""Of the records in the state store; another one cannot be read."""
 
 
 @dataclass(frozen=True)
