@@ -197,11 +197,15 @@ class KafkaClient:
         return topics.chosen(existing)
 
     def ends(self, partition: TP) -> tuple[int, int]:
-        found: tuple[int, int] = self._ask(
-            lambda: self._consumer.get_watermark_offsets(
-                self._kafka.TopicPartition(*partition), timeout=_TIMEOUT_SECS
-            )
-        )
+        def ask() -> Any:
+            asked = self._kafka.TopicPartition(*partition)
+            return self._consumer.get_watermark_offsets(asked, timeout=_TIMEOUT_SECS)
+
+        try:
+            found: tuple[int, int] = ask()
+        except self._kafka.KafkaException:  # it may not know a partition that is new
+            self._ask(lambda: self._consumer.list_topics(partition[0], timeout=_TIMEOUT_SECS))
+            found = self._ask(ask)
         return found
 
     def committed(self, partitions: Collection[TP]) -> dict[TP, tuple[int, str]]:
@@ -276,7 +280,8 @@ class KafkaClient:
         ends = self._consumer.get_watermark_offsets(
             self._kafka.TopicPartition(*partition), cached=True
         )
-        return int(ends[1]) if ends is not None and ends[1] >= 0 else None
+        known = max(int(ends[1]) if ends is not None else -1, self._ends_seen.get(partition, -1))
+        return known if known >= 0 else None
 
     def commit(self, offsets: Mapping[TP, int], metadata: str) -> None:
         listed = [

@@ -1,0 +1,218 @@
+"""Slots are killed at every point of a batch, and the broker in the middle of one.
+
+Readers that are `read_committed` must see every record of every committed batch once, and nothing
+else; although the spout never says the same again. The control publishes before the commit, as
+sinks do that rely on sources to repeat themselves: it must show records that topo never committed.
+
+TOPO_KILLS=100 kills a hundred times at each point instead of once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fault.spark_processes import wait_until
+from tests.servers import kafka
+from tests.servers.kafka import KafkaServer
+from topo import LocalCluster, Spout, TopologyBuilder, Tuple
+from topo.connectors.kafka import KafkaBolt, KafkaSpout
+
+pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.server]
+
+KILLS = int(os.environ.get("TOPO_KILLS", "1"))
+CONF = {"topology.workers": 2, "topology.restart.max": 20}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    server = kafka.start(tmp_path_factory.mktemp("kafka"))
+    yield server
+    server.process.stop()
+
+
+class Fresh(Spout):
+    """Numbers with a token that is another one each time; ends when the test says so."""
+
+    outputs = ("number", "token")
+
+    def __init__(self, stop: Path) -> None:
+        self.stop = stop
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.next = 0
+        self.due = 0.0
+
+    def next_tuple(self) -> None:
+        if time.time() >= self.due and not self.is_exhausted():
+            self.due = time.time() + 0.02
+            for _ in range(20):
+                self.emit([self.next, secrets.token_hex(8)])
+                self.next += 1
+
+    def is_exhausted(self) -> bool:
+        return self.stop.exists()
+
+
+class Dying(KafkaBolt):
+    """Kills its process at each of the points, so often, and not in the first batches."""
+
+    points: tuple[str, ...] = ()
+
+    def dying_at(self, points: tuple[str, ...], directory: Path) -> Dying:
+        self.points, self.deaths = points, directory
+        return self
+
+    def die(self, point: str) -> None:
+        if point not in self.points or self.context.batch_id < 3:
+            return
+        done = len(list(self.deaths.glob(f"{point}-*")))
+        if done < KILLS:
+            (self.deaths / f"{point}-{done}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)
+        self.die("execute")
+
+    def pre_commit(self, batch_id: int) -> None:
+        self.die("pre_commit")
+        super().pre_commit(batch_id)
+        self.die("prepared")
+
+    def committed(self, batch_id: int) -> None:
+        self.die("committed")
+        kept = [batch for key, batch in self.state.raw().items() if key == ("outbox", batch_id)]
+        if kept and "publishing" in self.points:
+            self.publish_half(kept[0])
+        super().committed(batch_id)
+        self.die("published")
+
+    def publish_half(self, batch: list[Any]) -> None:
+        """Die with a transaction open, in which records are."""
+        if len(list(self.deaths.glob("publishing-*"))) >= KILLS:
+            return
+        publisher = self.publisher()
+        publisher._begin(batch[0][0])
+        assert publisher._producer is not None
+        publisher._producer.producer.begin_transaction()
+        for record in batch[: len(batch) // 2 + 1]:
+            publisher._producer.produce(record, time.monotonic() + 30)
+        publisher._producer.producer.flush(30)
+        self.die("publishing")
+
+
+class PublishesEarly(Dying):
+    """The control: publishes in a transaction of Kafka's, before topo's commit."""
+
+    def pre_commit(self, batch_id: int) -> None:
+        batch, self._batch = self._batch, []
+        if batch:
+            self.publisher().publish(time.time_ns() // 1000, batch)
+        self.die("prepared")
+
+
+def visible(server: KafkaServer, topic: str) -> list[list[Any]]:
+    return [list(json.loads(message.value()).values()) for message in server.read(topic)]
+
+
+def killed(directory: Path) -> int:
+    return sum("-" in path.name for path in directory.iterdir())
+
+
+def committed_rows(sink: Dying, directory: Path, kills: int) -> list[list[Any]]:
+    """Run until so many were killed; return what the spout emitted in committed batches."""
+    builder = TopologyBuilder()
+    builder.set_spout("fresh", Fresh(directory / "stop"))
+    builder.set_bolt("sink", sink).shuffle_grouping("fresh")
+    with LocalCluster("local[2]") as cluster:
+        run = cluster.submit_topology("kills", builder.create_topology(), CONF, capture=["fresh"])
+        wait_until(lambda: killed(directory) >= kills or run.wait(0), "kills")
+        last = run.stats().batch.id
+        wait_until(lambda: run.stats().batch.id >= last + 3 or run.wait(0), "batches after them")
+        (directory / "stop").touch()
+        run.await_completion(120)
+        return run.tuples("fresh")
+
+
+POINTS = ("execute", "pre_commit", "prepared", "committed", "publishing", "published")
+
+
+def test_what_was_committed_is_published_once_wherever_slots_die(
+    server: KafkaServer, tmp_path: Path
+) -> None:
+    """[K-19, K-20, K-23]"""
+    topic = server.topic(2)
+    sink = Dying(server.address, topic, guarantee="exactly_once").dying_at(POINTS, tmp_path)
+    committed = committed_rows(sink, tmp_path, len(POINTS) * KILLS)
+    assert killed(tmp_path) == len(POINTS) * KILLS
+    assert sorted(visible(server, topic)) == sorted(committed)
+    assert [row[0] for row in committed] == list(range(len(committed)))
+
+
+def test_publishing_before_the_commit_shows_what_was_rolled_back(
+    server: KafkaServer, tmp_path: Path
+) -> None:
+    topic = server.topic()
+    sink = PublishesEarly(server.address, topic, guarantee="exactly_once")
+    committed = committed_rows(sink.dying_at(("prepared",), tmp_path), tmp_path, KILLS)
+    shown = Counter(row[0] for row in visible(server, topic))
+    assert len(visible(server, topic)) > len(committed)
+    assert max(shown.values()) > 1
+
+
+def test_a_topology_between_two_topics_survives_slots_and_the_broker(tmp_path: Path) -> None:
+    """[G-08, I-06]"""
+    (tmp_path / "kafka").mkdir()
+    server = kafka.start(tmp_path / "kafka")
+    try:
+        source, target = server.topic(4), server.topic(2)
+        first, second = (
+            [json.dumps({"number": number}).encode() for number in range(start, start + 5000)]
+            for start in (0, 5000)
+        )
+        server.write(source, first)
+        builder = TopologyBuilder()
+        spout = KafkaSpout(
+            server.address,
+            source,
+            value="json",
+            fields="number",
+            guarantee="exactly_once",
+            discover_secs=0.5,
+        )
+        builder.set_spout("source", spout, parallelism=2)
+        sink = Dying(server.address, target, guarantee="exactly_once", retry_secs=1)
+        points = ("execute", "published")
+        builder.set_bolt("sink", sink.dying_at(points, tmp_path)).shuffle_grouping("source")
+        with LocalCluster("local[2]") as cluster:
+            run = cluster.submit_topology("between", builder.create_topology(), CONF)
+            wait_until(lambda: published(run) >= 1 or run.wait(0), "the first batch")
+            server.process.kill()
+            wait_until(lambda: run.status == "STALLED" or run.wait(0), "the stall")
+            assert server.address in run.reason
+            server.process.start()
+            for start in range(0, 5000, 500):
+                server.write(source, second[start : start + 500])
+            wait_until(lambda: seen(server, target) >= 10_000 or run.wait(0), "all of it")
+        numbers = Counter(row[0] for row in visible(server, target))
+        assert numbers == dict.fromkeys(range(10_000), 1)
+    finally:
+        server.process.stop()
+
+
+def published(run: Any) -> int:
+    return int(run.stats().components["sink"].counters.get("published", 0))
+
+
+def seen(server: KafkaServer, topic: str) -> int:
+    return len(server.read(topic))
