@@ -3,7 +3,7 @@
     topo local examples/endless_word_count.py -t 30
     topo submit examples/endless_word_count.py -- 1000000      a million different words
 
-`counts` may grow to millions of words: keyed state is saved by what changed, where a plain
+`counts` may grow to millions of words: keyed state is saved incrementally, whereas a plain
 attribute would be saved whole with every batch.
 """
 

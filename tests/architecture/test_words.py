@@ -93,7 +93,9 @@ def test_a_functions_docstring_begins_with_a_verb() -> None:
 
 
 def test_plain_words_instead_of_banned_phrases() -> None:
-    assert [place for path in sources("topo", "benchmarks") for place in banned_phrases(path)] == []
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    paths = [*sources("topo", "benchmarks", "examples"), *pages]
+    assert [place for path in paths for place in banned_phrases(path)] == []
 
 
 @pytest.mark.parametrize(
