@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pty
 import subprocess
@@ -183,3 +184,53 @@ def test_on_a_terminal_there_is_a_live_table(place: Path) -> None:
     assert "endless ACTIVE" in seen
     for column in ("COMPONENT", "EMITTED", "CAPACITY", "numbers", "sink"):
         assert column in seen
+
+
+LOGGING = """
+import logging
+from topo import BasicBolt, Spout, TopologyBuilder
+
+log = logging.getLogger("mine")
+
+class Numbers(Spout):
+    outputs = ("n",)
+    def __init__(self): self.left = 2
+    def next_tuple(self):
+        if self.left:
+            self.left -= 1
+            log.debug("asked")
+            self.emit([self.left], msg_id=self.left)
+    def is_exhausted(self): return not self.left
+
+class Sink(BasicBolt):
+    def execute(self, tup): log.info("got %s", tup.n)
+
+builder = TopologyBuilder()
+builder.set_spout("numbers", Numbers())
+builder.set_bolt("sink", Sink()).shuffle_grouping("numbers")
+topology = builder.create_topology()
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ([], ["INFO sink[2] mine: got 0", "INFO sink[2] mine: got 1"]),
+        (["-q"], []),
+        (
+            ["-c", "topology.log.level=DEBUG"],
+            ["DEBUG numbers[1] mine: asked"] * 2
+            + ["INFO sink[2] mine: got 0", "INFO sink[2] mine: got 1"],
+        ),
+    ],
+)
+def test_log_records_of_user_code_are_shown(
+    options: list[str], shown: list[str], capsys: Captured, place: Path
+) -> None:
+    (place / "chatty.py").write_text(LOGGING)
+    before = logging.getLogger().handlers[:]
+    assert run(["local", "--engine", "inline", *options, "chatty.py"]) == 0
+    sys.modules.pop("chatty", None)
+    lines = capsys.readouterr().err.splitlines()
+    assert sorted(line for line in lines if " mine: " in line) == shown
+    assert logging.getLogger().handlers == before

@@ -28,6 +28,13 @@ from topo.errors import (
 Captured = pytest.CaptureFixture[str]
 
 
+def test_without_arguments_there_is_help(capsys: Captured) -> None:
+    assert run([]) == 0
+    bare = capsys.readouterr()
+    assert run(["--help"]) == 0
+    assert (bare.out, bare.err) == (capsys.readouterr().out, "")
+
+
 def test_help_lists_every_command(capsys: Captured) -> None:
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out

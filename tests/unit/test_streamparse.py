@@ -10,7 +10,13 @@ import pytest
 
 import topo
 from topo.cli.target import load_target
-from topo.errors import ComponentError, FailTuple, InvalidTopologyError, TargetError
+from topo.errors import (
+    ComponentError,
+    FailTuple,
+    InvalidTopologyError,
+    TargetError,
+    UncaughtError,
+)
 from topo.streamparse import (
     BatchingBolt,
     Bolt,
@@ -273,3 +279,25 @@ def test_mistakes_in_specs_are_named(attributes: dict[str, Any], words: str) -> 
     Bad = cast(type[Topology], type("Bad", (Topology,), attributes))
     with pytest.raises(ComponentError, match=words):
         Bad.create_topology()
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda bolt, tup: bolt.emit([1], anchors=[tup]), "a BasicBolt anchors by itself"),
+        (lambda bolt, tup: bolt.emit([1], need_task_ids=True), "it is task_ids=True here"),
+    ],
+)
+def test_streamparse_parameters_in_a_core_component_get_a_hint(call: Any, hint: str) -> None:
+    class Ported(topo.BasicBolt):
+        outputs = ("n",)
+
+        def execute(self, tup: topo.Tuple) -> None:
+            call(self, tup)
+
+    builder = topo.TopologyBuilder()
+    builder.set_spout("s", WordSpout())
+    builder.set_bolt("ported", Ported()).shuffle_grouping("s")
+    with pytest.raises(UncaughtError) as raised:
+        complete_topology(builder.create_topology())
+    assert hint in raised.value.hint

@@ -24,11 +24,13 @@ from topo.cli.stats import COLUMNS, cells_of, head_of
 from topo.engine.base import Run
 from topo.errors import RunError, did_you_mean
 from topo.manage.documents import plain
-from topo.running import ENDED, RunStats
+from topo.running import ENDED, STARTING, RunStats
 from topo.topology.model import Topology
 
 REFRESH_SECS = 0.5
 POLL_SECS = 0.05
+LONGEST_DRAIN_SECS = 10.0
+"""After --time, messages in flight get no longer: who names a time wants it kept."""
 LINE_SECS = 5.0
 _ROWS_KEPT = 10_000
 _WIDE = 120
@@ -144,6 +146,7 @@ class Foreground:
         self._secs = secs
         self._interrupts = interrupts
         self._began = time.monotonic()
+        self._active_since: float | None = None
 
     def follow(self, drain_secs: float) -> str:
         """Return why it stopped: "completed", "time", "limit", "interrupted" or "failed".
@@ -153,7 +156,10 @@ class Foreground:
         why = self._until_over()
         if why == "interrupted":
             self._out.say("stopping: what is in flight is finished first; Ctrl-C again: at once")
-        self._kill(0 if why == "limit" else drain_secs)
+        drain_secs = {"limit": 0.0, "time": min(drain_secs, LONGEST_DRAIN_SECS)}.get(
+            why, drain_secs
+        )
+        self._kill(drain_secs)
         self._shown.finish()
         return why
 
@@ -179,13 +185,21 @@ class Foreground:
                     return "interrupted"
                 if self._run.status in ENDED:
                     return "failed" if self._run.error else "completed"
-                if self._secs is not None and self.elapsed_secs >= self._secs:
+                if self._secs is not None and self._active_secs() >= self._secs:
                     return "time"
                 refresh()
                 if self._shown.wanted:
                     self._shown.enough.wait(POLL_SECS)
                 else:
                     self._run.wait(POLL_SECS)
+
+    def _active_secs(self) -> float:
+        """Return the seconds since the run became active: starting Spark does not count."""
+        if self._active_since is None:
+            if self._run.status == STARTING:
+                return -1.0
+            self._active_since = time.monotonic()
+        return time.monotonic() - self._active_since
 
     def _display(self) -> _Display:
         live = not self._out.quiet and self._out.err_is_terminal and not self._shown.wanted

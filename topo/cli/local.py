@@ -21,6 +21,7 @@ from topo.cli.options import (
 from topo.cli.output import Output, common_options
 from topo.config.masters import is_local
 from topo.engine.base import Launch, Run, engine_named
+from topo.logs.capture import shown_logs
 from topo.logs.directories import make_log_directory
 from topo.topology.layout import TaskLayout
 
@@ -42,7 +43,12 @@ def _running(engine: str, launch: Launch) -> Iterator[Run]:
 @click.option("-n", "--name", metavar="NAME", help="What to call it.")
 @conf_options
 @click.option(
-    "-t", "--time", "secs", type=click.FloatRange(min=0), metavar="SECS", help="Stop after SECS."
+    "-t",
+    "--time",
+    "secs",
+    type=click.FloatRange(min=0),
+    metavar="SECS",
+    help="Stop SECS after the start of the first batch.",
 )
 @click.option(
     "--engine",
@@ -111,10 +117,11 @@ def local(
         capture=shown.components,
         listener=shown if shown.wanted else None,
     )
+    level = "WARNING" if out.quiet else settings.log_level
     where = "inline, one thread" if engine == "inline" else f"{engine} {master}"
     layout = TaskLayout(prepared.topology, settings)
     size = f"{len(layout.components)} components, {layout.count} tasks"
-    with Interrupts() as interrupts, _running(engine, launch) as run:
+    with Interrupts() as interrupts, shown_logs(level), _running(engine, launch) as run:
         out.say(f"{run.name}: {size} · {where}")
         foreground = Foreground(out, run, shown, secs, interrupts)
         why = foreground.follow(settings.message_timeout_secs)

@@ -107,7 +107,9 @@ def run(argv: Sequence[str]) -> int:
     """Run one command line; return the exit code."""
     out = Output(json="--json" in argv[: argv.index("--") if "--" in argv else None])
     try:
-        result: Any = root.main(args=list(argv), prog_name="topo", standalone_mode=False, obj=out)
+        result: Any = root.main(
+            args=list(argv) or ["--help"], prog_name="topo", standalone_mode=False, obj=out
+        )
         sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED

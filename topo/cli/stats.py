@@ -151,7 +151,7 @@ def _shown(figure: Figure, value: Any) -> str:
     formats: dict[str, Callable[[Any], str]] = {
         "bytes": size,
         "seconds": lambda secs: f"({duration(secs)})" if secs else "",
-        "milliseconds": lambda ms: f"{ms:.3g}",
+        "milliseconds": lambda ms: f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}",
         "ratio": lambda part: f"{part:.2f}",
     }
     return formats.get(figure.unit, count)(value)

@@ -153,6 +153,12 @@ class Settings:
     debug = Setting[bool](
         "topology.debug", False, FLAG, "Log every tuple that is emitted.", component=True
     )
+    log_level = Setting[str](
+        "topology.log.level",
+        "INFO",
+        choice("DEBUG", "INFO", "WARNING", "ERROR"),
+        "Level from which log records of user code are kept, and shown by topo local.",
+    )
     uncaught_error = Setting[str](
         "topology.uncaught.error",
         "stop",

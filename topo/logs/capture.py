@@ -18,14 +18,16 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TextIO, TypeAlias
 
 LOG_DIR = "TOPO_LOG_DIR"
+LOG_LEVEL = "TOPO_LOG_LEVEL"
+_CHATTY = ("py4j", "pyspark", "grpc", "asyncio", "urllib3")
 Line: TypeAlias = dict[str, Any]
 _MOST_BYTES = 16 << 20
 """Of one file; then it becomes the `.1` of its name, in the place of the one before."""
@@ -47,6 +49,18 @@ def keep_logs(source: str) -> None:
     directory = os.environ.get(LOG_DIR)
     if directory:
         _listen(JsonLines(Path(directory) / f"{source}.jsonl"))
+    else:
+        show_logs()
+
+
+def show_logs() -> None:
+    """Write this process's log records to its standard error, if TOPO_LOG_LEVEL says from which."""
+    root = logging.getLogger()
+    if LOG_LEVEL in os.environ and not any(isinstance(h, _Shown) for h in root.handlers):
+        root.addHandler(_Shown())
+        _set_level(root)
+        for name in _CHATTY:
+            logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def collect_logs(most_bytes: int) -> None:
@@ -91,6 +105,35 @@ class Lines(logging.Handler):
         with suppress(Exception):
             print("a line could not be kept; more such are not told of", file=sys.__stderr__)
             traceback.print_exc(file=sys.__stderr__)
+
+
+@contextmanager
+def shown_logs(level: str) -> Iterator[None]:
+    """Show log records from a level on while this lasts, also those of processes started in it."""
+    root = logging.getLogger()
+    handlers, before, variable = root.handlers[:], root.level, os.environ.get(LOG_LEVEL)
+    os.environ[LOG_LEVEL] = variable or level
+    show_logs()
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(before)
+        del os.environ[LOG_LEVEL]
+        if variable is not None:
+            os.environ[LOG_LEVEL] = variable
+
+
+class _Shown(logging.StreamHandler[TextIO]):
+    """A handler that shows records to the person at the terminal, with the task that logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def format(self, record: logging.LogRecord) -> str:
+        component, task = _working()
+        where = f" {component}[{task}]" if component else ""
+        return f"{record.levelname}{where} {record.name}: {_text_of(record)}"
 
 
 class Collecting(Lines):
@@ -269,9 +312,18 @@ def _listen(handler: logging.Handler, out: TextIO | None = None, err: TextIO | N
     """Send log records and prints to the handler from now on; prints go to `out`, `err` too."""
     root = logging.getLogger()
     root.addHandler(handler)
-    root.setLevel(min(root.level, logging.INFO) if root.level else logging.INFO)
+    _set_level(root)
     sys.stdout = _Prints(logging.getLogger("stdout"), logging.INFO, out)
     sys.stderr = _Prints(logging.getLogger("stderr"), logging.WARNING, err)
+
+
+def _set_level(root: logging.Logger) -> None:
+    """Let the root logger pass records from TOPO_LOG_LEVEL on; libraries stay at INFO."""
+    level = logging.getLevelNamesMapping().get(os.environ.get(LOG_LEVEL, ""), logging.INFO)
+    root.setLevel(min(root.level, level) if root.level else level)
+    if level < logging.INFO:
+        for name in _CHATTY:
+            logging.getLogger(name).setLevel(logging.INFO)
 
 
 class _Begun(threading.local):

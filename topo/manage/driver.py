@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from topo._pb import control_pb2 as pb
+from topo.config import Config, Layer, effective
 from topo.engine.base import Engine, Launch, Run, engine_named
 from topo.errors import RunError, TopoError, UncaughtError
-from topo.logs.capture import LOG_DIR
+from topo.logs.capture import LOG_DIR, LOG_LEVEL
 from topo.manage.documents import plain
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
 from topo.manage.registry import FINAL, LIVE, State, read_state, read_submission
@@ -87,6 +88,11 @@ class Driver:
             if self._engine and self._run:
                 self._engine.stop()
         return 0 if self._state.status in ("KILLED", "COMPLETED") else 1
+
+    @property
+    def log_level(self) -> str:
+        """The level from which the log records of user code are kept."""
+        return str(effective(Layer("conf", self.submission.conf))[Config.log_level.key].value)
 
     def end(self) -> None:
         """Stop at once, to be restarted later."""
@@ -282,6 +288,7 @@ def main(directory: Path) -> int:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     driver = Driver(directory)
+    os.environ[LOG_LEVEL] = driver.log_level
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: driver.end())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

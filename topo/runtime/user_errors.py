@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import traceback
 from dataclasses import dataclass
 from types import CodeType, TracebackType
@@ -43,11 +44,27 @@ def uncaught(
         user_traceback=users_traceback(error),
         tuple_text=text,
         at=users_line(error),
-        hint=error.hint if isinstance(error, TopoError) else "",
+        hint=error.hint if isinstance(error, TopoError) else _hint_for(error),
     )
     if isinstance(error, Unavailable):
         made.__dict__["after_secs"] = error.after_secs
     return made
+
+
+_PARAMETERS = {
+    "tup_id": "the id of a message is msg_id= here; topo.streamparse.Spout takes tup_id=",
+    "anchors": "a BasicBolt anchors by itself; subclass topo.Bolt to pass anchors=",
+    "need_task_ids": "it is task_ids=True here",
+    "direct_task": "write self.emit_direct(task, values)",
+}
+
+
+def _hint_for(error: BaseException) -> str:
+    """Return a hint for a call that is written as streamparse has it."""
+    if not isinstance(error, TypeError):
+        return ""
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    return _PARAMETERS.get(found[1], "") if found else ""
 
 
 def is_of_user_code(error: BaseException) -> bool:
