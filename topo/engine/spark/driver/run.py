@@ -158,13 +158,13 @@ class SparkRun(Completion):
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
         """Return the tuples that a captured component has emitted in committed batches."""
-        self.topology.component(component).declared(stream)
         if component not in self.capture:
             known = ", ".join(map(repr, self.capture)) or "none"
             raise RunError(
                 f"the tuples of {component!r} are not captured; captured: {known}",
                 hint=f"submit_topology(..., capture=[{component!r}])",
             )
+        self.topology.component(component).declared(stream)
         with self._lock:
             return list(self._progress.rows.get((component, stream), []))
 
