@@ -1,0 +1,334 @@
+"""The SQL connectors over SQLite, and over PostgreSQL where it is installed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.connectors.scripted_kafka import Keeps
+from tests.servers import postgres
+from tests.servers.postgres import PostgresServer
+from tests.wiring import line
+from topo import ComponentError, Spout, Tuple, Unavailable
+from topo.connectors.sql import SqlBolt, SqlLookupBolt, SqlSpout
+from topo.testing import TestCluster, make_tuple, run_bolt
+
+
+class Sqlite:
+    """A database in a file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "base.db"
+        self.url = f"sqlite:///{self._path}"
+        self._tables = 0
+
+    def table(self, columns: str) -> str:
+        self._tables += 1
+        self.run(f"create table t{self._tables} ({columns})")
+        return f"t{self._tables}"
+
+    def run(self, *statements: str) -> None:
+        connection = sqlite3.connect(self._path)
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+        connection.close()
+
+    def rows(self, query: str) -> list[Any]:
+        connection = sqlite3.connect(self._path)
+        found = connection.execute(query).fetchall()
+        connection.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    server = postgres.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgres", marks=[pytest.mark.server, pytest.mark.xdist_group("servers")]),
+    ]
+)
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "sqlite":
+        return Sqlite(tmp_path)
+    server = request.getfixturevalue("server")
+    server.run("drop table if exists topo_batches")
+    return server
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+def started(cluster: TestCluster, spout: SqlSpout) -> Any:
+    return cluster.submit_topology("t", line(spout, Keeps()))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_every_row_once_in_order(base: Any, restarts: bool) -> None:
+    table = base.table("id integer primary key, name text, day integer")
+    for number in range(25):
+        base.run(f"insert into {table} values ({number}, 'n{number}', {number // 10})")
+    spout = SqlSpout(base.url, table, by=("day", "id"), fields=("id", "name"), mode="once", page=7)
+    with TestCluster() as cluster:
+        run = started(cluster, spout)
+        while run.status == "ACTIVE":
+            run.step()
+            if restarts and run.status == "ACTIVE":
+                run.restart()
+        assert run.tuples("s") == [[number, f"n{number}"] for number in range(25)]
+
+
+def test_rows_that_are_added_and_rows_that_are_chosen(base: Any) -> None:
+    table = base.table("id integer primary key, name text")
+    base.run(f"insert into {table} values (1, 'one'), (2, 'two')")
+    spout = SqlSpout(
+        base.url,
+        table,
+        by="id",
+        fields="name",
+        where="name <> 'two'",
+        translate=lambda row: [row["name"].upper()],
+    )
+    with TestCluster() as cluster:
+        run = started(cluster, spout)
+        run.settle()
+        for number in range(3, 6):
+            base.run(f"insert into {table} values ({number}, 'more')")
+            cluster.advance(3)
+            run.restart()
+        assert run.tuples("s") == [["ONE"], ["MORE"], ["MORE"], ["MORE"]]
+
+
+def test_a_lower_key_that_commits_a_little_later_is_read(tmp_path: Path) -> None:
+    base = Sqlite(tmp_path)
+    table = base.table("id integer primary key")
+    with TestCluster() as cluster:
+        run = started(cluster, SqlSpout(base.url, table, by="id", fields="id", settle_secs=5))
+        for late, early in ((1, 2), (3, 4)):
+            base.run(f"insert into {table} values ({early})")
+            cluster.advance(1)
+            run.restart()
+            base.run(f"insert into {table} values ({late})")
+            cluster.advance(1)
+        cluster.advance(20)
+        assert run.tuples("s") == [[2], [1], [4], [3]]
+        live: Any = run
+        state = live._host.spouts[0].component.state.raw()
+        assert state == {table: {"floor": (4,), "recent": {}}}
+
+
+@pytest.mark.server
+@pytest.mark.xdist_group("servers")
+def test_a_row_whose_transaction_ends_later_is_not_missed(server: PostgresServer) -> None:
+    table = server.table("id integer primary key")
+    slow = server.connect()
+    slow.execute(f"insert into {table} values (1)")
+    server.run(f"insert into {table} values (2)")
+    with TestCluster() as cluster:
+        run = started(cluster, SqlSpout(server.url, table, by="id", fields="id"))
+        cluster.advance(5)
+        assert run.tuples("s") == []
+        slow.commit()
+        slow.close()
+        cluster.advance(5)
+        assert run.tuples("s") == [[1], [2]]
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+class Once(Spout):
+    """Counts up, and never emits a number again, not even when its batch is rolled back."""
+
+    outputs = ("number", "name")
+    given: ClassVar[list[int]] = []
+
+    def next_tuple(self) -> None:
+        if not self.is_exhausted():
+            self.given.append(len(self.given))
+            self.emit([self.given[-1], f"n{self.given[-1]}"])
+
+    def is_exhausted(self) -> bool:
+        return len(self.given) >= 60
+
+
+class Rollback(SqlBolt):
+    """Writes, and then fails the batch at random, before the commit or after it."""
+
+    random: ClassVar[Random] = Random(0)
+    oracle: ClassVar[list[int]] = []
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)
+        self.state["oracle"] = [*self.state.get("oracle", []), tup.number]
+
+    def pre_commit(self, batch_id: int) -> None:
+        super().pre_commit(batch_id)
+        self.may_fail()
+
+    def committed(self, batch_id: int) -> None:
+        self.oracle[:] = self.state.get("oracle", [])
+        super().committed(batch_id)
+        self.may_fail()
+
+    def may_fail(self) -> None:
+        if self.random.random() < 0.25:
+            raise Unavailable("now", after_secs=0)
+
+
+@pytest.mark.parametrize("guarantee", ["by_batch", "exactly_once", "at_least_once"])
+def test_the_table_has_what_was_committed(base: Any, guarantee: Any) -> None:
+    table = base.table("number integer, name text, topo_batch integer, topo_task text")
+    Once.given.clear()
+    Rollback.random.seed(1)
+    with TestCluster() as cluster:
+        sink = Rollback(base.url, table, guarantee=guarantee)
+        run = cluster.submit_topology("t", line(Once(), sink))
+        while run.status in ("ACTIVE", "STALLED"):
+            run.step()
+    written = sorted(row[0] for row in base.rows(f"select number from {table}"))
+    if guarantee == "at_least_once":
+        assert set(written) > set(Rollback.oracle)
+    else:
+        assert written == Rollback.oracle
+        assert len(written) < 60
+
+
+def batch(*rows: dict[str, Any]) -> list[Tuple]:
+    return [make_tuple(row) for row in rows]
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_rows_are_replaced_and_deleted_by_their_key(base: Any, guarantee: Any) -> None:
+    table = base.table("id integer primary key, name text")
+
+    def bolt(mode: Any) -> SqlBolt:
+        return SqlBolt(base.url, table, mode=mode, key="id", guarantee=guarantee)
+
+    first = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 1, "name": "c"}]
+    run_bolt(bolt("upsert"), batches=[batch(*first), batch({"id": 2, "name": "d"})])
+    assert sorted(base.rows(f"select id, name from {table}")) == [(1, "c"), (2, "d")]
+    base.run("drop table if exists topo_batches")
+    run_bolt(bolt("delete"), batches=[batch({"id": 1, "name": ""})])
+    assert base.rows(f"select id, name from {table}") == [(2, "d")]
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_rows_that_the_database_refuses_are_rejected_alone(base: Any, guarantee: Any) -> None:
+    table = base.table("id integer primary key, name text not null")
+    sink = SqlBolt(base.url, table, guarantee=guarantee, on_bad="stream")
+    rows = [{"id": number, "name": None if number == 3 else "x"} for number in range(9)]
+    run = run_bolt(sink, batches=[batch(*rows, {"id": 2, "name": "twice"}), []])
+    assert [row[0] for row in base.rows(f"select id from {table} order by id")] == [
+        number for number in range(9) if number != 3
+    ]
+    assert sorted(emitted[0][0] for emitted in run.emitted) == [2, 3]
+    assert {emitted.stream for emitted in run.emitted} == {"rejected"}
+    base.run("drop table if exists topo_batches")
+    with pytest.raises(ValueError, match=r"(?i)null"):
+        run_bolt(SqlBolt(base.url, table, guarantee=guarantee), batches=[batch(rows[3])])
+
+
+def test_a_batch_that_was_written_is_not_written_again(base: Any) -> None:
+    table = base.table("number integer")
+    run = run_bolt(
+        SqlBolt(base.url, table, guarantee="exactly_once"), batches=[batch({"number": 1})]
+    )
+    base.run("drop table topo_batches")
+    run = run_bolt(SqlBolt(base.url, table, guarantee="exactly_once"))
+    run.batch(batch({"number": 2}), commit=False)
+    saved = dict(run.bolt.state.raw())  # type: ignore[union-attr]
+    run.commit()
+    again = run_bolt(SqlBolt(base.url, table, guarantee="exactly_once"))
+    again.bolt.state.update(saved)  # type: ignore[union-attr]
+    again.batch_id = 0
+    again.commit()
+    assert sorted(base.rows(f"select number from {table}")) == [(1,), (2,)]
+
+
+def test_wrong_tables_columns_and_arguments(base: Any) -> None:
+    table = base.table("number integer")
+    wrong: list[tuple[Callable[[], Any], str]] = [
+        (lambda: run_bolt(SqlBolt(base.url, f"{table}x")), f"has no table '{table}x'; did you"),
+        (
+            lambda: run_bolt(SqlBolt(base.url, table), [make_tuple({"numbr": 1})]),
+            "no column 'numbr'; did you mean 'number'",
+        ),
+        (lambda: SqlBolt("base", table), "url='base'"),
+        (lambda: SqlBolt(base.url, table, mode="upsert"), "needs the columns of a key"),
+        (
+            lambda: SqlBolt(base.url, table, mode="upsert", key="a", guarantee="by_batch"),
+            "replaces the rows of a batch",
+        ),
+        (lambda: run_bolt(SqlBolt(base.url, table, guarantee="by_batch")), "'topo_batch'"),
+        (lambda: SqlSpout(base.url, table, by=(), fields="x"), "names no column"),
+        (
+            lambda: run_bolt(SqlLookupBolt(base.url, table, key="k", columns="n", fields="k")),
+            "no column 'k'",
+        ),
+    ]
+    for call, message in wrong:
+        with pytest.raises(ComponentError, match=message):
+            call()
+
+
+# -- looking up ---------------------------------------------------------------------------------
+
+
+def test_columns_are_looked_up_by_many_keys_at_once(base: Any) -> None:
+    table = base.table("id integer primary key, name text")
+    base.run(f"insert into {table} values (1, 'one'), (2, 'two')")
+    ids = [make_tuple({"user": user, "url": f"/{user}"}) for user in (1, 2, 3, 1)]
+
+    def looked_up(**more: Any) -> Any:
+        bolt = SqlLookupBolt(
+            base.url, table, key="id", on="user", columns="name", fields=("url",), **more
+        )
+        return run_bolt(bolt, batches=[ids[:3], ids[3:]])
+
+    run = looked_up()
+    assert run.emitted == [["/1", "one"], ["/2", "two"], ["/3", None], ["/1", "one"]]
+    assert run.acked == ids
+    assert run.emitted[0].anchors == [ids[0]]
+    assert looked_up(on_missing="drop").emitted == [["/1", "one"], ["/2", "two"], ["/1", "one"]]
+    (missing,) = [one for one in looked_up(on_missing="stream").emitted if one.stream == "missing"]
+    assert missing == ["/3"]
+
+
+# -- a server that dies -------------------------------------------------------------------------
+
+
+@pytest.mark.server
+@pytest.mark.xdist_group("servers")
+def test_a_server_that_is_killed_and_started_again_loses_and_doubles_nothing() -> None:
+    server = postgres.start()
+    try:
+        source, target = server.table("id integer primary key"), server.table("id integer")
+        server.run(f"insert into {source} select * from generate_series(1, 50)")
+        spout = SqlSpout(server.url, source, by="id", fields="id", page=10)
+        sink = SqlBolt(server.url, target, guarantee="exactly_once")
+        with TestCluster() as cluster:
+            run = cluster.submit_topology("t", line(spout, sink))
+            run.step()
+            server.process.kill()
+            cluster.advance(5)
+            assert run.status == "STALLED"
+            assert "postgresql+psycopg://lab@127.0.0.1" in run.reason
+            server.start()
+            server.run(f"insert into {source} select * from generate_series(51, 100)")
+            cluster.advance(60)
+        rows = server.rows(f"select id from {target} order by id")
+        assert rows == [(number,) for number in range(1, 101)]
+    finally:
+        server.stop()

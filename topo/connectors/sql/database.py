@@ -1,0 +1,99 @@
+"""A database under its URL: its tables, and its errors as topo's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from topo.config.secrets import Secret, without_password
+from topo.connectors.base import load_client
+from topo.errors import ComponentError, Unavailable, did_you_mean
+
+REQUIRES = "SQLAlchemy>=2.0"
+
+
+def check_url(connector: str, url: Any) -> None:
+    """Raise ComponentError if a URL is none."""
+    if not isinstance(url, Secret) and (not isinstance(url, str) or "://" not in url):
+        raise ComponentError(
+            f"{connector}: url={url!r}; it is postgresql+psycopg://user@host/database, for example",
+            hint="with a password in it, give Secret.env('NAME')",
+        )
+
+
+class Database:
+    """One engine of SQLAlchemy, with one connection, made when it is first used."""
+
+    def __init__(self, connector: str, url: str | Secret) -> None:
+        self._connector = connector
+        self.alchemy = load_client("sqlalchemy", connector, "sql")
+        text = url.reveal() if isinstance(url, Secret) else url
+        self.shown = without_password(text)
+        try:
+            self.engine = self.alchemy.create_engine(text, pool_size=1, pool_pre_ping=True)
+        except TypeError:  # SQLite in memory has another pool
+            self.engine = self.alchemy.create_engine(text)
+        except (ImportError, self.alchemy.exc.ArgumentError) as error:
+            raise ComponentError(
+                f"{connector}: {self.shown}: {error}",
+                hint="the driver of the URL has to be installed where the tasks run",
+            ) from error
+
+    @property
+    def dialect(self) -> str:
+        """The name of the dialect, such as "postgresql"."""
+        return str(self.engine.dialect.name)
+
+    def table(self, name: str) -> Any:
+        """Return a table as the database describes it; raise ComponentError if it is not there."""
+        schema, _, bare = name.rpartition(".")
+        with self.reaching():
+            try:
+                return self.alchemy.Table(
+                    bare, self.alchemy.MetaData(), schema=schema or None, autoload_with=self.engine
+                )
+            except self.alchemy.exc.NoSuchTableError:
+                known = self.alchemy.inspect(self.engine).get_table_names(schema=schema or None)
+        raise ComponentError(
+            f"{self._connector}: {self.shown} has no table {name!r}",
+            hint=did_you_mean(bare, known) or f"it has {', '.join(sorted(known)) or 'none'}",
+        )
+
+    def columns(self, table: Any, names: Iterable[str]) -> list[Any]:
+        """Return columns of a table by their names; raise ComponentError for one it has not."""
+        found = []
+        for name in names:
+            if name not in table.columns:
+                raise ComponentError(
+                    f"{self._connector}: table {table.name!r} has no column {name!r}",
+                    hint=did_you_mean(name, list(table.columns.keys())),
+                )
+            found.append(table.columns[name])
+        return found
+
+    @contextmanager
+    def reaching(self) -> Iterator[None]:
+        """Turn errors of a lost connection into Unavailable."""
+        errors = self.alchemy.exc
+        try:
+            yield
+        except errors.DBAPIError as error:
+            if is_passing(errors, error):
+                said = str(error.orig).strip().partition("\n")[0]
+                raise Unavailable(f"{self._connector}: {self.shown}: {said}") from error
+            raise
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def __del__(self) -> None:
+        if "engine" in vars(self):  # of an instance that is rebuilt elsewhere
+            self.close()
+
+
+def is_passing(errors: Any, error: Any) -> bool:
+    """Return True if a statement may succeed later: the connection was lost, or a lock held."""
+    if error.connection_invalidated or isinstance(error, errors.InterfaceError):
+        return True
+    return isinstance(error, errors.OperationalError) and "no such" not in str(error.orig)

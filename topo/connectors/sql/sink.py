@@ -1,0 +1,268 @@
+"""Writes tuples to a table.
+
+`exactly_once` keeps a batch's rows in state and writes them, once the batch has committed, in one
+transaction with the batch's number in the table `topo_batches`. `by_batch` writes before the
+commit, with the batch and the task in two columns: a batch that runs again removes what it wrote
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Literal
+
+from topo.components import StatefulBasicBolt
+from topo.config.secrets import Secret
+from topo.connectors.base import REJECTED_FIELDS, Guarantee, OnBad, as_record, check_choice
+from topo.connectors.sql.database import REQUIRES, Database, check_url, is_passing
+from topo.errors import ComponentError, Unavailable
+from topo.tuples import Fields, Tuple
+
+_NAME = "SqlBolt"
+MARKERS = "topo_batches"
+_TICK_SECS = 1.0
+
+Row = dict[str, Any]
+
+
+class SqlBolt(StatefulBasicBolt):
+    """A sink of rows: dicts of a tuple's fields, or what `map` makes of a tuple.
+
+    `mode` is "append", "upsert" (by the columns `key`) or "delete" (by them). A row that the
+    database refuses is found by halving its batch; the others are written.
+    """
+
+    requires: Iterable[str] = (REQUIRES,)
+    transient = ("_database", "_table", "_rows")
+
+    def __init__(
+        self,
+        url: str | Secret,
+        table: str,
+        *,
+        mode: Literal["append", "upsert", "delete"] = "append",
+        key: str | Iterable[str] = (),
+        map: Callable[[Tuple], Row] | None = None,
+        guarantee: Guarantee = "at_least_once",
+        batch_columns: tuple[str, str] = ("topo_batch", "topo_task"),
+        on_bad: OnBad = "stop",
+    ) -> None:
+        check_url(_NAME, url)
+        check_choice(_NAME, "mode", mode, ("append", "upsert", "delete"))
+        choices = ("none", "at_least_once", "by_batch", "exactly_once")
+        check_choice(_NAME, "guarantee", guarantee, choices)
+        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
+        self.url, self.table_name, self.mode = url, table, mode
+        self.key, self.map = tuple(Fields(key)), map
+        self.guarantee, self.on_bad, self.batch_columns = guarantee, on_bad, batch_columns
+        if mode != "append" and not self.key:
+            raise ComponentError(f"{_NAME}: mode={mode!r} needs the columns of a key: key=('id',)")
+        if mode != "append" and guarantee == "by_batch":
+            raise ComponentError(
+                f"{_NAME}: guarantee='by_batch' replaces the rows of a batch, and mode={mode!r} "
+                "changes rows of others",
+                hint="use 'exactly_once', or 'at_least_once' if writing twice does no harm",
+            )
+        self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
+
+    def get_component_configuration(self) -> dict[str, Any]:
+        """Tick if rejected rows may have to be emitted after their batch."""
+        late = self.guarantee == "exactly_once" and self.on_bad == "stream"
+        return {"topology.tick.tuple.freq.secs": _TICK_SECS} if late else {}
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self._database = Database(_NAME, self.url)
+        self._table = self._database.table(self.table_name)
+        self._database.columns(self._table, self.key)
+        if self.guarantee == "by_batch":
+            self._database.columns(self._table, self.batch_columns)
+        self._rows: list[Row] = []
+
+    def restored(self) -> None:
+        """Remove what batches have written that did not commit."""
+        if self.guarantee != "by_batch":
+            return
+        batch, task = self._batch_of_table
+        late = (task == self._task) & (batch > self.state.get("last", -1))
+        with self._database.reaching(), self._database.engine.begin() as connection:
+            connection.execute(self._table.delete().where(late))
+
+    def cleanup(self) -> None:
+        self._database.close()
+
+    @property
+    def _task(self) -> str:
+        context = self.context
+        name = f"{context.checkpoint_id}/{context.this_component_id}"
+        return f"{name}/{context.this_task_index}"
+
+    @property
+    def _batch_of_table(self) -> list[Any]:
+        return self._database.columns(self._table, self.batch_columns)
+
+    # -- a batch ------------------------------------------------------------------------------
+
+    def execute(self, tup: Tuple) -> None:
+        try:
+            row = dict(as_record(tup, self.map))
+            unknown = [name for name in row if name not in self._table.columns]
+            if unknown:
+                self._database.columns(self._table, unknown)
+            missing = [name for name in self.key if name not in row]
+            if missing:
+                raise ValueError(f"no value for the key's column {missing[0]!r}")
+        except (TypeError, ValueError) as error:
+            self._reject(list(tup.values), error)
+            return
+        self._rows.append(row)
+
+    def on_tick(self, tup: Tuple) -> None:
+        """Do nothing but work in this batch: `pre_commit` emits what was rejected late."""
+
+    def pre_commit(self, batch_id: int) -> None:
+        rows, self._rows = self._rows, []
+        if self.guarantee == "exactly_once":
+            self._emit_rejected()
+            if rows:
+                self.state["outbox", batch_id] = rows
+            return
+        if not rows:
+            return
+        if self.guarantee == "by_batch":
+            batch, task = self.batch_columns
+            rows = [{**row, batch: batch_id, task: self._task} for row in rows]
+            self.state["last"] = batch_id
+        for row, error in self._written(rows, lambda connection: True):
+            self._reject(list(row.values()), error)
+
+    def committed(self, batch_id: int) -> None:
+        """Write what the batch has kept, unless its number is in the database."""
+        kept = sorted(key[1] for key in self.state.raw() if key[0] == "outbox")
+        for number in kept:
+            rows = self.state.raw()["outbox", number]
+            refused = self._written(rows, partial(self._mark, batch=number))
+            if refused and self.on_bad == "stop":
+                raise refused[0][1]
+            self.context.counter("rejected", len(refused))
+            if refused and self.on_bad == "stream":
+                told = [(list(row.values()), _said(error)) for row, error in refused]
+                self.state["rejected"] = [*self.state.get("rejected", []), *told]
+            del self.state["outbox", number]
+
+    def _emit_rejected(self) -> None:
+        for values, error in self.state.raw().get("rejected", []):
+            self.emit([values, error], stream="rejected")
+        if self.state.raw().get("rejected"):
+            self.state["rejected"] = []
+
+    def _reject(self, values: list[Any], error: Exception) -> None:
+        self.context.counter("rejected")
+        if self.on_bad == "stop":
+            raise error
+        if self.on_bad == "stream":
+            self.emit([values, _said(error)], stream="rejected")
+
+    # -- the database -------------------------------------------------------------------------
+
+    def _written(
+        self, rows: list[Row], begin: Callable[[Any], bool]
+    ) -> list[tuple[Row, Exception]]:
+        """Write rows in one transaction; return those that the database refuses."""
+        if self.mode != "append":
+            rows = list({tuple(row[name] for name in self.key): row for row in rows}.values())
+        refused: list[tuple[Row, Exception]] = []
+        with self._database.reaching(), self._database.engine.begin() as connection:
+            if begin(connection):
+                self._write(connection, rows, refused)
+        self.context.counter("rows", len(rows) - len(refused))
+        return refused
+
+    def _write(self, connection: Any, rows: list[Row], refused: list[Any]) -> None:
+        """Write rows; halve them to find those that the database refuses."""
+        errors = self._database.alchemy.exc
+        try:
+            with connection.begin_nested():
+                self._execute(connection, rows)
+        except errors.DBAPIError as error:
+            if is_passing(errors, error):
+                raise
+            if len(rows) == 1:
+                refused.append((rows[0], ValueError(str(error.orig).strip())))
+                return
+            middle = len(rows) // 2
+            self._write(connection, rows[:middle], refused)
+            self._write(connection, rows[middle:], refused)
+
+    def _execute(self, connection: Any, rows: list[Row]) -> None:
+        by_columns: dict[tuple[str, ...], list[Row]] = {}
+        for row in rows:
+            by_columns.setdefault(tuple(row), []).append(row)
+        for columns, listed in by_columns.items():
+            connection.execute(self._statement(columns), self._parameters(listed))
+
+    def _statement(self, columns: tuple[str, ...]) -> Any:
+        alchemy, table = self._database.alchemy, self._table
+        if self.mode == "delete":
+            keys = self._database.columns(table, self.key)
+            return table.delete().where(
+                alchemy.and_(*(column == alchemy.bindparam(f"k_{column.name}") for column in keys))
+            )
+        if self.mode == "append":
+            return table.insert()
+        others = [name for name in columns if name not in self.key]
+        dialect = self._database.dialect
+        if dialect in ("postgresql", "sqlite"):
+            module = getattr(alchemy.dialects, dialect)
+            insert = module.insert(table)
+            if not others:
+                return insert.on_conflict_do_nothing(index_elements=list(self.key))
+            changed = {name: insert.excluded[name] for name in others}
+            return insert.on_conflict_do_update(index_elements=list(self.key), set_=changed)
+        if dialect in ("mysql", "mariadb"):
+            insert = alchemy.dialects.mysql.insert(table)
+            changed = {name: insert.inserted[name] for name in others or self.key}
+            return insert.on_duplicate_key_update(changed)
+        raise ComponentError(
+            f"{_NAME}: mode='upsert' is not known for {dialect}",
+            hint="it is for PostgreSQL, SQLite, MySQL and MariaDB",
+        )
+
+    def _parameters(self, rows: list[Row]) -> list[Row]:
+        if self.mode == "delete":
+            return [{f"k_{name}": row[name] for name in self.key} for row in rows]
+        return rows
+
+    def _mark(self, connection: Any, batch: int) -> bool:
+        """Note the batch as written; return False if it is noted already."""
+        markers = self._markers(connection)
+        mine = markers.c.task == self._task
+        later = mine & (markers.c.batch < batch)
+        if connection.execute(markers.update().where(later).values(batch=batch)).rowcount:
+            return True
+        if connection.execute(markers.select().where(mine)).first() is not None:
+            return False
+        connection.execute(markers.insert().values(task=self._task, batch=batch))
+        return True
+
+    def _markers(self, connection: Any) -> Any:
+        alchemy = self._database.alchemy
+        markers = alchemy.Table(
+            MARKERS,
+            alchemy.MetaData(),
+            alchemy.Column("task", alchemy.String(255), primary_key=True),
+            alchemy.Column("batch", alchemy.BigInteger, nullable=False),
+        )
+        try:
+            with connection.begin_nested():
+                markers.create(connection, checkfirst=True)
+        except alchemy.exc.DBAPIError as error:  # another task has made it meanwhile
+            if not alchemy.inspect(connection).has_table(MARKERS):
+                raise Unavailable(f"{_NAME}: {MARKERS} cannot be made: {error.orig}") from error
+        return markers
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
