@@ -44,7 +44,7 @@ _LOGS = (
     _COMPONENT,
     Parameter("level", str, "Of this level or above.", "INFO", LEVELS),
     Parameter("task", int, "Only of this task."),
-    Parameter("grep", str, "A regular expression that the message matches."),
+    Parameter("grep", str, "A regular expression that the message matches.", form="regex"),
     Parameter("since_secs", float, "Not older than this."),
     Parameter("count", int, "The last so many lines.", 200, least=0, most=5000),
 )

@@ -14,6 +14,7 @@ from typing import Any
 from topo.ui.security import Refused
 
 MOST_BODY_BYTES = 64 << 10
+MOST_CHARS = 1000
 _MOST = 1e9
 
 
@@ -27,6 +28,8 @@ class Parameter:
     default: Any = None
     choices: tuple[str, ...] = ()
     place: str = "query"
+    form: str = ""
+    """The format of a string, as JSON schema names it."""
     least: float = 0
     most: float = _MOST
 
@@ -55,7 +58,7 @@ class Parameter:
         if self.choices and value not in self.choices:
             return False
         if isinstance(value, str):
-            return self.kind is str and len(value) <= 1000 and value.isprintable()
+            return self.kind is str and len(value) <= MOST_CHARS
         if isinstance(value, bool) or type(value) is not self.kind:
             return self.kind is bool and isinstance(value, bool)
         return isinstance(value, int | float) and self.least <= value <= self.most

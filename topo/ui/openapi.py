@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from topo.ui.endpoints import Endpoint, Parameter
+from topo.ui.endpoints import MOST_CHARS, Endpoint, Parameter
 
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
@@ -102,8 +102,10 @@ def _of_parameter(parameter: Parameter) -> dict[str, Any]:
     if parameter.kind in (int, float):
         schema["minimum"] = parameter.least
         schema["maximum"] = parameter.most
-    elif parameter.place == "path":
-        schema["minLength"] = 1
+    elif parameter.kind is str and not parameter.choices:
+        schema |= {"minLength": int(parameter.place == "path"), "maxLength": MOST_CHARS}
+    if parameter.form:
+        schema["format"] = parameter.form
     return schema
 
 

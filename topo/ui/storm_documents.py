@@ -120,7 +120,9 @@ class StormDocuments:
 
     def supervisor(self) -> dict[str, Any]:
         workers = [
-            worker for row in self._live() for worker in self._workers_of(self._view(row.id, "all"))
+            worker
+            for row in self._live()
+            for worker in self._workers_of(self._management.topology(row.id))
         ]
         return {**self.supervisors(), "workers": workers}
 
@@ -156,7 +158,7 @@ class StormDocuments:
         }
 
     def workers(self, name: str) -> dict[str, Any]:
-        view = self._view(name, "all")
+        view = self._management.topology(name)
         slots = len(self._management.workers(name).slots)
         return {
             "hostPortList": [{"host": view.host, "port": port} for port in range(slots)],
@@ -298,7 +300,7 @@ class StormDocuments:
 
     def lag(self, name: str) -> list[dict[str, Any]]:
         """Return the lag by partition of the spouts that tell one."""
-        self._view(name, "all")
+        self._management.topology(name)
         return []
 
     def change(self, name: str, action: str, change: Callable[[], Change]) -> dict[str, Any]:

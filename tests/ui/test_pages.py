@@ -1,0 +1,367 @@
+"""The pages in a browser: every screen, every state, every action.
+
+Each page is watched: an error on its console, an exception in its code, or a request to anywhere
+but its server fails the test.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.ui.browsers import browser
+from tests.ui.conftest import Serve, Site, serving
+from tests.ui.worlds import HOSTILE, World, word_count
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.server
+SHORT_MS = 15_000
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    with browser() as made:
+        yield made
+
+
+class Watched:
+    """A page, and all that it did which it should not do."""
+
+    def __init__(self, page: Page, site: Site, allowed: tuple[str, ...]) -> None:
+        self.page = page
+        self.url = site.url
+        self.complaints: list[str] = []
+        self.allowed = allowed
+        page.set_default_timeout(SHORT_MS)
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.complaints.append(f"exception: {error}"))
+        page.on("request", self._request)
+
+    def _console(self, message: Any) -> None:
+        if message.type in ("error", "warning") and not any(
+            words in message.text for words in self.allowed
+        ):
+            self.complaints.append(f"{message.type}: {message.text}")
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith((f"{self.url}/", "data:")):
+            self.complaints.append(f"request elsewhere: {request.url}")
+
+    def go(self, path: str) -> None:
+        """Show another of the pages."""
+        self.page.goto(f"{self.url}/#/{path}")
+
+    def shows(self, text: str, where: str = "main") -> None:
+        """Wait until the page shows a text."""
+        self.page.locator(where).get_by_text(text).first.wait_for()
+
+
+@contextmanager
+def shown(
+    chrome: Browser,
+    site: Site,
+    *,
+    role: str | None = "operate",
+    allowed: tuple[str, ...] = (),
+    **context: Any,
+) -> Iterator[Watched]:
+    """A watched page of a site, logged in as a role, which must not have complained at its end."""
+    opened = chrome.new_context(**context)
+    watched = Watched(opened.new_page(), site, allowed)
+    try:
+        watched.page.goto(site.server.link(role) if role else site.url)
+        yield watched
+        assert watched.complaints == []
+    finally:
+        opened.close()
+
+
+def test_the_list_of_topologies(chrome: Browser, world: World, site: Site) -> None:
+    with shown(chrome, site) as watched:
+        watched.shows("No topologies running")
+        world.add("words")
+        world.add("sensors", "STALLED", reason="spout 'mqtt' at its pending limit")
+        world.add("clicks", "INACTIVE")
+        world.add("booting", "STARTING", reason="starting Spark")
+        world.add("nightly", "COMPLETED")
+        world.add("broken", "FAILED", reason="KeyError: 'cow'")
+        damaged = world.registry.directory_of("damaged-0000")
+        damaged.mkdir()
+        (damaged / "submission.json").write_text("[")
+        for text in ("ACTIVE", "STALLED", "INACTIVE", "STARTING", "COMPLETED", "FAILED"):
+            watched.shows(text)
+        watched.shows("spout 'mqtt' at its pending limit")
+        watched.shows("KeyError: 'cow'")
+        watched.shows("damaged-0000 is not shown")
+        row = watched.page.get_by_role("row", name="words")
+        assert "1.88 k/s" in row.inner_text()
+        watched.page.keyboard.press("/")
+        watched.page.keyboard.type("senso")
+        watched.page.get_by_role("row", name="words").wait_for(state="detached")
+        watched.page.get_by_role("link", name="sensors").click()
+        watched.shows("Nothing moves")
+
+
+def test_a_topology_is_drawn_with_its_figures(chrome: Browser, world: World, site: Site) -> None:
+    world.add("words", conf={"topology.max.spout.pending": 7})
+    driver = world.drivers["words"]
+    with shown(chrome, site) as watched:
+        watched.go("topology/words")
+        watched.shows("fields(word)")
+        graph = watched.page.locator(".graph")
+        graph.locator("a.node.limit", has_text="words").wait_for()
+        assert graph.locator("a.node").count() == 3
+        figures = driver.figures["components"]["split"]
+        for task in figures["by_task"].values():
+            task |= {"executed": task["executed"] + 100_000, "execute_ms": 1.0}
+        figures |= {"executed": 201_000, "emitted_by": {"default": 201_000}}
+        busy = graph.locator("a.node.high", has_text="split")
+        busy.wait_for()
+        assert "task" in str(busy.text_content())
+        assert busy.locator("rect.fill").get_attribute("width") == "152.0"
+        graph.locator("g.edge:not(.idle)").wait_for()
+        for title in ("Throughput", "Acked and failed", "Batch time", "Lag", "State"):
+            watched.shows(title)
+        assert watched.page.locator(".chart path.line").count() >= 8
+        watched.page.locator(".chart svg").first.hover()
+        watched.page.locator(".tip:visible").first.wait_for()
+        watched.page.get_by_role("button", name="3 h").click()
+        watched.page.get_by_role("table").get_by_role("link", name="count").click()
+        watched.shows("Tasks")
+        watched.shows("split", ".page")
+
+
+def test_every_other_page_of_a_topology(chrome: Browser, world: World, site: Site) -> None:
+    run = world.add("words", conf={"kafka.password": "hunter2"})
+    world.log(run, "hello from the log", "second")
+    with shown(chrome, site) as watched:
+        for path, texts in {
+            "topology/words/batches": [
+                "The latest batches",
+                "Waited for spouts",
+                "addBatch 580 ms",
+            ],
+            "topology/words/plan": ["3 levels, 2 slots, 2 exchanges", "Level 2", "a guess"],
+            "topology/words/errors": ["No errors."],
+            "topology/words/logs": ["hello from the log", "2 lines"],
+            "topology/words/workers": ["driver", "count 1"],
+            "topology/words/settings": ["kafka.password", "***", "topo submit"],
+            "topology/words/component/split": ["Reads", "fields(word)", "Emits", "count ("],
+            "topology/words/component/nobody": ["there is no such component"],
+            "nothing/here": ["There is no such page"],
+            "topology/words/nothing": ["There is no such page"],
+        }.items():
+            watched.go(path)
+            for text in texts:
+                watched.shows(text)
+        watched.go("topology/words/settings")
+        watched.shows("kafka.password")
+        assert "hunter2" not in watched.page.content()
+        watched.page.get_by_label("only what was set").check()
+        watched.page.get_by_text("topology.acker.bind").wait_for(state="detached")
+
+
+def test_logs_are_searched_and_followed(chrome: Browser, world: World, site: Site) -> None:
+    run = world.add("words")
+    world.log(run, "alpha", "beta")
+    with shown(chrome, site) as watched:
+        watched.go("topology/words/logs")
+        watched.shows("beta")
+        world.log(run, "gamma")
+        watched.shows("gamma")
+        watched.page.get_by_label("search").fill("^al")
+        watched.page.get_by_text("gamma").wait_for(state="detached")
+        watched.shows("alpha")
+        watched.allowed = ("400",)
+        watched.page.get_by_label("search").fill("(")
+        watched.shows("grep is no regular expression")
+        watched.page.get_by_label("search").fill("")
+        watched.page.get_by_label("least level").select_option("ERROR")
+        watched.page.get_by_text("alpha").wait_for(state="detached")
+
+
+def test_states_say_what_is_the_matter(chrome: Browser, world: World, site: Site) -> None:
+    trace = "Traceback (most recent call last):\n  words.py, line 3\nKeyError: 'cow'"
+    world.add("broken", "FAILED", reason="it raised", hint="mend the code", traceback=trace)
+    world.add("booting", "STARTING", reason="starting Spark")
+    world.add("off", conf={"topology.acker.executors": 0})
+    run = world.add("silent")
+    world.end("silent")
+    world.alive[run.directory] = 1
+    with shown(chrome, site) as watched:
+        watched.go("topology/broken")
+        for text in ("it raised", "mend the code", "KeyError: 'cow'"):
+            watched.shows(text)
+        assert watched.page.get_by_role("button", name="Kill").count() == 0
+        watched.go("topology/booting")
+        watched.shows("starting Spark")
+        watched.go("topology/off")
+        watched.shows("Tracking is off")
+        watched.go("topology/silent")
+        watched.shows("Its driver does not answer")
+
+
+def test_actions_ask_and_then_act(chrome: Browser, world: World, site: Site) -> None:
+    world.add("words")
+    driver = world.drivers["words"]
+    with shown(chrome, site) as watched:
+        page = watched.page
+        watched.go("topology/words")
+        page.get_by_role("button", name="Deactivate").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        assert driver.status_now == "ACTIVE"
+        page.get_by_role("button", name="Deactivate").click()
+        page.get_by_role("dialog").get_by_role("button", name="Deactivate").click()
+        watched.shows("INACTIVE")
+        page.get_by_role("button", name="Activate").click()
+        watched.shows("ACTIVE")
+        page.get_by_role("button", name="Kill").click()
+        page.get_by_label("Seconds to wait").fill("3")
+        page.keyboard.press("Enter")
+        watched.shows("KILLED")
+    assert driver.killed_after == 3.0
+    audit = (world.registry.home / "ui-audit.jsonl").read_text().splitlines()
+    assert [json.loads(line)["status"] for line in audit] == [202, 202, 202]
+
+
+def test_a_viewer_and_read_only_pages_have_no_buttons(
+    chrome: Browser, world: World, serve: Serve
+) -> None:
+    world.add("words")
+    for site, role in ((serve(), "view"), (serve(read_only=True), "operate")):
+        with shown(chrome, site, role=role) as watched:
+            watched.shows("ACTIVE")
+            assert watched.page.get_by_role("button", name="Kill").count() == 0
+
+
+def test_whoever_has_no_token_is_asked_for_it(chrome: Browser, world: World, site: Site) -> None:
+    world.add("words")
+    with shown(chrome, site, role=None, allowed=("401",)) as watched:
+        watched.shows("Log in")
+        watched.page.get_by_label("token").fill("wrong")
+        watched.page.keyboard.press("Enter")
+        watched.shows("unknown token")
+        watched.page.get_by_label("token").fill(site.server.tokens.of("operate"))
+        watched.page.keyboard.press("Enter")
+        watched.shows("words")
+        site.server.tokens.renew()
+        watched.page.reload()
+        watched.shows("Log in")
+
+
+def test_a_server_that_comes_back_is_found(chrome: Browser, world: World) -> None:
+    world.add("words")
+    with serving(world) as first, shown(chrome, first) as watched:
+        watched.allowed = ("ERR_CONNECTION", "net::", "ERR_INCOMPLETE")
+        watched.shows("ACTIVE")
+        bind = first.url.removeprefix("http://")
+        first.server.stop()
+        watched.shows("no connection", "header")
+        world.add("second")
+        with serving(world, bind=bind):
+            watched.shows("second")
+            watched.shows("live", "header")
+
+
+def test_whatever_is_shown_is_text(chrome: Browser, world: World, site: Site) -> None:
+    run = world.add("words", topology=word_count(spout=HOSTILE), conf={"mine": HOSTILE, HOSTILE: 1})
+    driver = world.drivers["words"]
+    driver.errors_found = [
+        {"component": HOSTILE, "task": 1, "host": HOSTILE, "kind": "reported", "type": HOSTILE,
+         "message": HOSTILE, "at": HOSTILE, "traceback": HOSTILE, "count": 1,
+         "first": time.time(), "last": time.time()},
+    ]  # fmt: skip
+    (run.directory / "errors.json").write_text(json.dumps(driver.errors_found))
+    driver.figures["components"][HOSTILE]["failed_by"] = {HOSTILE: 3}
+    driver.figures["components"][HOSTILE]["gauges"] = {HOSTILE: 3}
+    driver.figures["components"][HOSTILE]["emitted_by"] = {HOSTILE: 3}
+    world.log(run, HOSTILE)
+    world.add("broken", "FAILED", reason=HOSTILE, hint=HOSTILE, traceback=HOSTILE)
+    state = json.loads((run.directory / "state.json").read_text())
+    state |= {"reason": HOSTILE, "ui": "javascript:window.broken=1"}
+    (run.directory / "state.json").write_text(json.dumps(state))
+    pages = ["", "topology/broken", "topology/words", "topology/words/component/split"]
+    pages += [f"topology/words/{tab}" for tab in ("batches", "plan", "errors", "workers")]
+    pages += ["topology/words/logs", "topology/words/settings", f"topology/{HOSTILE}"]
+    pages += [f"topology/words/component/{HOSTILE.replace('/', '%2F')}"]
+    with shown(chrome, site) as watched:
+        watched.allowed = ("404",)
+        for path in pages:
+            watched.go(path)
+            watched.page.get_by_text("<img src=x", exact=False).first.wait_for(state="attached")
+            state_of = "[window.broken, document.querySelector('main img, iframe, [onerror]')]"
+            assert watched.page.evaluate(state_of) == [None, None], path
+            links = watched.page.evaluate("[...document.links].map((link) => link.href)")
+            assert not [href for href in links if href.startswith("javascript")]
+
+
+def test_two_hundred_components_are_drawn_at_once(
+    chrome: Browser, world: World, site: Site, record_property: Any
+) -> None:
+    world.add("wide", topology=word_count(bolts=199))
+    with shown(chrome, site) as watched:
+        watched.go("topology/wide")
+        watched.page.locator("a.node").nth(199).wait_for(state="attached")
+        watched.page.locator("tbody tr").nth(199).wait_for(state="attached")
+        assert watched.page.locator("a.node").count() == 200
+        record_property("draw_ms", watched.page.evaluate(DRAW_200))
+
+
+DRAW_200 = """async () => {
+  const { Graph } = await import('/static/graph.js');
+  const { Rates } = await import('/static/rates.js');
+  const view = await (await fetch('/api/topologies/wide')).json();
+  const plan = await (await fetch('/api/topologies/wide/plan')).json();
+  const rates = new Rates();
+  rates.add(view, 0);
+  rates.add(view, 2000);
+  const began = performance.now();
+  const graph = new Graph(plan, 'wide');
+  graph.update(view, rates, new Set());
+  document.querySelector('main').replaceChildren(graph.element);
+  graph.svg.getBoundingClientRect();
+  return performance.now() - began;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_narrow_screen_scrolls_only_tables_and_graphs(
+    chrome: Browser, world: World, site: Site, scheme: Any
+) -> None:
+    run = world.add("words-with-a-rather-long-name", "ACTIVE")
+    world.log(run, "x" * 400)
+    narrow = {"width": 360, "height": 740}
+    name = "topology/words-with-a-rather-long-name"
+    with shown(chrome, site, viewport=narrow, color_scheme=scheme) as watched:
+        for path in ("", name, f"{name}/logs", f"{name}/batches", f"{name}/settings"):
+            watched.go(path)
+            watched.page.locator("main .panel").first.wait_for()
+            watched.page.locator("header .live.live").wait_for()
+            width = watched.page.evaluate("document.documentElement.scrollWidth")
+            assert width <= 360, path
+
+
+def test_the_keyboard_reaches_everything(chrome: Browser, world: World, site: Site) -> None:
+    world.add("words")
+    with shown(chrome, site) as watched:
+        watched.shows("ACTIVE")
+        page = watched.page
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the page"
+        names = []
+        for _ in range(25):
+            page.keyboard.press("Tab")
+            names.append(page.evaluate("document.activeElement.textContent"))
+        assert {"words", "Deactivate", "Kill"} <= set(names)
+        watched.go("topology/words")
+        page.locator("a.node").first.wait_for()
+        page.locator("a.node").first.focus()
+        page.keyboard.press("Enter")
+        watched.shows("Tasks")
