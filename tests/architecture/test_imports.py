@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     # A tuple's way, in its order.
     "wire": {"errors"},
     "routing": {"api", "errors", "wire"},
-    "tracking": {"_pb", "config", "errors", "forks", "tuples", "wire"},
+    "tracking": {"_pb", "config", "errors", "forks", "metrics", "tuples", "wire"},
     "storage": {"api", "errors", "shipping", "tuples", "wire"},
     "running": {"metrics"},
     "metrics": {"errors", "topology"},

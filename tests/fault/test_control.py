@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import grpc
@@ -16,6 +18,7 @@ import pytest
 
 from tests.fault.homes import Home, end, until
 from topo._pb import control_pb2 as pb
+from topo.manage.api import Management
 from topo.manage.client import ControlClient, DriverUnreachable
 from topo.manage.service import SERVICE
 
@@ -304,3 +307,30 @@ def test_the_terminal_may_close(home: Home) -> None:
         assert os.getsid(pid) == pid
     home.say(reason="still here")
     until(lambda: home.run.reason == "still here")
+
+
+def test_a_driver_serves_its_figures_and_keeps_its_history(home: Home) -> None:
+    home.submit("-c", "topology.metrics.bind=127.0.0.1:0")
+    home.say(batch=5)
+    until(lambda: home.run.state.batch == 5)
+    driver_log = home.run.log
+
+    def address() -> str:
+        found = re.search(r"http://\S+/metrics", driver_log.read_text())
+        return found[0] if found else ""
+
+    with urllib.request.urlopen(until(address), timeout=10) as answer:
+        text = answer.read().decode()
+    assert 'topo_up{status="ACTIVE",topology="words"} 1.0' in text
+    assert 'topo_tuples_acked_total{component="numbers"' in text
+    management = Management(home.registry)
+    assert [batch.id for batch in management.batches("words")] == [1, 2, 3, 4, 5]
+    first = home.run
+    history = first.directory / "history.json"
+    end(first.driver_pid)
+    until(lambda: home.is_back(first))
+    home.topo("kill", "words")
+    samples = json.loads(history.read_text())[0]
+    assert samples[0][0] < until(lambda: home.run.state.since)
+    assert len(samples) >= 2  # of both drivers
+    assert [batch.id for batch in management.batches("words")] == [1, 2, 3, 4, 5]

@@ -10,6 +10,7 @@ import pytest
 
 from tests.ui.conftest import Site
 from tests.ui.worlds import HOSTILE, World, word_count
+from topo.logs.requests import read_requests
 from topo.manage.api import Management
 
 
@@ -225,3 +226,35 @@ def test_a_topology_of_many_components(world: World) -> None:
     world.add("wide", topology=word_count(bolts=30))
     plan = Management(world.registry).plan("wide")
     assert len(plan.levels) == 31
+
+
+def test_log_levels_and_samples_are_asked_for(world: World, site: Site) -> None:
+    run = world.add("words")
+    world.add("old", "KILLED")
+    with site.client() as client:
+        level = client.post(
+            "/api/topologies/words/log-level", json={"logger": "mine", "level": "DEBUG", "secs": 60}
+        )
+        sample = client.post(
+            "/api/topologies/words/sample", json={"component": "split", "per_sec": 2, "secs": 30}
+        )
+        assert (level.status_code, sample.status_code) == (202, 202)
+        asked = client.get("/api/topologies/words/log-requests").json()
+        assert [(one["logger"], one["level"]) for one in asked["levels"]] == [("mine", "DEBUG")]
+        assert [(one["component"], one["per_sec"]) for one in asked["samples"]] == [("split", 2.0)]
+        storm = client.get("/api/v1/topology/words/logconfig").json()
+        assert storm["namedLoggerLevels"]["mine"]["target_level"] == "DEBUG"
+        body = {"namedLoggerLevels": {"ROOT": {"target_level": "WARN", "timeout": 30}}}
+        storm = client.post("/api/v1/topology/words/logconfig", json=body).json()
+        assert storm["namedLoggerLevels"]["ROOT"]["target_level"] == "WARNING"
+        answer = client.post("/api/v1/topology/words/component/count/debug/enable/10")
+        assert answer.json()["topologyOperation"] == "debug/enable"
+        client.post("/api/topologies/words/sample", json={"component": "split", "secs": 0})
+        asked = client.get("/api/topologies/words/log-requests").json()
+        assert [one["component"] for one in asked["samples"]] == ["count"]
+        nobody = client.post("/api/topologies/words/sample", json={"component": "cuont"})
+        assert (nobody.status_code, nobody.json()["hint"]) == (404, "did you mean 'count'?")
+        over = client.post("/api/topologies/old/log-level", json={})
+        assert over.status_code == 409
+    written = read_requests(run.directory / "log")
+    assert set(written.levels) == {"mine", ""}

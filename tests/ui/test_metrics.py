@@ -1,4 +1,4 @@
-"""What Prometheus reads, and the dashboard that is made for it."""
+"""The metrics that Prometheus reads, and the dashboard that is made for them."""
 
 from __future__ import annotations
 

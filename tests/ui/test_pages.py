@@ -17,6 +17,7 @@ import pytest
 from tests.ui.browsers import browser
 from tests.ui.conftest import Serve, Site, serving
 from tests.ui.worlds import HOSTILE, World, word_count
+from topo.logs.requests import read_requests
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -229,6 +230,24 @@ def test_actions_ask_and_then_act(chrome: Browser, world: World, site: Site) -> 
     assert driver.killed_after == 3.0
     audit = (world.registry.home / "ui-audit.jsonl").read_text().splitlines()
     assert [json.loads(line)["status"] for line in audit] == [202, 202, 202]
+
+
+def test_samples_and_log_levels_are_asked_for(chrome: Browser, world: World, site: Site) -> None:
+    run = world.add("words")
+    with shown(chrome, site) as watched:
+        watched.go("topology/words/component/split")
+        watched.page.get_by_role("button", name="Sample for 30 s").click()
+        watched.shows("Waiting for the next batch")
+        (sample,) = read_requests(run.directory / "log").samples
+        assert (sample.component, sample.per_sec) == ("split", 5.0)
+        world.log(run, "sample of default: word='cow', count=3")
+        watched.shows("word='cow', count=3")
+        watched.go("topology/words/logs")
+        watched.page.get_by_role("button", name="Level").click()
+        watched.page.get_by_label("Logger").fill("mine")
+        watched.page.keyboard.press("Enter")
+        watched.shows("mine: DEBUG for 10 min", ".toasts")
+    assert read_requests(run.directory / "log").levels["mine"].level == "DEBUG"
 
 
 def test_a_viewer_and_read_only_pages_have_no_buttons(

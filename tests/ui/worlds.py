@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,7 @@ class World:
         with (run.directory / "log" / "slot-0.jsonl").open("a") as file:
             for message in messages:
                 line = {
-                    "time": f"2026-11-18T12:00:{len(message) % 60:02}+00:00", "level": level,
+                    "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "level": level,
                     "logger": "user", "component": "split", "task": 3, "message": message,
                 }  # fmt: skip
                 file.write(json.dumps(line) + "\n")

@@ -21,13 +21,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.acker_calls import PLAN, acked, emitted, run_batch
-from topo.config.masters import is_loopback
+from topo.config.masters import is_loopback, split_address
 from topo.errors import AckerError, ConfigError
 from topo.tracking.client import AckerClient, AckerControl
 from topo.tracking.epochs import Cursor
 from topo.tracking.exposition import Exposition
 from topo.tracking.ids import Updates
-from topo.tracking.security import Tls, split_address
+from topo.tracking.security import Tls
 from topo.tracking.server import SERVICE_NAME, AckerServer
 from topo.tracking.service import Limits
 from topo.tracking.transport import AckerTarget, transport_of
@@ -300,10 +300,10 @@ def test_figures_are_served_for_people_and_for_prometheus(server: AckerServer) -
     try:
         with urllib.request.urlopen(f"http://{exposition.address}/metrics", timeout=5) as page:
             lines = page.read().decode().splitlines()
-        assert 'topo_acker_roots_pending{topology="words"} 2' in lines
-        assert 'topo_acker_roots_acked_total{topology="words"} 1' in lines
-        assert 'topo_acker_roots_failed_total{topology="words",reason="failed"} 2.0' in lines
-        assert 'topo_acker_updates_total{topology="words"} 8' in lines
+        assert 'topo_acker_roots_pending{topology="words"} 2.0' in lines
+        assert 'topo_acker_roots_acked_total{topology="words"} 1.0' in lines
+        assert 'topo_acker_roots_failed_total{reason="failed",topology="words"} 2.0' in lines
+        assert 'topo_acker_updates_total{topology="words"} 8.0' in lines
         assert "# TYPE topo_acker_roots_acked_total counter" in lines
         with urllib.request.urlopen(f"http://{exposition.address}/", timeout=5) as page:
             text = page.read().decode()

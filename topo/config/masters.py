@@ -48,3 +48,15 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split `host:port`, `[::1]:port` or a bare `host` (any free port) into host and port."""
+    host, colon, port = address.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        host, port = address, "0"
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(
+            f"{address!r} is no address to bind to", hint="write host:port, such as 127.0.0.1:7070"
+        )
+    return host, int(port)

@@ -243,6 +243,12 @@ class Settings:
         "Failures in a row, with no batch committed between, before topo gives up.",
     )
 
+    metrics_bind = Setting[str | None](
+        "topology.metrics.bind",
+        None,
+        TEXT.or_null(),
+        "HOST:PORT where the driver serves `/metrics` without a token; null: nowhere.",
+    )
     acker_bind = Setting[str | None](
         "topology.acker.bind",
         None,

@@ -267,7 +267,7 @@ class ReceivedLines:
 
 def line_of(record: logging.LogRecord) -> Line:
     """Return a log record as `topo logs` shows it."""
-    component, task = _working()
+    component, task = getattr(record, "topo_task", None) or _working()
     moment = datetime.fromtimestamp(record.created, UTC)
     return {
         "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

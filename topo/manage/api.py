@@ -17,21 +17,28 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from topo.config import SETTINGS, Config
+from topo.config.masters import is_local
 from topo.config.secrets import masked
 from topo.errors import RunError, TopoError, did_you_mean
 from topo.logs.reader import LogReader, Wanted
+from topo.logs.requests import FILE as REQUESTS
+from topo.logs.requests import Level, Requests, Sample, as_document, read_requests
 from topo.manage.client import ControlClient
 from topo.manage.documents import plain
 from topo.manage.ending import begin_kill, connect
+from topo.manage.files import locked, write_json
 from topo.manage.plans import plan_of, slots_of
 from topo.manage.processes import processes_of
-from topo.manage.registry import Registry, RunRecord
+from topo.manage.registry import Registry, RegistryError, RunRecord
 from topo.manage.views import (
     BatchView,
     Change,
     ErrorView,
     HistoryView,
+    LogLevel,
+    LogRequestsView,
     LogsView,
+    SampleView,
     SettingView,
     TopologyList,
     TopologyPlan,
@@ -53,6 +60,12 @@ class UnknownTopology(TopoError):
     """No run of the registry has that name or id."""
 
     code = "unknown-topology"
+
+
+class UnknownComponent(TopoError):
+    """A topology has no component of that name."""
+
+    code = "unknown-component"
 
 
 class Management:
@@ -177,6 +190,55 @@ class Management:
         was = run.status
         run = begin_kill(self.registry, run, limit)
         return Change(run.name, run.status, was)
+
+    def log_requests(self, name: str) -> LogRequestsView:
+        """Return the log levels and samples that are asked for at the moment."""
+        directory = self.find(name).directory / "log"
+        return _shown_requests(read_requests(directory).now(time.time()))
+
+    def set_log_level(self, name: str, logger: str, level: str, secs: float) -> LogRequestsView:
+        """Give a logger of the user's code a level for a while; 0 seconds: its own again."""
+
+        def changed(requests: Requests, now: float) -> Requests:
+            levels = {**requests.levels, logger: Level(level, now + secs)}
+            return Requests(levels, requests.samples)
+
+        return self._ask_logs(name, changed)
+
+    def sample(self, name: str, component: str, per_sec: float, secs: float) -> LogRequestsView:
+        """Log some of the tuples that a component emits for a while; 0 seconds: no more."""
+        known = [placed.id for placed in self.plan(name).components]
+        if component not in known:
+            raise UnknownComponent(
+                f"{name} has no component {component!r}", hint=did_you_mean(component, known)
+            )
+
+        def changed(requests: Requests, now: float) -> Requests:
+            others = [one for one in requests.samples if one.component != component]
+            return Requests(requests.levels, (*others, Sample(component, per_sec, now + secs)))
+
+        return self._ask_logs(name, changed)
+
+    def _ask_logs(
+        self, name: str, changed: Callable[[Requests, float], Requests]
+    ) -> LogRequestsView:
+        run = self.find(name)
+        if run.over:
+            raise RunError(f"{run.name} is {run.status}")
+        if not is_local(run.submission.master):
+            raise RunError(
+                f"the tasks of {run.name} run on {run.submission.master}, where requests to the "
+                "logs do not reach them",
+                hint="topology.debug logs all tuples; it is a setting of topo submit",
+            )
+        directory, now = run.directory / "log", time.time()
+        try:
+            with locked(directory / "requests.lock"):
+                requests = changed(read_requests(directory), now).now(now)
+                write_json(directory / REQUESTS, as_document(requests))
+        except OSError as error:
+            raise RegistryError(f"cannot write to {directory}: {error.strerror}") from None
+        return _shown_requests(requests)
 
     def _change(self, name: str, change: Callable[[ControlClient], Any]) -> Change:
         run = self.find(name)
@@ -307,6 +369,13 @@ def _checked(document: Any) -> dict[str, Any]:
 
 _NOTHING: dict[str, Any] = plain(ComponentStats("bolt", 0))
 _COUNTED = {key for key, value in _NOTHING.items() if value == 0 or value is None}
+
+
+def _shown_requests(requests: Requests) -> LogRequestsView:
+    return LogRequestsView(
+        [LogLevel(name, level.level, level.until) for name, level in requests.levels.items()],
+        [SampleView(one.component, one.per_sec, one.until) for one in requests.samples],
+    )
 
 
 def _uptime(run: RunRecord) -> float:

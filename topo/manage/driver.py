@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 
 from topo._pb import control_pb2 as pb
 from topo.config import Config, Layer, effective
+from topo.config.masters import split_address
 from topo.engine.base import Engine, Launch, Run, engine_named
 from topo.errors import RunError, TopoError, UncaughtError
 from topo.logs.capture import LOG_DIR, LOG_LEVEL
@@ -31,10 +32,13 @@ from topo.manage.files import ProcessLock, read_json, write_json_if_possible
 from topo.manage.registry import FINAL, LIVE, State, read_state, read_submission
 from topo.manage.service import ControlServer
 from topo.metrics.history import Windows
+from topo.metrics.prometheus import Exposed, exposition
 from topo.metrics.series import Series, sample_of
+from topo.metrics.serving import FigureServer
 from topo.shipping.sources import SOURCES
 from topo.topology.model import Topology
 
+log = logging.getLogger("topo.manage")
 POLL_SECS = 0.2
 FIGURES_SECS = 3.0
 """How often what changes all the time is written: figures, and the last batch."""
@@ -74,8 +78,10 @@ class Driver:
         self._say(
             replace(self._state, address=server.address, reason="", code="", hint="", traceback="")
         )
+        metrics: FigureServer | None = None
         try:
             run = self._start()
+            metrics = self._metrics_server(run)
             with self._starting:
                 self._run = run
                 if self._wanted() == "KILLED":  # before there was a run to kill
@@ -85,6 +91,8 @@ class Driver:
             self._fail(error)
         finally:
             server.stop()
+            if metrics:
+                metrics.stop()
             if self._engine and self._run:
                 self._engine.stop()
         return 0 if self._state.status in ("KILLED", "COMPLETED") else 1
@@ -197,6 +205,20 @@ class Driver:
         )
         self._engine = engine_named(self.submission.engine)
         return self._engine.launch(launch).start()
+
+    def _metrics_server(self, run: Run) -> FigureServer | None:
+        """Serve `/metrics` if `topology.metrics.bind` says where."""
+        bind = Config(self.submission.conf).metrics_bind
+        if not bind:
+            return None
+
+        def metrics(accept: str, query: Mapping[str, list[str]]) -> tuple[bytes, str]:
+            shown = Exposed(run.name, run.status, plain(run.stats()), plain(run.errors()))
+            return exposition([shown], accept, by_task=query.get("by") == ["task"])
+
+        server = FigureServer(*split_address(bind), {"/metrics": metrics})
+        log.info("figures for Prometheus at http://%s/metrics", server.address)
+        return server
 
     def _follow(self, run: Run) -> None:
         figures_due = 0.0

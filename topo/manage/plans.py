@@ -7,7 +7,7 @@ from typing import Any
 
 from topo.config import Config
 from topo.config.layers import for_component
-from topo.engine.base import ENGINES, Launch, engine_named
+from topo.engine.base import Launch, engine_named
 from topo.engine.shapes import PlacedView
 from topo.manage.registry import RunRecord
 from topo.manage.submit import SPARK
@@ -23,10 +23,10 @@ def plan_of(run: RunRecord) -> TopologyPlan:
     slots = _written_slots(run)
     if slots is not None:
         conf[Config.workers.key] = slots
-    # A name that a file gives must not have this process import whatever it likes.
-    engine = run.submission.engine if run.submission.engine in ENGINES else SPARK
+    # A name that a file gives must not have this process import whatever it likes; and an engine
+    # without a plan of its own is shown as Spark would run the topology.
     launch = Launch(run.name, topology, conf, master=run.submission.master)
-    plan = engine_named(engine).plan(launch)
+    plan = engine_named(SPARK).plan(launch)
     return TopologyPlan(
         name=run.name,
         slots=plan.slots,

@@ -233,6 +233,33 @@ class WorkersView:
 
 
 @dataclass(frozen=True)
+class LogLevel:
+    """A level that was asked for while a topology runs."""
+
+    logger: str
+    """"" is the root logger."""
+    level: str
+    until: float
+
+
+@dataclass(frozen=True)
+class SampleView:
+    """A sample of a component's emitted tuples, which are lines of its log."""
+
+    component: str
+    per_sec: float
+    until: float
+
+
+@dataclass(frozen=True)
+class LogRequestsView:
+    """Everything that is asked of a topology's logs at the moment."""
+
+    levels: list[LogLevel]
+    samples: list[SampleView]
+
+
+@dataclass(frozen=True)
 class Change:
     """The result of a change: the present status, and the previous one."""
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from topo._pb import acker_pb2 as pb
 from topo.tracking.epochs import CommittedPayload, Figures
@@ -91,41 +96,49 @@ def for_people(figures: Mapping[str, Figures]) -> str:
     return "\n".join(lines)
 
 
-def for_prometheus(figures: Mapping[str, Figures]) -> str:
-    """Return the figures in Prometheus' text format, version 0.0.4."""
-    families: list[tuple[str, str, str, dict[str, float]]] = []
-
-    def family(name: str, kind: str, meaning: str, samples: dict[str, float]) -> None:
-        families.append((f"topo_acker_{name}", kind, meaning, samples))
-
-    labels = {name: f'topology="{_escaped(name)}"' for name in sorted(figures)}
-
-    def each(value_of: str, of_counts: bool = True) -> dict[str, float]:
-        return {
-            labels[name]: getattr(figures[name].counts if of_counts else figures[name], value_of)
-            for name in labels
-        }
-
-    failed = {
-        f'{labels[name]},reason="{_escaped(reason)}"': float(count)
-        for name in labels
-        for reason, count in sorted(figures[name].counts.failed_by.items())
-    }
-    family("roots_pending", "gauge", "Messages neither acked nor failed.", each("pending"))
-    family("roots_acked_total", "counter", "Messages acked.", each("acked"))
-    family("roots_failed_total", "counter", "Messages failed, by reason.", failed)
-    family("oldest_pending_seconds", "gauge", "Age of the oldest of them.", each("oldest_secs"))
-    family("updates_total", "counter", "Updates applied.", each("updates"))
-    family("updates_dropped_total", "counter", "Updates of settled roots.", each("dropped"))
-    family("verdicts_unheard", "gauge", "Verdicts no spout has committed.", each("unheard"))
-    family("held_bytes", "gauge", "Memory held.", each("held_bytes", of_counts=False))
-    family("batch", "gauge", "The batch in work.", each("next_batch", of_counts=False))
-    lines = []
-    for name, kind, meaning, samples in families:
-        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-        lines += [f"{name}{{{label}}} {value}" for label, value in samples.items()]
-    return "\n".join(lines) + "\n"
+def for_prometheus(figures: Mapping[str, Figures], accept: str = "") -> tuple[bytes, str]:
+    """Return the figures in the text format that Prometheus asks for, and its content type."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Exposed(figures))
+    encode, kind = choose_encoder(accept)
+    return encode(registry), kind
 
 
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+class _Exposed(Collector):
+    """The families of an acker's figures."""
+
+    def __init__(self, figures: Mapping[str, Figures]) -> None:
+        self._figures = dict(sorted(figures.items()))
+
+    def collect(self) -> Iterator[Metric]:
+        for name, (meaning, value) in _GAUGES.items():
+            gauge = GaugeMetricFamily(f"topo_acker_{name}", meaning, labels=("topology",))
+            for topology, shown in self._figures.items():
+                gauge.add_metric((topology,), value(shown))
+            yield gauge
+        for name, (meaning, value) in _COUNTERS.items():
+            counter = CounterMetricFamily(f"topo_acker_{name}", meaning, labels=("topology",))
+            for topology, shown in self._figures.items():
+                counter.add_metric((topology,), value(shown))
+            yield counter
+        failed = CounterMetricFamily(
+            "topo_acker_roots_failed", "Messages failed, by reason.", labels=("topology", "reason")
+        )
+        for topology, shown in self._figures.items():
+            for reason, count in sorted(shown.counts.failed_by.items()):
+                failed.add_metric((topology, reason), count)
+        yield failed
+
+
+_GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
+    "roots_pending": ("Messages neither acked nor failed.", lambda shown: shown.counts.pending),
+    "oldest_pending_seconds": ("Age of the oldest of them.", lambda s: s.counts.oldest_secs),
+    "verdicts_unheard": ("Verdicts no spout has committed.", lambda shown: shown.counts.unheard),
+    "held_bytes": ("Memory held.", lambda shown: shown.held_bytes),
+    "batch": ("The batch in work.", lambda shown: shown.next_batch),
+}
+_COUNTERS: dict[str, tuple[str, Callable[[Figures], float]]] = {
+    "roots_acked": ("Messages acked.", lambda shown: shown.counts.acked),
+    "updates": ("Updates applied.", lambda shown: shown.counts.updates),
+    "updates_dropped": ("Updates of settled roots.", lambda shown: shown.counts.dropped),
+}

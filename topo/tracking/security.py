@@ -57,15 +57,3 @@ def _content(name: str | None) -> bytes | None:
         return Path(name).read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {name}: {(error.strerror or str(error)).lower()}") from None
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Split `host:port`, `[::1]:port` or a bare `host` (any free port) into host and port."""
-    host, colon, port = address.rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
-        host, port = address, "0"
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(
-            f"{address!r} is no address to bind to", hint="write host:port, such as 127.0.0.1:7070"
-        )
-    return host, int(port)

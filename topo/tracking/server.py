@@ -17,10 +17,10 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from topo.config.masters import is_loopback
+from topo.config.masters import is_loopback, split_address
 from topo.errors import AckerError, ConfigError
 from topo.tracking.refusals import Refused
-from topo.tracking.security import Tls, split_address
+from topo.tracking.security import Tls
 from topo.tracking.service import AckerService, Limits
 
 SERVICE_NAME = "topo.acker.v1.Acker"

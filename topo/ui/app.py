@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from topo.errors import RunError, TopoError
-from topo.manage.api import Management, UnknownTopology
+from topo.manage.api import Management, UnknownComponent, UnknownTopology
 from topo.manage.documents import plain
 from topo.ui import storm
 from topo.ui.api import (
@@ -283,7 +283,7 @@ def _problem_answer(request: Request, error: Exception) -> Response:
         return _http_problem(error)
     if isinstance(error, Refused):
         status = error.status
-    elif isinstance(error, UnknownTopology):
+    elif isinstance(error, UnknownTopology | UnknownComponent):
         status = 404
     elif isinstance(error, RunError):
         status = 409

@@ -13,23 +13,17 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from topo.config.masters import is_loopback
-from topo.errors import ConfigError, TopoError
+from topo.config.masters import is_loopback, split_address
+from topo.errors import ConfigError
 from topo.logs.capture import LineFile
 from topo.manage.api import Management
 from topo.manage.registry import Registry
-from topo.tracking.security import split_address
+from topo.metrics.serving import BindError
 from topo.ui.app import Site, application
 from topo.ui.security import Guard, Tokens, host_names
 
 DEFAULT_BIND = "127.0.0.1:8321"
 _GRACE_SECS = 1
-
-
-class BindError(TopoError):
-    """The pages cannot be served at that address."""
-
-    code = "ui-bind"
 
 
 @dataclass(frozen=True)

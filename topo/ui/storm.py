@@ -56,7 +56,7 @@ def routes(management: Management) -> list[Route]:
             _id(request), _window(request)
         ),
         "/topology/{id}/lag": lambda request: documents.lag(_id(request)),
-        "/topology/{id}/logconfig": lambda request: {"namedLoggerLevels": {}},
+        "/topology/{id}/logconfig": lambda request: documents.log_levels(_id(request)),
     }
     posts: dict[str, Answer] = {
         "/topology/{id}/activate": lambda request: documents.change(
@@ -69,6 +69,17 @@ def routes(management: Management) -> list[Route]:
             _id(request), "kill", lambda: management.kill(_id(request), _wait(request))
         ),
     }
+    debug: Answer = lambda request: documents.debug(  # noqa: E731
+        _id(request),
+        request.path_params.get("component"),
+        _is_enabled(request),
+        _number(request.path_params["percent"]),
+    )
+    for tail in ("", "/component/{component}"):
+        posts[f"/topology/{{id}}{tail}/debug/{{verb}}/{{percent}}"] = debug
+    posts["/topology/{id}/logconfig"] = lambda request: documents.set_log_levels(
+        _id(request), request.state.body
+    )
     missing = {
         f"/topology/{{id}}/profiling/{action}": "py-spy dump --pid PID; the pids: its workers page"
         for action in ("start", "stop", "dumpprofile", "dumpjstack", "dumpheap", "restartworker")
@@ -92,7 +103,7 @@ def _answer(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         try:
             if request.method == "POST":
-                await _read(request)
+                request.state.body = await _read(request)
             return JSONResponse(await run_in_threadpool(answer, request))
         except TopoError as error:
             words = f"{error.message} ({error.hint})" if error.hint else error.message
@@ -121,7 +132,7 @@ def _unknown(request: Request) -> Any:
 
 
 async def _read(request: Request) -> Any:
-    """Return the body of a change, of which nothing is needed so far."""
+    """Return the body of a change."""
     body = b""
     async for chunk in request.stream():
         body += chunk
@@ -143,7 +154,17 @@ def _window(request: Request) -> str:
 
 
 def _wait(request: Request) -> float:
-    text: str = request.path_params["wait"]
-    if not (text.isascii() and text.isdigit() and len(text) < 7):
-        raise NotHere(f"no number of seconds: {text[:100]!r}")
+    return _number(request.path_params["wait"])
+
+
+def _number(text: str) -> float:
+    if not (text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 9):
+        raise NotHere(f"no number: {text[:100]!r}")
     return float(text)
+
+
+def _is_enabled(request: Request) -> bool:
+    verb: str = request.path_params["verb"]
+    if verb not in ("enable", "disable"):
+        raise NotHere(f"debug is enabled or disabled, not {verb[:100]!r}")
+    return verb == "enable"

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 from topo.config import SETTINGS
-from topo.errors import ConfigError, TopoError, did_you_mean
-from topo.manage.api import Management
+from topo.errors import ConfigError, did_you_mean
+from topo.logs.reader import LEVELS
+from topo.manage.api import Management, UnknownComponent
 from topo.manage.views import Change, PlacedComponent, TopologyRow, TopologyView
 from topo.ui import storm_parts as parts
 
@@ -41,12 +42,6 @@ _NO_CLUSTER_RESOURCES = {
     "memAssignedPercentUtil": 0,
     "cpuAssignedPercentUtil": 0,
 }
-
-
-class UnknownComponent(TopoError):
-    """A topology has no component of that name."""
-
-    code = "unknown-component"
 
 
 class StormDocuments:
@@ -302,6 +297,46 @@ class StormDocuments:
         """Return the lag by partition of the spouts that tell one."""
         self._management.topology(name)
         return []
+
+    def log_levels(self, name: str) -> dict[str, Any]:
+        levels = self._management.log_requests(name).levels
+        return {
+            "namedLoggerLevels": {
+                level.logger or "ROOT": {
+                    "target_level": level.level,
+                    "reset_level": "INFO",
+                    "timeout": max(0, int(level.until - time.time())),
+                    "timeout_epoch": int(level.until * 1000),
+                }
+                for level in levels
+            }
+        }
+
+    def set_log_levels(self, name: str, document: Any) -> dict[str, Any]:
+        """Take `{"namedLoggerLevels": {LOGGER: {"target_level", "timeout"}}}`."""
+        try:
+            for logger, asked in document["namedLoggerLevels"].items():
+                level = {"WARN": "WARNING", "FATAL": "CRITICAL", "TRACE": "DEBUG"}.get(
+                    str(asked.get("target_level")), str(asked.get("target_level"))
+                )
+                if level not in LEVELS:
+                    raise ConfigError(f"no level {level[:100]!r}", hint=", ".join(LEVELS))
+                secs = float(asked.get("timeout") or 600)
+                own = "" if logger == "ROOT" else str(logger)
+                self._management.set_log_level(name, own, level, min(max(0.0, secs), 86_400.0))
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise ConfigError('the body is not {"namedLoggerLevels": {...}}') from None
+        return self.log_levels(name)
+
+    def debug(self, name: str, component: str | None, enable: bool, percent: float) -> Any:
+        """Sample one component, or all: topo samples by number, whatever the percentage."""
+        found = self._management.find(name)
+        every = [placed.id for placed in self._management.plan(name).components]
+        per_sec = min(100.0, max(1.0, percent))
+        for one in [component] if component else every:
+            self._management.sample(name, one, per_sec, 600.0 if enable else 0.0)
+        verb = "enable" if enable else "disable"
+        return {"topologyOperation": f"debug/{verb}", "topologyId": found.id, "status": "success"}
 
     def change(self, name: str, action: str, change: Callable[[], Change]) -> dict[str, Any]:
         found = self._management.find(name)

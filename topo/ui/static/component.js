@@ -1,9 +1,9 @@
 // One component: its tasks, its streams, its errors.
 
-import { get, of } from './api.js';
+import { follow, get, of, post, who } from './api.js';
 import { h, link } from './dom.js';
 import { bytes, count, duration, ms, percent, rate } from './format.js';
-import { Errors, meter, panel, segments, Table, Tiles } from './parts.js';
+import { Errors, meter, panel, segments, Table, Tiles, toast } from './parts.js';
 import { head, WINDOWS } from './topology.js';
 
 export function component(main, name, id, signal) {
@@ -82,7 +82,7 @@ export function component(main, name, id, signal) {
   });
   body.replaceChildren(h('div', { class: 'row between' }, h('div', {}, h('h1', {}, id), about), h('div', { class: 'row' },
     choice, h('a', { class: 'button', href: `${link('topology', name, 'logs')}?component=${encodeURIComponent(id)}` }, 'Logs'))),
-  tiles.element, panel('Tasks', tasks.element), panel('Reads', inputs.element), panel('Emits', streams.element), gaugesPanel, panel('Errors', errors.element));
+  tiles.element, samplePanel(name, id, signal), panel('Tasks', tasks.element), panel('Reads', inputs.element), panel('Emits', streams.element), gaugesPanel, panel('Errors', errors.element));
   gaugesPanel.hidden = true;
   get(of(name, 'plan'), {}, signal).then((found) => {
     plan = found;
@@ -95,6 +95,42 @@ export function component(main, name, id, signal) {
   getErrors();
   const every = setInterval(() => document.hidden || (getWindow(), getErrors()), 5000);
   signal.addEventListener('abort', () => clearInterval(every));
+}
+
+const SAMPLE_SECS = 30;
+
+/** A sample of what the component emits, which its tasks write into their log for a while. */
+function samplePanel(name, id, signal) {
+  const lines = h('div', { class: 'log short', role: 'log', 'aria-label': 'sampled tuples', tabindex: '0', hidden: true });
+  let following = new AbortController();
+  signal.addEventListener('abort', () => following.abort());
+  const start = async () => {
+    following.abort();
+    following = new AbortController();
+    try {
+      await post(of(name, 'sample'), { component: id, per_sec: 5, secs: SAMPLE_SECS });
+    } catch (problem) {
+      toast([problem.message, problem.hint].filter(Boolean).join(' – '), 'bad');
+      return;
+    }
+    lines.hidden = false;
+    lines.replaceChildren(h('p', {}, 'Waiting for the next batch …'));
+    let first = true;
+    follow(of(name, 'logs', 'events'), { component: id, grep: '^sample of ', since_secs: 1, count: 50 }, {
+      lines: (found) => {
+        if (!found.length) return;
+        if (first) lines.replaceChildren();
+        first = false;
+        lines.append(...found.map((line) => h('p', {}, h('span', { class: 'time' }, String(line.time).slice(11, 19)), h('span', { class: 'level' }, `task ${line.task}`),
+          h('span', { class: 'who' }, String(line.message).slice(10).split(':')[0]), h('span', { class: 'msg' }, String(line.message).split(': ').slice(1).join(': ')))));
+        while (lines.childElementCount > 200) lines.firstElementChild.remove();
+        lines.scrollTop = lines.scrollHeight;
+      },
+    }, following.signal);
+    setTimeout(() => following.abort(), (SAMPLE_SECS + 5) * 1000);
+  };
+  const button = who()?.read_only ? '' : h('button', { type: 'button', onclick: start }, `Sample for ${SAMPLE_SECS} s`);
+  return panel('Emitted tuples', lines, h('span', { class: 'note' }, 'a few a second, values cut, secrets hidden; they are in the log as well'), button);
 }
 
 function groupingOf(read) {

@@ -1,10 +1,10 @@
 // The smaller pages of a topology: batches, plan, errors, logs, workers, settings.
 
-import { follow, get, of } from './api.js';
+import { follow, get, of, post, who } from './api.js';
 import { h, link, setText } from './dom.js';
 import { bytes, clock, count, date, duration, json, ms, plural } from './format.js';
 import { BatchBars } from './chart.js';
-import { Errors, facts, panel, Table } from './parts.js';
+import { ask, Errors, facts, panel, Table, toast } from './parts.js';
 import { head } from './topology.js';
 
 const PHASES = [['latestOffset', 'offsets'], ['queryPlanning', 'planning'], ['walCommit', 'log'], ['addBatch', 'work'], ['commitOffsets', 'commit'], ['commitBatch', 'commit']];
@@ -108,7 +108,8 @@ export function logs(main, name, signal, query) {
   const lines = h('div', { class: 'log', role: 'log', 'aria-live': 'off', tabindex: '0', 'aria-label': 'log lines' });
   const note = h('span', { class: 'note', 'aria-live': 'polite' });
   const body = head(main, name, 'logs', signal, () => {});
-  body.replaceChildren(panel('Logs', lines, note, component, level, grep, h('label', { class: 'row' }, following, 'Follow')));
+  const levels = who()?.read_only ? '' : h('button', { type: 'button', onclick: () => askLevel(name) }, 'Level …');
+  body.replaceChildren(panel('Logs', lines, note, component, level, grep, h('label', { class: 'row' }, following, 'Follow'), levels));
   let reading = new AbortController();
   const add = (found) => {
     const atEnd = following.checked;
@@ -159,6 +160,25 @@ export function logs(main, name, signal, query) {
     start();
   }, () => {});
   if (!wanted) start();
+}
+
+/** Give a logger of the user's code another level for a while. */
+async function askLevel(name) {
+  const answer = await ask({
+    title: 'Log at another level', action: 'Set', text: 'The loggers of the topology’s own code, until the time is over.',
+    fields: [
+      { name: 'logger', label: 'Logger', placeholder: 'the root logger' },
+      { name: 'level', label: 'Level', value: 'DEBUG', required: true },
+      { name: 'minutes', label: 'Minutes', type: 'number', min: 0, step: 'any', value: '10', required: true },
+    ],
+  });
+  if (!answer) return;
+  try {
+    await post(of(name, 'log-level'), { logger: answer.logger.trim(), level: answer.level.trim().toUpperCase(), secs: Number(answer.minutes) * 60 });
+    toast(`${answer.logger || 'the root logger'}: ${answer.level.toUpperCase()} for ${answer.minutes} min`);
+  } catch (problem) {
+    toast([problem.message, problem.hint].filter(Boolean).join(' – '), 'bad');
+  }
 }
 
 export function workers(main, name, signal) {

@@ -35,7 +35,7 @@ export function rate(value) {
 export function ms(value) {
   const found = number(value);
   if (found === null) return '–';
-  if (found >= 10000) return `${(found / 1000).toFixed(1)} s`;
+  if (found >= 2000) return `${Number((found / 1000).toPrecision(3))} s`;
   if (found >= 10 || found === 0) return `${Math.round(found).toLocaleString('en-US')} ms`;
   return found >= 0.1 ? `${found.toFixed(2)} ms` : `${(found * 1000).toFixed(found >= 0.01 ? 0 : 1)} µs`;
 }

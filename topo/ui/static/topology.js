@@ -2,7 +2,7 @@
 
 import { follow, get, of, post } from './api.js';
 import { h, link, setText } from './dom.js';
-import { both, bytes, count, date, duration, ms, percent, rate } from './format.js';
+import { bytes, count, date, duration, ms, percent, rate } from './format.js';
 import { actions } from './actions.js';
 import { LineChart } from './chart.js';
 import { Graph } from './graph.js';
@@ -72,7 +72,7 @@ function notesOf(view) {
 
 /** The overview: tiles, graph, charts, components, errors. */
 export function overview(main, name, signal) {
-  const tiles = new Tiles(['In', 'Acked', 'Failed', 'Pending', 'Lag', 'Batch p50 / p99', 'State']);
+  const tiles = new Tiles(['In', 'Acked', 'Failed', 'Pending', 'Lag', 'Batch, median', 'State']);
   const errors = new Errors();
   const components = componentsTable(name);
   const charts = chartsOf();
@@ -166,7 +166,7 @@ function tilesOf(view) {
     [count(failed), Object.entries(reasons).map(([reason, number]) => `${reason} ${count(number)}`).join(', '), failed ? 'bad' : ''],
     [view.over ? '–' : count(pending), 'messages in flight'],
     [lag && !view.over ? duration(lag) : '–', 'oldest message', lag > view.message_timeout_secs ? 'warn' : ''],
-    [batch.p50_ms === null || batch.p50_ms === undefined ? '–' : both(batch.p50_ms, batch.p99_ms), `batch ${count(batch.id ?? null)}`],
+    [ms(batch.p50_ms ?? null), `p99 ${ms(batch.p99_ms ?? null)} · batch ${count(batch.id ?? null)}`],
     [bytes(sum(all, 'saved_bytes')), 'saved'],
   ];
 }

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from topo.config.secrets import masked
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.worker.messages import (
     COMMITTED,
@@ -31,6 +32,7 @@ from topo.engine.spark.worker.spool import Spool, each_frame
 from topo.engine.spark.worker.state_size import StoredSizes
 from topo.errors import AckerError, EngineError, TopoError
 from topo.logs.capture import collect_logs, collected_lines
+from topo.logs.requests import LogRequests
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment
 from topo.shipping.pickling import install_user_classes
 from topo.topology.layout import TaskLayout
@@ -126,6 +128,7 @@ class SlotRunner:
             local_tasks=spec.plan.tasks_in(slot),
             listener=self._capture if spec.capture or spec.conclusions else None,
         )
+        self.log_requests = LogRequests(masked)
         self._instances: dict[int, _Instances] = {}
         self._polling = Polling(spec.conf)
         self._setting.wake = self._polling.wake
@@ -219,6 +222,7 @@ class _Execution:
             self._polling.wait(self._client, start, work.slot, None, self._abandoned)
             report.waited_secs = self._polling.waited_secs
         if host is not None and not self._closed:
+            self._runner.log_requests.meet(host.tasks.values())
             self._polling.budget.adapt(time.monotonic())
             host.begin(header.batch)
             if self._client.lease.rebuilds:
@@ -298,6 +302,7 @@ class _Execution:
             return self._finish(None, header, [], Report({}))
         host = self._open()
         if not self._closed:
+            self._runner.log_requests.meet(host.tasks.values())
             host.begin(header.batch)
             if self._client.lease.rebuilds:
                 host.meet_ackers(self._runner.incarnations)
