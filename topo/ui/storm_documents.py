@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
-import platform
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
-from topo.config import SETTINGS
 from topo.errors import ConfigError, did_you_mean
 from topo.logs.reader import LEVELS
-from topo.manage.api import Management, UnknownComponent
-from topo.manage.views import Change, PlacedComponent, TopologyRow, TopologyView
+from topo.manage.api import UnknownComponent
+from topo.manage.views import Change, PlacedComponent, TopologyView
 from topo.ui import storm_parts as parts
+from topo.ui.storm_cluster import ClusterDocuments
 
 _WINDOWS = {"600": "10m", "10800": "3h", "86400": "1d", ":all-time": "all"}
 _PRETTY = {
@@ -24,132 +21,15 @@ _PRETTY = {
     "86400": "1d 0h 0m 0s",
     ":all-time": "All time",
 }
-_NO_RESOURCES = {
-    "requestedMemOnHeap": 0,
-    "requestedMemOffHeap": 0,
-    "requestedTotalMem": 0,
-    "requestedCpu": 0,
-    "assignedMemOnHeap": 0,
-    "assignedMemOffHeap": 0,
-    "assignedTotalMem": 0,
-    "assignedCpu": 0,
-}
-_NO_CLUSTER_RESOURCES = {
-    "totalMem": 0,
-    "totalCpu": 0,
-    "availMem": 0,
-    "availCpu": 0,
-    "memAssignedPercentUtil": 0,
-    "cpuAssignedPercentUtil": 0,
-}
 
 
-class StormDocuments:
+class StormDocuments(ClusterDocuments):
     """Answers Storm's questions about one registry."""
-
-    def __init__(self, management: Management) -> None:
-        self._management = management
-        self._started = time.time()
-
-    # The cluster, which is this machine
-
-    def configuration(self) -> dict[str, Any]:
-        return {key: setting.default for key, setting in SETTINGS.items()}
-
-    def cluster(self) -> dict[str, Any]:
-        rows = self._live()
-        slots, tasks = sum(row.workers or 1 for row in rows), sum(row.tasks for row in rows)
-        return {
-            "user": None,
-            "stormVersion": version("topo"),
-            "supervisors": 1,
-            "topologies": len(rows),
-            "slotsTotal": slots,
-            "slotsUsed": slots,
-            "slotsFree": 0,
-            "executorsTotal": tasks,
-            "tasksTotal": tasks,
-            "schedulerDisplayResource": False,
-            **_NO_CLUSTER_RESOURCES,
-        }
-
-    def nimbus(self) -> dict[str, Any]:
-        secs = int(time.time() - self._started)
-        return {
-            "nimbuses": [
-                {
-                    "host": platform.node(),
-                    "port": 0,
-                    "status": "Leader",
-                    "nimbusUpTime": parts.uptime(secs),
-                    "nimbusUpTimeSeconds": secs,
-                    "nimbusLogLink": "",
-                    "version": version("topo"),
-                }
-            ]
-        }
-
-    def supervisors(self) -> dict[str, Any]:
-        slots, secs = (
-            sum(row.workers or 1 for row in self._live()),
-            int(time.time() - self._started),
-        )
-        return {
-            "schedulerDisplayResource": False,
-            "supervisors": [
-                {
-                    "id": platform.node(),
-                    "host": platform.node(),
-                    "uptime": parts.uptime(secs),
-                    "uptimeSeconds": secs,
-                    "slotsTotal": slots,
-                    "slotsUsed": slots,
-                    "slotsFree": 0,
-                    "version": version("topo"),
-                    **_NO_CLUSTER_RESOURCES,
-                    "usedMem": 0,
-                    "usedCpu": 0,
-                }
-            ],
-        }
-
-    def supervisor(self) -> dict[str, Any]:
-        workers = [
-            worker
-            for row in self._live()
-            for worker in self._workers_of(self._management.topology(row.id))
-        ]
-        return {**self.supervisors(), "workers": workers}
-
-    def owners(self, owner: str | None = None) -> Any:
-        rows = self._live()
-        tasks = sum(row.tasks for row in rows)
-        found = {
-            "owner": getpass.getuser(),
-            "totalTopologies": len(rows),
-            "totalExecutors": tasks,
-            "totalWorkers": sum(row.workers or 1 for row in rows),
-            "totalTasks": tasks,
-            "totalMemoryUsage": 0,
-            "totalCpuUsage": 0,
-            "memoryGuarantee": "N/A",
-            "cpuGuarantee": "N/A",
-        }
-        if owner is None:
-            return {"owners": [found], "schedulerDisplayResource": False}
-        topologies = [self._summary(row) for row in rows] if owner == found["owner"] else []
-        return {**found, "owner": owner, "topologies": topologies}
-
-    def history(self) -> dict[str, Any]:
-        rows = self._management.topologies().topologies
-        return {"topo-history": [row.id for row in rows]}
-
-    # Topologies
 
     def topologies(self) -> dict[str, Any]:
         return {
             "schedulerDisplayResource": False,
-            "topologies": [self._summary(row) for row in self._live()],
+            "topologies": [self.summary(row) for row in self.live()],
         }
 
     def workers(self, name: str) -> dict[str, Any]:
@@ -166,7 +46,7 @@ class StormDocuments:
         spouts, bolts = parts.by_kind(view)
         conf = {setting.key: setting.value for setting in self._management.conf(name)}
         return {
-            **self._summary(view),
+            **self.summary(view),
             "msgTimeout": int(view.message_timeout_secs),
             "window": window,
             "windowHint": _PRETTY[window],
@@ -176,7 +56,7 @@ class StormDocuments:
             "topologyStats": [self._window_stats(name, key) for key in _WINDOWS],
             "spouts": [parts.spout(name, of, errors) for name, of in spouts.items()],
             "bolts": [parts.bolt(name, of, errors) for name, of in bolts.items()],
-            "workers": self._workers_of(view),
+            "workers": self.workers_of(view),
         }
 
     def component(self, name: str, component: str, window: str) -> dict[str, Any]:
@@ -345,9 +225,6 @@ class StormDocuments:
 
     # Parts
 
-    def _live(self) -> list[TopologyRow]:
-        return self._management.topologies(everything=False).topologies
-
     def _view(self, name: str, window: str) -> TopologyView:
         return self._management.topology(name, window_of(window))
 
@@ -358,26 +235,6 @@ class StormDocuments:
                 f"no component {component!r}", hint=did_you_mean(component, placed)
             )
         return placed[component]
-
-    def _summary(self, row: TopologyRow | TopologyView) -> dict[str, Any]:
-        secs = int(row.uptime_secs)
-        return {
-            "id": row.id,
-            "encodedId": quote(row.id, safe=""),
-            "name": row.name,
-            "owner": getpass.getuser(),
-            "status": row.status,
-            "uptime": parts.uptime(secs),
-            "uptimeSeconds": secs,
-            "tasksTotal": row.tasks,
-            "workersTotal": row.workers or 1,
-            "executorsTotal": row.tasks,
-            "replicationCount": 1,
-            "schedulerInfo": None,
-            "topologyVersion": None,
-            "stormVersion": version("topo"),
-            **_NO_RESOURCES,
-        }
 
     def _window_stats(self, name: str, window: str) -> dict[str, Any]:
         view = self._view(name, window)
@@ -401,28 +258,6 @@ class StormDocuments:
         of = self._view(name, window).components.get(component) or {}
         found = {"window": window, "windowPretty": _PRETTY[window], **parts.counts(of)}
         return found | (parts.complete(of) if is_spout else parts.execution(of))
-
-    def _workers_of(self, view: TopologyView) -> list[dict[str, Any]]:
-        secs = int(view.uptime_secs)
-        return [
-            {
-                "supervisorId": view.host,
-                "host": view.host,
-                "port": slot.slot,
-                "topologyId": view.id,
-                "topologyName": view.name,
-                "executorsTotal": sum(map(len, slot.tasks.values())),
-                "componentNumTasks": {name: len(tasks) for name, tasks in slot.tasks.items()},
-                "uptime": parts.uptime(secs),
-                "uptimeSeconds": secs,
-                "workerLogLink": f"/#/topology/{quote(view.name, safe='')}/logs",
-                "owner": getpass.getuser(),
-                "assignedMemOnHeap": 0,
-                "assignedMemOffHeap": 0,
-                "assignedCpu": 0,
-            }
-            for slot in self._management.workers(view.id).slots
-        ]
 
 
 def window_of(window: str) -> str:

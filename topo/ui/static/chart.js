@@ -124,7 +124,10 @@ export class BatchBars {
     const names = [...new Set(bars.flatMap((bar) => bar.parts.map(([name]) => name)))];
     this.legend.replaceChildren(...names.map((name) => h('span', {}, h('i', { class: `k${this.color(name)}` }), name)));
     const [width, height, left, bottom, above] = [960, 260, 56, 24, 14];
-    const top = ceiling(Math.max(...bars.map((bar) => bar.parts.reduce((sum, [, ms]) => sum + ms, 0)), 0));
+    const totals = bars.map((bar) => bar.parts.reduce((sum, [, ms]) => sum + ms, 0)).sort((a, b) => a - b);
+    // A first batch that started Spark must not make all others invisible: it is cut off.
+    const usual = totals[Math.floor(totals.length * 0.9)] ?? 0;
+    const top = ceiling(Math.min(totals.at(-1) ?? 0, 1.6 * usual));
     const step = (width - left - 8) / Math.max(bars.length, 20);
     const tall = height - bottom - above;
     const grid = [0, 0.5, 1].map((share) => {
@@ -135,7 +138,7 @@ export class BatchBars {
     const drawn = bars.map((bar, at) => {
       let y = height - bottom;
       const stack = bar.parts.map(([name, ms]) => {
-        const size = (ms / top) * tall;
+        const size = Math.min((ms / top) * tall, y - above);
         y -= size;
         return s('rect', { class: `f${this.color(name)}`, x: (left + at * step + 0.5).toFixed(1), y: y.toFixed(1), width: Math.max(1, step - 1.5).toFixed(1), height: Math.max(0, size).toFixed(1), rx: 1 });
       });

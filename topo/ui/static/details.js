@@ -9,7 +9,7 @@ import { head } from './topology.js';
 
 const PHASES = [['latestOffset', 'offsets'], ['queryPlanning', 'planning'], ['walCommit', 'log'], ['addBatch', 'work'], ['commitOffsets', 'commit'], ['commitBatch', 'commit']];
 
-const COLORS = { 'waiting for spouts': 0, offsets: 4, planning: 4, log: 3, work: 1, commit: 2, other: 5 };
+const COLORS = { 'waiting for spouts': 0, offsets: 4, planning: 5, log: 3, work: 1, commit: 2, other: 4 };
 
 /** Ask for a document at once and again and again, while the page is looked at. */
 function poll(ask, every, signal) {
@@ -27,7 +27,7 @@ export function batches(main, name, signal) {
     { title: 'Rows', num: true, sort: (row) => row.rows, cell: (row) => count(row.rows) },
     { title: 'Time', num: true, sort: (row) => row.ms, cell: (row) => ms(row.ms) },
     { title: 'Waited for spouts', num: true, sort: (row) => row.waited_ms, cell: (row) => ms(row.waited_ms) },
-    { title: 'Phases', wide: true, cell: (row) => Object.entries(row.phases).filter(([, time]) => time > 0).map(([phase, time]) => `${phase} ${ms(time)}`).join(', ') },
+    { title: 'Phases', wide: true, cell: (row) => Object.entries(row.phases).filter(([phase, time]) => time > 0 && phase !== 'triggerExecution').map(([phase, time]) => `${phase} ${ms(time)}`).join(', ') },
   ], (row) => row.id, { sortBy: 0, onempty: 'No batch has ended yet.' });
   const body = head(main, name, 'batches', signal, () => {});
   body.replaceChildren(bars.element, panel('Batches', table.element));

@@ -2,7 +2,7 @@
 // the busiest task of each component is. Drawn once; figures only change attributes and texts.
 
 import { h, link, s, setAttribute, setText } from './dom.js';
-import { count, duration, percent, rate } from './format.js';
+import { count, duration, ms, percent, rate } from './format.js';
 import { heat } from './rates.js';
 
 const BOX = { width: 176, height: 74 };
@@ -142,7 +142,7 @@ export class Graph {
       setText(node.side, now?.capacity === null || now?.capacity === undefined ? '' : `${percent(now.capacity)} · task ${now.task}`);
       setAttribute(node.fill, 'width', (Math.min(1, now?.capacity ?? 0) * (BOX.width - 24)).toFixed(1));
       if (figures?.held) notes.push(`${count(figures.held)} held ${duration(figures.oldest_held_secs)}`);
-      else if (figures?.execute_ms !== null && figures?.execute_ms !== undefined) notes.push(`${figures.execute_ms.toPrecision(2)} ms each`);
+      else if (figures?.execute_ms !== null && figures?.execute_ms !== undefined) notes.push(`${ms(figures.execute_ms)} each`);
       if (node.component.fused_into) notes.push('fused');
     }
     setText(node.last, notes.join(' · '));

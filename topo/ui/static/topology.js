@@ -158,7 +158,7 @@ function tilesOf(view) {
     for (const [reason, number] of Object.entries(spout.failed_by ?? {})) reasons[reason] = (reasons[reason] ?? 0) + number;
   }
   const batch = view.batch ?? {};
-  const pending = view.acker?.pending ?? sum(spouts, 'pending');
+  const pending = sum(spouts, 'pending');
   const lag = view.acker?.lag_secs ?? null;
   return [
     [view.over ? '–' : rate(batch.rows_per_sec ?? null), `${count(sum(spouts, 'emitted'))} emitted`],

@@ -1,0 +1,181 @@
+"""Storm's documents about the cluster, which is this machine, and rows about its topologies."""
+
+from __future__ import annotations
+
+import getpass
+import platform
+import time
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import quote
+
+from topo.config import SETTINGS
+from topo.manage.api import Management
+from topo.manage.views import TopologyRow, TopologyView
+from topo.ui import storm_parts as parts
+
+_NO_RESOURCES = {
+    "requestedMemOnHeap": 0,
+    "requestedMemOffHeap": 0,
+    "requestedTotalMem": 0,
+    "requestedCpu": 0,
+    "assignedMemOnHeap": 0,
+    "assignedMemOffHeap": 0,
+    "assignedTotalMem": 0,
+    "assignedCpu": 0,
+}
+_NO_CLUSTER_RESOURCES = {
+    "totalMem": 0,
+    "totalCpu": 0,
+    "availMem": 0,
+    "availCpu": 0,
+    "memAssignedPercentUtil": 0,
+    "cpuAssignedPercentUtil": 0,
+}
+
+
+class ClusterDocuments:
+    """Answers about the cluster."""
+
+    def __init__(self, management: Management) -> None:
+        self._management = management
+        self._started = time.time()
+
+    def configuration(self) -> dict[str, Any]:
+        return {key: setting.default for key, setting in SETTINGS.items()}
+
+    def cluster(self) -> dict[str, Any]:
+        rows = self.live()
+        slots, tasks = sum(row.workers or 1 for row in rows), sum(row.tasks for row in rows)
+        return {
+            "user": None,
+            "stormVersion": version("topo"),
+            "supervisors": 1,
+            "topologies": len(rows),
+            "slotsTotal": slots,
+            "slotsUsed": slots,
+            "slotsFree": 0,
+            "executorsTotal": tasks,
+            "tasksTotal": tasks,
+            "schedulerDisplayResource": False,
+            **_NO_CLUSTER_RESOURCES,
+        }
+
+    def nimbus(self) -> dict[str, Any]:
+        secs = int(time.time() - self._started)
+        return {
+            "nimbuses": [
+                {
+                    "host": platform.node(),
+                    "port": 0,
+                    "status": "Leader",
+                    "nimbusUpTime": parts.uptime(secs),
+                    "nimbusUpTimeSeconds": secs,
+                    "nimbusLogLink": "",
+                    "version": version("topo"),
+                }
+            ]
+        }
+
+    def supervisors(self) -> dict[str, Any]:
+        slots, secs = (
+            sum(row.workers or 1 for row in self.live()),
+            int(time.time() - self._started),
+        )
+        return {
+            "schedulerDisplayResource": False,
+            "supervisors": [
+                {
+                    "id": platform.node(),
+                    "host": platform.node(),
+                    "uptime": parts.uptime(secs),
+                    "uptimeSeconds": secs,
+                    "slotsTotal": slots,
+                    "slotsUsed": slots,
+                    "slotsFree": 0,
+                    "version": version("topo"),
+                    **_NO_CLUSTER_RESOURCES,
+                    "usedMem": 0,
+                    "usedCpu": 0,
+                }
+            ],
+        }
+
+    def supervisor(self) -> dict[str, Any]:
+        workers = [
+            worker
+            for row in self.live()
+            for worker in self.workers_of(self._management.topology(row.id))
+        ]
+        return {**self.supervisors(), "workers": workers}
+
+    def owners(self, owner: str | None = None) -> Any:
+        rows = self.live()
+        tasks = sum(row.tasks for row in rows)
+        found = {
+            "owner": getpass.getuser(),
+            "totalTopologies": len(rows),
+            "totalExecutors": tasks,
+            "totalWorkers": sum(row.workers or 1 for row in rows),
+            "totalTasks": tasks,
+            "totalMemoryUsage": 0,
+            "totalCpuUsage": 0,
+            "memoryGuarantee": "N/A",
+            "cpuGuarantee": "N/A",
+        }
+        if owner is None:
+            return {"owners": [found], "schedulerDisplayResource": False}
+        topologies = [self.summary(row) for row in rows] if owner == found["owner"] else []
+        return {**found, "owner": owner, "topologies": topologies}
+
+    def history(self) -> dict[str, Any]:
+        rows = self._management.topologies().topologies
+        return {"topo-history": [row.id for row in rows]}
+
+    def live(self) -> list[TopologyRow]:
+        """Return the topologies that are not over."""
+        return self._management.topologies(everything=False).topologies
+
+    def summary(self, row: TopologyRow | TopologyView) -> dict[str, Any]:
+        """Return what Storm says of a topology in every list."""
+        secs = int(row.uptime_secs)
+        return {
+            "id": row.id,
+            "encodedId": quote(row.id, safe=""),
+            "name": row.name,
+            "owner": getpass.getuser(),
+            "status": row.status,
+            "uptime": parts.uptime(secs),
+            "uptimeSeconds": secs,
+            "tasksTotal": row.tasks,
+            "workersTotal": row.workers or 1,
+            "executorsTotal": row.tasks,
+            "replicationCount": 1,
+            "schedulerInfo": None,
+            "topologyVersion": None,
+            "stormVersion": version("topo"),
+            **_NO_RESOURCES,
+        }
+
+    def workers_of(self, view: TopologyView) -> list[dict[str, Any]]:
+        """Return the workers of a topology: its slots."""
+        secs = int(view.uptime_secs)
+        return [
+            {
+                "supervisorId": view.host,
+                "host": view.host,
+                "port": slot.slot,
+                "topologyId": view.id,
+                "topologyName": view.name,
+                "executorsTotal": sum(map(len, slot.tasks.values())),
+                "componentNumTasks": {name: len(tasks) for name, tasks in slot.tasks.items()},
+                "uptime": parts.uptime(secs),
+                "uptimeSeconds": secs,
+                "workerLogLink": f"/#/topology/{quote(view.name, safe='')}/logs",
+                "owner": getpass.getuser(),
+                "assignedMemOnHeap": 0,
+                "assignedMemOffHeap": 0,
+                "assignedCpu": 0,
+            }
+            for slot in self._management.workers(view.id).slots
+        ]
