@@ -36,7 +36,7 @@ class _Declarer:
     def set_debug(self: D, flag: bool = True) -> D:
         return self.add_configuration("topology.debug", flag)
 
-    def set_memory_load(self: D, mb: float) -> D:
+    def set_memory_load(self: D, on_heap_mb: float, off_heap_mb: float = 0.0) -> D:
         """Accept Storm's hint without effect: Spark places whole executors."""
         return self
 

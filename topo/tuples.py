@@ -31,6 +31,7 @@ UNTRACKED = -1  # belongs to no tuple tree, or comes from a test
 SETTLED = -2  # acked or failed
 HELD = -3  # kept beyond the execute that got it; `_topo_held` knows its place in the tree
 BASIC = -4  # input of a basic bolt, which is settled for it
+COPIED = -5  # a copy that came through a pickle, of a tuple that is settled by itself
 
 DEFAULT_STREAM = "default"
 TICK_STREAM = "__tick"
@@ -150,6 +151,10 @@ class HeldTuples:
     def __exit__(self, *_: object) -> None:
         HeldTuples._restoring = None
         self._restored.clear()
+
+    @classmethod
+    def is_restoring(cls) -> bool:
+        return cls._restoring is not None
 
     @classmethod
     def of_this_restore(cls, key: int, source: Source, values: list[Any]) -> Tuple | None:
@@ -319,7 +324,9 @@ def _restore(source: Source, values: list[Any], link: int, key: int | None) -> T
     kept = HeldTuples.of_this_restore(key, source, values) if key is not None else None
     if kept is not None:
         return kept
-    return new_tuple(source, values, SETTLED if link == SETTLED else UNTRACKED)
+    if HeldTuples.is_restoring() or link in (UNTRACKED, SETTLED):
+        return new_tuple(source, values, SETTLED if link == SETTLED else UNTRACKED)
+    return new_tuple(source, values, COPIED)
 
 
 def tick_source() -> Source:

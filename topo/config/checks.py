@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
@@ -21,6 +22,7 @@ JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | Non
 
 _BARE = {setting.bare: setting.key for setting in SETTINGS.values()}
 _RESTS = [*_BARE, *(key.removeprefix("topology.") for key in IGNORED)]
+_ADDRESSED = re.compile(r"(.+)/((?:topology|spark)\..*)", re.DOTALL)
 _NAME_YOUR_OWN = "keys that start with 'topology.' are topo's; name your own otherwise"
 
 
@@ -31,9 +33,8 @@ def check_setting(key: object, value: object, *, at: str = "", component: str = 
     """
     if not isinstance(key, str):
         raise ConfigError(f"a key must be a string; got {key!r}", at=at)
-    if "/" in key and key.split("/", 1)[1].startswith(("topology.", "spark.")):
-        owner, key = key.split("/", 1)
-        component = component or owner
+    owner, key = split_owner(key)
+    component = component or owner
     setting = SETTINGS.get(key)
     if setting:
         _check_value(setting, value, at)
@@ -140,9 +141,15 @@ def _check_spelling(key: str, at: str) -> None:
         raise ConfigError(f"no key {key!r}", at=at, hint=f"did you mean {_BARE[rest]!r}?")
 
 
+def split_owner(key: str) -> tuple[str, str]:
+    """Split COMPONENT/KEY, where the component's name may have a slash too; "" for no component."""
+    addressed = _ADDRESSED.fullmatch(key)
+    return (addressed[1], addressed[2]) if addressed else ("", key)
+
+
 def _check_owner(key: str, components: Collection[str], at: str) -> None:
-    owner, slash, rest = key.partition("/")
-    if slash and rest.startswith("topology.") and owner not in components:
+    owner, rest = split_owner(key)
+    if owner and rest.startswith("topology.") and owner not in components:
         hint = did_you_mean(owner, components) or f"it has: {', '.join(sorted(components))}"
         raise ConfigError(f"{key}: no component {owner!r}", at=at, hint=hint)
 

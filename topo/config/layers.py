@@ -64,7 +64,11 @@ def for_component(
     """
     prefix = f"{component}/"
     seen = {key: value for key, value in conf.items() if not _is_addressed(key)}
-    addressed = {key[len(prefix) :]: conf[key] for key in conf if key.startswith(prefix)}
+    addressed = {
+        key[len(prefix) :]: conf[key]
+        for key in conf
+        if key.startswith(prefix) and not _is_addressed(key[len(prefix) :])
+    }
     return {**seen, **declared, **addressed}
 
 

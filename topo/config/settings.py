@@ -38,12 +38,25 @@ def whole(at_least: int) -> Kind[int]:
     return Kind(f"a whole number of at least {at_least}", accepts, _parse_whole)
 
 
+_LEAST_SECS, _MOST_SECS = 1e-3, 1e9
+
+
 def number(above: float) -> Kind[float]:
     def accepts(value: object) -> bool:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and math.isfinite(value) and value > above  # type: ignore[arg-type,operator]
 
     return Kind(f"a number above {above:g}", accepts, _parse_number)
+
+
+def period() -> Kind[float]:
+    """Return the kind of what ackers count in seconds."""
+    kind = number(0)
+
+    def accepts(value: object) -> bool:
+        return kind.accepts(value) and _LEAST_SECS <= value <= _MOST_SECS  # type: ignore[operator]
+
+    return Kind(f"a number from {_LEAST_SECS:g} to {_MOST_SECS:g}", accepts, _parse_number)
 
 
 def choice(*words: str) -> Kind[str]:
@@ -176,7 +189,7 @@ class Settings:
     message_timeout_secs = Setting[float](
         "topology.message.timeout.secs",
         30,
-        number(0),
+        period(),
         "Seconds after which a message that is not fully processed fails.",
     )
     enable_message_timeouts = Setting[bool](
@@ -195,7 +208,7 @@ class Settings:
     tick_tuple_freq_secs = Setting[float | None](
         "topology.tick.tuple.freq.secs",
         None,
-        number(0).or_null(),
+        period().or_null(),
         "Seconds between tick tuples; null: none.",
         component=True,
     )

@@ -17,7 +17,7 @@ from topo.errors import AnchorError, EmitError, TupleSettledError, shown
 from topo.runtime.bulk_emit import rows_of
 from topo.runtime.emitter import Emitter, OutStream
 from topo.tracking.trees import NO_ANCHOR, NOT_ANCHORED, SEVERAL, Anchor
-from topo.tuples import BASIC, DEFAULT_STREAM, HELD, SETTLED, UNTRACKED, Tuple
+from topo.tuples import BASIC, COPIED, DEFAULT_STREAM, HELD, SETTLED, UNTRACKED, Tuple
 
 
 @dataclass
@@ -359,6 +359,11 @@ def _refuse(tup: Tuple, what: str) -> NoReturn:
         raise AnchorError(
             f"{tup!r} cannot be {what}: it is the input of a basic bolt",
             hint="a basic bolt's input is anchored to and acked for it; use Bolt to do it by hand",
+        )
+    if tup._topo_link == COPIED:
+        raise AnchorError(
+            f"{tup!r} cannot be {what}: it is a copy, made by pickling the tuple",
+            hint="settle the tuple that execute was given; send its values elsewhere",
         )
     raise TupleSettledError(
         f"{tup!r} cannot be {what}: it is acked or failed already",

@@ -50,7 +50,7 @@ class SpoutTask(Task):
         self._last = 0
         self._last_before = 0  # of this batch
         self._removed: list[int] = []
-        self._log = SavedMapping("pending", self.owner)
+        self._log = SavedMapping("pending", f"{self.owner} task {task}", "a msg_id")
         self._cursor = 0
         self._incarnation = ""  # of the acker that knows the pending messages
         self._clocks: list[tuple[int, float]] = []  # since which sequence, the batch's clock

@@ -41,7 +41,10 @@ class Changes:
 class SavedMapping:
     """A mapping that is saved as a log of blobs named `{name}/{number}`."""
 
-    def __init__(self, name: str, owner: str) -> None:
+    def __init__(
+        self, name: str, owner: str, value_words: str = "the state's value for {key!r}"
+    ) -> None:
+        self._value_words = value_words
         self._prefix = f"{name}/"
         self._owner = owner
         self._next = 0
@@ -141,7 +144,7 @@ class SavedMapping:
                 found = find_unpicklable(data[key])
                 if found is not None:
                     raise UnsavableAttributeError(
-                        f"{self._owner}: the state's value for {key!r} holds "
+                        f"{self._owner}: {self._value_words.format(key=key)} holds "
                         f"{_named(found[1])}, which cannot be saved",
                         hint="keep plain data in the state; make the rest in prepare",
                     ) from error

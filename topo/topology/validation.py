@@ -7,6 +7,7 @@ reads nothing, an input given twice and a cycle are problems.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
 from typing import Any
 
 from topo.components import BasicBolt, OutputFieldsDeclarer, Spout
@@ -21,6 +22,12 @@ from topo.tuples import RESERVED_FIELD_NAMES, Fields
 
 Streams = dict[str, StreamDef]
 
+# What ackers and frames have room for.
+MAX_NAME_CHARS = 1000
+MAX_LEVELS = 256
+MAX_STREAMS = 256
+"""Of one component, that one bolt reads: a frame counts them in a byte."""
+
 
 def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> Topology:
     problems = list(found_before)
@@ -29,6 +36,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
     warnings: list[str] = []
     for draft in drafts.values():
         problems += draft.problems
+        problems += _name_problems(f"{draft.kind} {draft.id[:40]!r}", "its name", draft.id)
         problems += component_problems(draft.component, draft.where)
         outputs[draft.id] = _declared_outputs(draft, problems)
         confs[draft.id] = _component_conf(draft, problems, warnings)
@@ -39,7 +47,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
         )
     for draft in drafts.values():
         problems += _input_problems(draft, drafts, outputs)
-    problems += _cycles(drafts)
+    problems += _cycles(drafts) or list(_depth_problems(drafts))
     if problems:
         raise InvalidTopologyError(problems)
     return Topology(
@@ -95,6 +103,7 @@ def _declared_outputs(draft: Draft, problems: list[Problem]) -> Streams:
         problems.append(Problem("outputs", draft.where, text, hint))
         return {}
     for name in streams:
+        problems += _name_problems(draft.where, f"stream {name[:40]!r}", name)
         if name.startswith("__"):
             text = f"{draft.where}: stream {name!r}: names that begin with '__' are reserved"
             problems.append(Problem("reserved-name", draft.where, text, "choose another name"))
@@ -140,6 +149,10 @@ def _input_problems(
                 "duplicate-input", draft.where, text, "keep one; Storm would keep the last"
             )
         seen.add((read.component, read.stream))
+        if sum(component == read.component for component, _ in seen) == MAX_STREAMS + 1:
+            text = f"{draft.where} reads more than {MAX_STREAMS} streams of {read.component!r}"
+            hint = "emit on fewer streams, and put the difference into a field"
+            yield Problem("many-streams", draft.where, text, hint)
         yield from _read_problems(draft, read, drafts, outputs)
 
 
@@ -169,7 +182,33 @@ def _read_problems(
             yield Problem("unknown-field", draft.where, text, did_you_mean(name, fields))
 
 
-def _cycles(drafts: Mapping[str, Draft]) -> Iterator[Problem]:
+def _name_problems(where: str, what: str, name: str) -> Iterator[Problem]:
+    """Yield a problem for a name that messages and files have no room or no code for."""
+    if len(name) > MAX_NAME_CHARS:
+        text = f"{where}: {what} has {len(name):,} characters; {MAX_NAME_CHARS:,} is the most"
+        yield Problem("long-name", where, text, "choose a shorter name")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        text = f"{where}: {what} has a character that is none, {name[:40]!a}"
+        yield Problem("odd-name", where, text, "choose another name")
+
+
+def _depth_problems(drafts: Mapping[str, Draft]) -> Iterator[Problem]:
+    depths: dict[str, int] = {}
+    for name in TopologicalSorter({name: _reads(drafts, name) for name in drafts}).static_order():
+        depths[name] = 1 + max((depths[read] for read in _reads(drafts, name)), default=0)
+        if depths[name] == MAX_LEVELS + 1:
+            text = f"{drafts[name].where} is {depths[name]} components from its spout"
+            hint = f"{MAX_LEVELS} is the most; do more in one bolt"
+            yield Problem("too-deep", drafts[name].where, text, hint)
+
+
+def _cycles(drafts: Mapping[str, Draft]) -> list[Problem]:
+    return list(_each_cycle(drafts))
+
+
+def _each_cycle(drafts: Mapping[str, Draft]) -> Iterator[Problem]:
     """Yield one problem for every cycle that a walk along the inputs closes."""
     for cycle in cycles({name: _reads(drafts, name) for name in drafts}):
         text = f"cycle: {' -> '.join(reversed(cycle))}; Storm runs cycles, one Spark plan cannot"

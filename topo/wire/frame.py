@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from topo.errors import TopoError
+from topo.errors import EmitError, TopoError
 from topo.wire.column import decode_column, encode_column
 from topo.wire.payload import FRAME, check_frame
 
@@ -27,6 +27,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_TUPLES = 4096
 MAX_BYTES = 1 << 20
+MAX_COLUMN_BYTES = (1 << 32) - 1
 SEQUENCE_STEP = 1 << 16  # between frames, so that the parts of one that is split have their own
 _HEAD = struct.Struct("<BIIQHI")
 _SECTION = struct.Struct("<HIHBI")
@@ -99,6 +100,14 @@ class Section:
         return Section(self.stream, stop - start, columns, trees)
 
 
+class ColumnTooLong(Exception):
+    """A column of more bytes than a frame has room for; fewer tuples may fit."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+
+
 @dataclass
 class Frame:
     """Tuples from one task to another, in the order they were emitted.
@@ -154,27 +163,41 @@ class Frame:
 
     def pack(self) -> Iterator[PackedFrame]:
         """Encode the tuples as one frame, or as several if one would be too large."""
-        data = self.encode()
-        if len(data) <= MAX_BYTES or len(self) <= 1:
-            yield PackedFrame(self.source_task, self.target_task, self.sequence, data)
+        try:
+            data = self.encode()
+        except ColumnTooLong as error:
+            if len(self) <= 1:
+                raise EmitError(f"a value of {error.size:,} bytes was emitted") from None
+            parts = 2
         else:
-            for half in self._halves():
-                yield from half.pack()
+            if len(data) <= MAX_BYTES or len(self) <= 1:
+                yield PackedFrame(self.source_task, self.target_task, self.sequence, data)
+                return
+            # At once, and without the whole: each halving would encode everything again.
+            parts = min(len(self), -(-len(data) // MAX_BYTES))
+            del data
+        for part in self._parts(parts):
+            yield from part.pack()
 
-    def _halves(self) -> Iterator[Frame]:
-        middle = len(self) // 2
-        order = np.zeros(len(self), np.uint8) if self.order is None else self.order
-        before = np.bincount(order[:middle], minlength=len(self.sections)).tolist()
-        head = [s.cut(0, at) for s, at in zip(self.sections, before, strict=True)]
-        tail = [s.cut(at, s.count) for s, at in zip(self.sections, before, strict=True)]
+    def _parts(self, parts: int) -> Iterator[Frame]:
+        """Yield the frame in so many parts of about the same number of tuples."""
         several = self.order is not None
-        for start, sections, part in ((0, head, order[:middle]), (middle, tail, order[middle:])):
+        order = np.zeros(len(self), np.uint8) if self.order is None else self.order
+        done = [0] * len(self.sections)
+        for part in range(parts):
+            start, stop = part * len(self) // parts, (part + 1) * len(self) // parts
+            counts = np.bincount(order[start:stop], minlength=len(self.sections)).tolist()
+            sections = [
+                section.cut(at, at + count)
+                for section, at, count in zip(self.sections, done, counts, strict=True)
+            ]
+            done = [at + count for at, count in zip(done, counts, strict=True)]
             yield Frame(
                 self.source_task,
                 self.target_task,
                 self.sequence + start,
                 sections,
-                part if several else None,
+                order[start:stop] if several else None,
             )
 
 
@@ -217,6 +240,8 @@ def _encode_section(section: Section, parts: list[bytes]) -> None:
             parts.append(trees.counts.astype(np.uint32).tobytes())
     for column in section.columns:
         data = encode_column(column)
+        if len(data) > MAX_COLUMN_BYTES:
+            raise ColumnTooLong(len(data))
         parts += (_LENGTH.pack(len(data)), data)
 
 

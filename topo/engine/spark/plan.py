@@ -38,6 +38,8 @@ class Placed:
     level: int
     fused_into: str | None
     keeps_state: bool
+    reads: tuple[str, ...] = ()
+    """The groupings by value that decide which of its tasks has a key."""
 
     def task_slots(self) -> dict[int, int]:
         return dict(zip(self.tasks, self.slots, strict=True))
@@ -100,6 +102,7 @@ class Plan:
                     "slots": list(placed.slots),
                     "level": placed.level,
                     "keeps_state": placed.keeps_state,
+                    "reads": list(placed.reads),
                 }
                 for placed in self.components
             },
@@ -145,6 +148,7 @@ def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = N
             level,
             fused_into,
             keeps_state=definition.is_spout or not definition.stateless,
+            reads=_reads_by_value(definition),
         )
     ordered = tuple(placed[name] for name in topology.components)
     return Plan(slots, ordered, slot_keys(slots))
@@ -185,7 +189,7 @@ def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     said += [f"{now[name]['kind']} {name!r} is new" for name in now if name not in before]
     for name in (name for name in now if name in before):
         said += _component_differences(name, before[name], now[name], bool(said))
-    if not said and dict(found) != dict(wanted):
+    if not said and found["keys"] != wanted["keys"]:
         said.append("its slots have other keys")
     return said
 
@@ -200,6 +204,8 @@ def _component_differences(
         return [f"{what} had {before['tasks']} tasks, now {now['tasks']}"]
     if before["keeps_state"] != now["keeps_state"]:
         return [f"{what} {'kept' if before['keeps_state'] else 'did not keep'} state before"]
+    if now["keeps_state"] and (changed := _changed_reads(before, now)):
+        return [f"{what} keeps state and now reads {changed}"]
     if explained:  # what follows comes of a difference already named
         return []
     if before["level"] != now["level"]:
@@ -207,6 +213,24 @@ def _component_differences(
     if before["first_task"] != now["first_task"] or before["slots"] != now["slots"]:
         return [f"{what} has its tasks in other slots"]
     return []
+
+
+def _reads_by_value(definition: ComponentDef) -> tuple[str, ...]:
+    return tuple(
+        f"{read.component} stream {read.stream} by {read.grouping}"
+        for read in sorted(definition.inputs, key=lambda read: (read.component, read.stream))
+        if read.grouping.kind in ("fields", "partial_key", "global")
+    )
+
+
+def _changed_reads(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Name the grouping that would send keys to other tasks than those that have their state."""
+    was = before.get("reads", now["reads"])  # of a plan that did not say so
+    return "" if was == now["reads"] else f"{_listed(now['reads'])}, before {_listed(was)}"
+
+
+def _listed(reads: list[str]) -> str:
+    return ", ".join(reads) or "nothing by value"
 
 
 def _remedy(found: Mapping[str, Any], slots: int) -> str:
