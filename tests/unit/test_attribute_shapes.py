@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.lives import Life
 from tests.wiring import Fed, line
 from topo import BasicBolt, Bolt, Spout, StatefulBasicBolt, Tuple, UnsavableAttributeError
 from topo.state import KeyValueState
-from topo.testing import TestCluster
+from topo.testing import FeederSpout, TestCluster
 
 
 @dataclasses.dataclass(slots=True)
@@ -254,3 +254,31 @@ def test_reading_what_cannot_be_changed_marks_nothing() -> None:
     state.changed_keys()
     assert state[9] == ([],)
     assert list(state.changed_keys()) == [9]
+
+
+# -- containers of the class -----------------------------------------------------------------------
+
+
+class OnTheClass(BasicBolt):
+    counts: ClassVar[dict[str, int]] = {}
+    seen: ClassVar[list[Any]] = []
+    all_seen: ClassVar[list[Any]] = []
+    own: ClassVar[list[Any]] = []
+    table: ClassVar[dict[str, int]] = {"a": 1}
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.own = []  # type: ignore[misc]
+
+    def execute(self, tup: Tuple) -> None:
+        self.counts[tup[0]] = self.table.get(tup[0], 0)
+        self.seen.append(tup[0])
+        self.own.append(tup[0])
+        OnTheClass.all_seen.append(tup[0])
+
+
+def test_a_container_of_the_class_that_is_changed_through_self_is_pointed_out() -> None:
+    warnings = line(FeederSpout(["x"]), OnTheClass()).warnings
+    assert [text.partition(" is a container of the class")[0] for text in warnings] == [
+        "bolt 'b1': self.counts",
+        "bolt 'b1': self.seen",
+    ]

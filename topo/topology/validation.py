@@ -18,6 +18,7 @@ from topo.topology.draft import Draft
 from topo.topology.lint import component_problems
 from topo.topology.model import ComponentDef, InputDef, StreamDef, Topology
 from topo.topology.order import cycles
+from topo.topology.shared_containers import shared_containers
 from topo.tuples import RESERVED_FIELD_NAMES, Fields
 
 Streams = dict[str, StreamDef]
@@ -41,6 +42,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
         outputs[draft.id] = _declared_outputs(draft, problems)
         confs[draft.id] = _component_conf(draft, problems, warnings)
         warnings += _shadowed_fields(draft, outputs[draft.id])
+        warnings += shared_containers(draft.component, draft.where)
     if not any(draft.kind == "spout" for draft in drafts.values()):
         problems.append(
             Problem("no-spout", "topology", "the topology has no spout", "add one with set_spout")
