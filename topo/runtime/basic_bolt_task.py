@@ -33,7 +33,7 @@ class BasicBoltTask(BoltTask):
             self.outlet.trees = self._trees
         if len(self.outlet.streams) > 1:
             self.outlet.keeps_order = True
-        self._port = BasicBoltPort(self.outlet, self._this_input, self.report_error)
+        self._port = BasicBoltPort(self.outlet, self._this_input, self.report_error, self.threads)
         self._failed: dict[int, str] = {}
         self._marking = True
         self._is_read = any(stream.subscriptions for stream in self.outlet.streams.values())

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Any, NoReturn
 
 from topo.errors import AnchorError, EmitError, TupleSettledError, shown
 from topo.runtime.bulk_emit import rows_of
 from topo.runtime.emitter import Emitter, OutStream
+from topo.runtime.threads import CallsFromThreads
 from topo.tracking.trees import NO_ANCHOR, NOT_ANCHORED, SEVERAL, Anchor
 from topo.tuples import BASIC, COPIED, DEFAULT_STREAM, HELD, SETTLED, UNTRACKED, Tuple
 
@@ -40,12 +42,17 @@ class BoltPort:
     """The calls of a rich bolt."""
 
     def __init__(
-        self, outlet: Emitter, tracking: bool, report_error: Callable[[BaseException | str], None]
+        self,
+        outlet: Emitter,
+        tracking: bool,
+        report_error: Callable[[BaseException | str], None],
+        threads: CallsFromThreads,
     ) -> None:
         self.settling = Settling()
         self.report_error = report_error
         self._outlet = outlet
         self._tracking = tracking
+        self._threads = threads
         self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
         self.ack = self._make_ack()
 
@@ -53,6 +60,7 @@ class BoltPort:
         out = self._outlet.streams[DEFAULT_STREAM]
         width, append, parent = out.width, out.rows.append, out.parents.append
         long_way, tracking, parent_of = self._any_emit, self._tracking, self._parent_of
+        threads = self._threads
 
         def emit(
             values: Any, stream: Any = DEFAULT_STREAM, anchors: Any = None, task_ids: Any = None
@@ -62,6 +70,7 @@ class BoltPort:
                 and len(values) == width
                 and stream is DEFAULT_STREAM
                 and task_ids is None
+                and get_ident() == threads.fast
             ):
                 if tracking:
                     if anchors is None:
@@ -85,6 +94,9 @@ class BoltPort:
         task_ids: bool = False,
     ) -> list[int] | None:
         out = self._outlet.checked(values, stream, direct=False)
+        options = {"stream": stream, "anchors": anchors, "task_ids": task_ids}
+        if self._threads.leave(self._any_emit, values, **options):
+            return None
         self._append(out, values, anchors)
         return self._outlet.flush(out) if task_ids else None
 
@@ -92,6 +104,8 @@ class BoltPort:
         self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, anchors: Any = None
     ) -> None:
         out = self._outlet.checked_direct(task, values, stream)
+        if self._threads.leave(self.emit_direct, task, values, stream=stream, anchors=anchors):
+            return
         self._append(out, values, anchors)
         out.targets.append(task)
 
@@ -123,8 +137,11 @@ class BoltPort:
 
     def _make_ack(self) -> Callable[[Tuple], None]:
         acked, held = self.settling.acked.append, self.settling.acked_held.append
+        threads = self._threads
 
         def ack(tup: Tuple) -> None:
+            if get_ident() != threads.fast and threads.leave(ack, tup):
+                return
             try:
                 link = tup._topo_link
             except AttributeError:
@@ -141,11 +158,15 @@ class BoltPort:
         return ack
 
     def fail(self, tup: Tuple, reason: str | None = None) -> None:
+        if self._threads.leave(self.fail, tup, reason):
+            return
         anchor = self._place_of(tup, "fail", "failed")
         tup._topo_link = SETTLED
         self.settling.failed.append((anchor, reason))
 
     def reset_timeout(self, tup: Tuple) -> None:
+        if self._threads.leave(self.reset_timeout, tup):
+            return
         anchor = self._place_of(tup, "reset_timeout", "given more time")
         if anchor is not None:
             self.settling.reset.append(anchor)
@@ -171,16 +192,19 @@ class BasicBoltPort:
         outlet: Emitter,
         this_input: Callable[[], int | None],
         report_error: Callable[[BaseException | str], None],
+        threads: CallsFromThreads,
     ) -> None:
         self.report_error = report_error
         self.reset: list[int] = []
         self._outlet = outlet
         self._this_input = this_input
+        self._threads = threads
         self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
 
     def _plain_emit(self) -> Callable[..., list[int] | None]:
         out = self._outlet.streams[DEFAULT_STREAM]
         width, append, long_way = out.width, out.rows.append, self._any_emit
+        threads = self._threads
 
         def emit(
             values: Any, stream: Any = DEFAULT_STREAM, task_ids: Any = None
@@ -190,6 +214,7 @@ class BasicBoltPort:
                 and len(values) == width
                 and stream is DEFAULT_STREAM
                 and task_ids is None
+                and get_ident() == threads.fast
             ):
                 append(values)
                 return None
@@ -205,6 +230,7 @@ class BasicBoltPort:
                 and len(values) == width
                 and stream is DEFAULT_STREAM
                 and task_ids is None
+                and get_ident() == threads.fast
             ):
                 nonlocal count
                 count += 1
@@ -224,12 +250,16 @@ class BasicBoltPort:
     def _any_emit(
         self, values: Any, *, stream: str = DEFAULT_STREAM, task_ids: bool = False
     ) -> list[int] | None:
+        if self._threads.is_elsewhere:
+            self._threads.refuse()
         out = self._outlet.checked(values, stream, direct=False)
         self._outlet.added(out, values)
         out.rows.append(values)
         return self._outlet.flush(out) if task_ids else None
 
     def emit_direct(self, task: int, values: Any, *, stream: str = DEFAULT_STREAM) -> None:
+        if self._threads.is_elsewhere:
+            self._threads.refuse()
         out = self._outlet.checked_direct(task, values, stream)
         self._outlet.added(out, values)
         out.rows.append(values)
@@ -252,17 +282,19 @@ class SpoutPort:
         track: Callable[[Any], int],
         pending: Callable[[], int],
         report_error: Callable[[BaseException | str], None],
+        threads: CallsFromThreads,
     ) -> None:
         self.report_error = report_error
         self.pending_count = pending
         self._outlet = outlet
         self._track = track
+        self._threads = threads
         self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
 
     def _plain_emit(self) -> Callable[..., list[int] | None]:
         out = self._outlet.streams[DEFAULT_STREAM]
         width, append, parent = out.width, out.rows.append, out.parents.append
-        long_way, track = self._any_emit, self._track
+        long_way, track, threads = self._any_emit, self._track, self._threads
 
         def emit(
             values: Any, stream: Any = DEFAULT_STREAM, msg_id: Any = None, task_ids: Any = None
@@ -272,6 +304,7 @@ class SpoutPort:
                 and len(values) == width
                 and stream is DEFAULT_STREAM
                 and task_ids is None
+                and get_ident() == threads.fast
             ):
                 append(values)
                 parent(0 if msg_id is None else track(msg_id))
@@ -289,6 +322,9 @@ class SpoutPort:
         task_ids: bool = False,
     ) -> list[int] | None:
         out = self._outlet.checked(values, stream, direct=False)
+        options = {"stream": stream, "msg_id": msg_id, "task_ids": task_ids}
+        if self._threads.leave(self._any_emit, values, **options):
+            return None
         self._append(out, values, msg_id)
         return self._outlet.flush(out) if task_ids else None
 
@@ -296,6 +332,8 @@ class SpoutPort:
         self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, msg_id: Any = None
     ) -> None:
         out = self._outlet.checked_direct(task, values, stream)
+        if self._threads.leave(self.emit_direct, task, values, stream=stream, msg_id=msg_id):
+            return
         self._append(out, values, msg_id)
         out.targets.append(task)
 
@@ -311,6 +349,8 @@ class SpoutPort:
             )
         if not listed:
             return 0
+        if self._threads.leave(self.emit_many, listed, stream=stream, msg_ids=ids):
+            return len(listed)
         out = self._outlet.checked(listed[0], stream, direct=False)
         if ids is None and not (self._outlet.strict or self._outlet.keeps_order):
             out.rows.extend(listed)

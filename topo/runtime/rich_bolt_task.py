@@ -30,7 +30,7 @@ class RichBoltTask(BoltTask):
         self._trees = BoltTrees()
         if setting.tracking:
             self.outlet.trees = self._trees
-        self._port = BoltPort(self.outlet, setting.tracking, self.report_error)
+        self._port = BoltPort(self.outlet, setting.tracking, self.report_error, self.threads)
         self._held = HeldTuples()
         self._open_edges = OpenEdges(self._held)
         self._forgotten_log = SavedMapping("forgotten", self.owner)
@@ -163,6 +163,8 @@ class RichBoltTask(BoltTask):
         self._left_open.clear()
 
     def settle(self) -> None:
+        if self.threads:
+            self.make_calls()
         self._count_unanchored()
         self.outlet.flush()
         settling = self._port.settling

@@ -191,6 +191,11 @@ class SlotTasks:
         return any(task.outlet.is_waiting for task in self.tasks.values())
 
     @property
+    def is_called(self) -> bool:
+        """True if other threads have left calls for a task."""
+        return any(task.threads for task in self.tasks.values())
+
+    @property
     def pending(self) -> int:
         return sum(spout.pending_count for spout in self.spouts)
 

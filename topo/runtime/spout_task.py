@@ -41,6 +41,7 @@ class SpoutTask(Task):
             self._track if setting.tracking else self._ack_at_once,
             lambda: len(self._pending),
             self.report_error,
+            self.threads,
         )
         streams = list(self.outlet.streams.values())
         # Called for every tuple.
@@ -145,7 +146,10 @@ class SpoutTask(Task):
         `until` by the monotonic clock.
         """
         ask, waiting, outlet, limit = self._next_tuple, self._waiting, self.outlet, self.limit
-        first = so_far = waiting() + outlet.dealt
+        first = waiting() + outlet.dealt
+        if self.threads:
+            self.make_calls()
+        so_far = waiting() + outlet.dealt
         while True:
             try:
                 ask()

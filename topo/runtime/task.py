@@ -24,6 +24,7 @@ from topo.routing.registry import Wiring, grouping_named
 from topo.running import Listener
 from topo.runtime import user_errors as failures
 from topo.runtime.emitter import Emitter, OutStream, Subscription
+from topo.runtime.threads import CallsFromThreads
 from topo.shipping.pickling import LocalPickle, load_component
 from topo.storage.attributes import SavedAttributes
 from topo.storage.keyed import KeyedState
@@ -86,6 +87,7 @@ class Task(LogSource):
         }
         self.metrics = TaskMetrics()
         self.updates = UpdateLog()
+        self.threads = CallsFromThreads(self.owner, setting.wake)
         self.batch_now = 0.0
         self.worked = False
         self.context = TopologyContext(
@@ -144,7 +146,14 @@ class Task(LogSource):
 
     # -- a batch ------------------------------------------------------------------------------
 
+    def make_calls(self) -> None:
+        """Make the calls that other threads have left for this one."""
+        self.worked = True
+        with self.users_code():
+            self.threads.make()
+
     def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
+        self.threads.here()
         self.batch_now = now
         self._batch_id = self.context.batch_id = batch_id
         self.worked = False

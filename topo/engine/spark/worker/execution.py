@@ -177,6 +177,11 @@ class SlotRunner:
             if known.batch < batch and known.epoch == epoch:
                 known.host.tell_committed()
 
+    @property
+    def is_called(self) -> bool:
+        """True if threads of user code have left calls for a task, at any level but the present."""
+        return any(each.host.is_called for each in self._instances.values())
+
     def client(self, lease: Lease) -> AckerClient:
         if self._client is None or self._lease != lease:
             self._lease, self._client = lease, AckerClient(lease)
@@ -276,7 +281,8 @@ class _Execution:
 
     def _ends_early(self, host: SlotTasks) -> bool:
         """Return True if the batch is to end although no spout has emitted anything."""
-        return self._says_stalled(host) | host.take_batch_ends()
+        called = host.is_called or self._runner.is_called
+        return self._says_stalled(host) | host.take_batch_ends() | called
 
     def _says_stalled(self, host: SlotTasks) -> bool:
         """Return True if the driver has yet to hear why spouts cannot emit, or that they can."""
