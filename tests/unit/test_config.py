@@ -88,7 +88,7 @@ def test_a_property_is_its_key() -> None:
         (
             "topology.message.timeout.secs",
             0,
-            "topology.message.timeout.secs must be a number above 0; got 0",
+            "topology.message.timeout.secs must be a number from 0.001 to 1e+09; got 0",
             "",
         ),
         (
