@@ -28,6 +28,10 @@ class BenchOptions:
     workers: int | None = None
     """Slots; None: the cores there are."""
     ackers: int = 1
+    rates: tuple[int, ...] = ()
+    """Messages a second; of the suite that emits by the clock."""
+    modes: tuple[str, ...] = ()
+    """The modes of that suite to measure; all by default."""
     progress: Callable[[str], None] = lambda line: None
     """Called with a line for people whenever a measurement starts or ends."""
 

@@ -56,7 +56,7 @@ class EndlessSentences(Sentences):
         return False
 
     def close(self) -> None:
-        _leave(self.directory, "spout", self.context.this_task_id, (self.next, self.acked))
+        leave(self.directory, "spout", self.context.this_task_id, (self.next, self.acked))
 
 
 class LastingCount(Count):
@@ -66,14 +66,14 @@ class LastingCount(Count):
         self.directory = directory
 
     def cleanup(self) -> None:
-        _leave(self.directory, "count", self.context.this_task_id, self.counts)
+        leave(self.directory, "count", self.context.this_task_id, self.counts)
 
 
-def _leave(directory: str, kind: str, task: int, what: Any) -> None:
+def leave(directory: str, kind: str, task: int, what: Any) -> None:
     Path(directory, f"{kind}-{task}").write_bytes(pickle.dumps(what))
 
 
-def _found(directory: str, kind: str) -> list[Any]:
+def left_behind(directory: str, kind: str) -> list[Any]:
     """Read the files of a kind of task, in the order of their numbers."""
     paths = {int(path.name.partition("-")[2]): path for path in Path(directory).glob(f"{kind}-*")}
     return [pickle.loads(paths[task].read_bytes()) for task in sorted(paths)]
@@ -152,7 +152,7 @@ def endless_word_count(tracked: bool, directory: str, parallelism: int) -> Topol
 
 def is_right(directory: str, tasks: int, tracked: bool) -> bool:
     """True iff exactly the words of the emitted sentences were counted, and all were acked."""
-    spouts, counted = _found(directory, "spout"), _found(directory, "count")
+    spouts, counted = left_behind(directory, "spout"), left_behind(directory, "count")
     if len(spouts) != tasks or len(counted) != tasks:
         return False
     given = sentences()

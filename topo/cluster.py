@@ -33,9 +33,15 @@ class LocalCluster:
         *,
         active: bool = True,
         capture: Sequence[str] = (),
+        mode: str | None = None,
     ) -> Run:
-        """Start a topology; `capture` names components whose tuples are to be kept."""
+        """Start a topology; `capture` names components whose tuples are to be kept.
+
+        `mode` is topology.mode: "micro-batch" or "real-time".
+        """
         check_submission(name, topology)
+        if mode is not None:
+            conf = {**(conf or {}), "topology.mode": mode}
         if any(run.name == name and run.status not in ENDED for run in self._runs):
             raise RunError(f"{name!r} is running", hint="kill it, or choose another name")
         launch = Launch(

@@ -19,6 +19,8 @@ from typing import Any
 import psutil
 
 from tests.fault.exactly_once import END
+from topo.engine.spark.realtime.records import read_log
+from topo.storage.checkpoints import EPOCHS
 
 ROOT = Path(__file__).parents[2]
 KEYS = [f"k{number}" for number in range(17)]
@@ -58,6 +60,7 @@ class Job:
     def __init__(self, directory: Path, master: str, conf: Mapping[str, Any]) -> None:
         self.directory = directory
         self.master = master
+        self.is_real_time = conf.get("topology.mode") == "real-time"
         self.log = directory / "log"
         self.log.touch()
         (directory / "conf.json").write_text(json.dumps(dict(conf)), encoding="utf-8")
@@ -79,14 +82,18 @@ class Job:
             file.write("".join(f"{random.choice(KEYS)}\n" for _ in range(messages)))
 
     def commits(self) -> int:
-        """The number of the last committed batch; -1 before the first."""
+        """The number of the last committed batch or epoch; -1 before the first."""
+        if self.is_real_time:
+            return last_epoch(self.directory / "checkpoint" / EPOCHS)
         with contextlib.suppress(FileNotFoundError):
             names = os.listdir(self.directory / "checkpoint" / "commits")
             return max((int(name) for name in names if name.isdigit()), default=-1)
         return -1
 
     def has_begun(self) -> bool:
-        """True iff Spark has written the plan of the first batch."""
+        """True iff Spark has written the plan of the first batch, or a log of epochs is there."""
+        if self.is_real_time:
+            return (self.directory / "checkpoint" / EPOCHS).exists()
         return (self.directory / "checkpoint" / "offsets" / "0").exists()
 
     def await_commits(self, count: int = 1) -> None:
@@ -117,11 +124,7 @@ class Job:
         return []
 
     def slot_processes(self) -> list[psutil.Process]:
-        return [
-            each
-            for each in self.tree()
-            if "topo.engine.spark.worker.slot_process" in command_of(each)
-        ]
+        return [each for each in self.tree() if command_of(each).endswith(".slot_process")]
 
     def python_workers(self) -> list[psutil.Process]:
         """Return the children of Spark's Python daemon."""
@@ -139,6 +142,16 @@ class Job:
 
     def __exit__(self, *exception: object) -> None:
         self.kill_tree()
+
+
+def last_epoch(directory: Path) -> int:
+    """The last whole epoch in a log of epochs; -1 before the first."""
+    for segment in sorted(directory.glob("*.log"), reverse=True):
+        with contextlib.suppress(FileNotFoundError):
+            records, _ = read_log(segment.read_bytes())
+            if records:
+                return records[-1].epoch
+    return -1
 
 
 def _free_port() -> int:

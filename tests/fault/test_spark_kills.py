@@ -31,6 +31,9 @@ CONF: dict[str, Any] = {
 }
 
 
+REAL_TIME: dict[str, Any] = {**CONF, "topology.mode": "real-time"}
+
+
 def kills(few: int) -> int:
     return KILLS or few
 
@@ -50,11 +53,17 @@ def told(directory: Path, what: str, count: int) -> dict[str, int]:
 
 
 @pytest.mark.timeout(900 + A_KILL_SECS * KILLS)
-@pytest.mark.parametrize("victims", ["slot_processes", "python_workers"])
-def test_processes_of_a_slot(victims: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("victims", "conf"),
+    [
+        # All frames go by files: what the dead have left must stay readable.
+        ("slot_processes", {**CONF, "topology.batch.file.bytes": 0}),
+        ("python_workers", CONF),
+        ("slot_processes", REAL_TIME),
+    ],
+)
+def test_processes_of_a_slot(victims: str, conf: dict[str, Any], tmp_path: Path) -> None:
     count = kills(4)
-    # With slot processes, all frames go by files: what the dead have left must stay readable.
-    conf = {**CONF, "topology.batch.file.bytes": 0} if victims == "slot_processes" else CONF
     with Job(tmp_path, "local[2]", conf) as job:
         job.append(MESSAGES_A_KILL)
         for moment in moments(count):
@@ -68,9 +77,12 @@ def test_processes_of_a_slot(victims: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(900 + A_KILL_SECS * KILLS)
-def test_the_whole_driver_twice_in_a_row_and_again_from_its_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("conf", [{**CONF, "topology.batch.file.bytes": 0}, REAL_TIME])
+def test_the_whole_driver_twice_in_a_row_and_again_from_its_checkpoint(
+    conf: dict[str, Any], tmp_path: Path
+) -> None:
     count = kills(3)
-    with Job(tmp_path, "local[2]", {**CONF, "topology.batch.file.bytes": 0}) as job:
+    with Job(tmp_path, "local[2]", conf) as job:
         job.append(MESSAGES_A_KILL)
         for number, moment in enumerate(moments(count)):
             if number == 0:  # in the very first batch

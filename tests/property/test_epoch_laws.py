@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections import deque
 from pathlib import Path
@@ -23,7 +24,7 @@ from topo.engine.spark.realtime.epochs import (
     Staged,
 )
 from topo.engine.spark.realtime.records import read_log
-from topo.engine.spark.realtime.store import EpochStore
+from topo.engine.spark.realtime.store import EpochStore, LogFailed
 from topo.errors import CheckpointError
 from topo.tracking.ids import Updates, root_id
 from topo.tracking.plan import Mode, TrackingPlan
@@ -334,10 +335,37 @@ def test_compaction_keeps_the_log_small(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 5_000_000
 
 
-def test_a_log_has_one_writer(tmp_path: Path) -> None:
-    first = EpochStore(tmp_path)
-    first.recover(Committed(PLAN))
-    with pytest.raises(CheckpointError, match="another process runs a topology"):
-        read(tmp_path)
-    first.close()
-    read(tmp_path)
+def test_a_full_disk_ends_all_acks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = EpochStore(tmp_path)
+    committed = store.recover(Committed(PLAN))
+    records = [
+        EpochRecord(epoch, 100.0, {(1, "a"): bytes(100)}, [], Updates(), {}) for epoch in (1, 2)
+    ]
+    store.append(records[0], committed)
+    committed.apply(records[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "_file", FullDisk(store))
+        with pytest.raises(LogFailed, match="nothing is acked: No space left") as raised:
+            store.append(records[1], committed)
+    assert "resumes from its last committed epoch" in raised.value.hint
+    with pytest.raises(LogFailed):  # also when there is room again: what is written is not known
+        store.append(records[1], committed)
+    store.close()
+    assert read(tmp_path)[0] == 1
+
+
+class FullDisk:
+    """A file that takes a part of what it is given, and then no more."""
+
+    def __init__(self, store: EpochStore) -> None:
+        self._file: Any = store._file
+        self._took = 0
+
+    def write(self, data: Any) -> int:
+        if self._took:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._took = int(self._file.write(bytes(data[:20])))
+        return self._took
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)

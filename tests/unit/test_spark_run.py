@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.wiring import line
 from topo import EngineError, UncaughtError
 from topo.engine.spark.driver import jvm_death as lost
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
+from topo.engine.spark.driver.resources import RunResources
 from topo.engine.spark.driver.run import SparkRun
 from topo.engine.spark.worker.stage_errors import StageError
 from topo.tracking.plan import Mode
@@ -47,10 +49,13 @@ class Query:
             raise ConnectionRefusedError(111, "Connection refused")
 
 
-class RunResources:
+class FailingResources(RunResources):
     """The resources of a run, with a query that commits batches and fails."""
 
+    checkpoint: Any
+
     def __init__(self, slot: Slot, error: Exception | None) -> None:
+        ExitStack.__init__(self)
         self.slot, self.error = slot, error
         self.control = slot.control
         self.checkpoint = self
@@ -84,7 +89,9 @@ RAISED = UncaughtError("it broke", component="b1", task=1, user_traceback="Trace
 @pytest.mark.parametrize("error", [RAISED, None])
 def test_what_was_committed_before_it_failed_counts(slot: Slot, error: Exception | None) -> None:
     run = SparkRun("t", line(Numbers(12), Sums()), CONF, capture=["s"])
-    opened: Any = RunResources(slot, error and RuntimeError(str(StageError.of(RAISED, "token"))))
+    opened: Any = FailingResources(
+        slot, error and RuntimeError(str(StageError.of(RAISED, "token")))
+    )
     with pytest.raises(UncaughtError if error else ConnectionRefusedError):
         run._supervise(opened)
     # The batch that none followed may not be committed, for all that anybody knows.

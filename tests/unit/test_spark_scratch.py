@@ -116,6 +116,9 @@ def test_the_jvm_is_told_of_its_directory_before_what_the_user_says() -> None:
     assert with_directory({"a": "b"}, "/tmp/x y") == {
         "a": "b",
         key: '"-Djava.io.tmpdir=/tmp/x y"',
+        "spark.driver.extraClassPath": "/tmp/x y/topo-classes",
     }
+    both = with_directory({"spark.driver.extraClassPath": "/mine.jar"}, "/x")
+    assert both["spark.driver.extraClassPath"] == "/x/topo-classes:/mine.jar"
     theirs = "-Djava.io.tmpdir=/mine"
     assert with_directory({key: theirs}, "/x")[key] == f'"-Djava.io.tmpdir=/x" {theirs}'

@@ -36,6 +36,16 @@ def _percentage(ctx: click.Context, parameter: click.Parameter, text: str) -> fl
 @click.option(
     "-a", "--ackers", type=click.IntRange(1), default=1, metavar="N", help="Ackers, where tracked."
 )
+@click.option(
+    "--rate", "rates", type=click.IntRange(1), multiple=True, help="Of latency: messages a second."
+)
+@click.option(
+    "--mode",
+    "modes",
+    type=click.Choice(["micro-batch", "real-time", "at-once"]),
+    multiple=True,
+    help="Of latency: only these modes.",
+)
 @click.option("--baseline", metavar="FILE", help="Fail if slower than this result of --out.")
 @click.option(
     "--tolerance",
@@ -55,6 +65,8 @@ def bench(
     repeat: int,
     workers: int | None,
     ackers: int,
+    rates: tuple[int, ...],
+    modes: tuple[str, ...],
     baseline: str | None,
     tolerance: float,
     force: bool,
@@ -70,7 +82,7 @@ def bench(
     from benchmarks.model import BenchOptions
 
     names = suites or (report.DEFAULT_SUITE,)
-    options = BenchOptions(seconds, repeat, workers, ackers, out.say)
+    options = BenchOptions(seconds, repeat, workers, ackers, rates, modes, out.say)
     report.check_suites(names, options)
     before = _read_baseline(baseline) if baseline else None
     machine = report.Machine.this()

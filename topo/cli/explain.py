@@ -100,6 +100,14 @@ class Explained:
         self._plan = self._engine.plan(self._launch)
         self.tasks = {placed.id: len(placed.tasks) for placed in self._plan.components}
 
+    @property
+    def _mode(self) -> str:
+        return str(self._prepared.effective["topology.mode"].value)
+
+    @property
+    def _places(self) -> str:
+        return _number(self._plan.slots * len(self._plan.levels), "task place")
+
     def lines(self) -> list[str]:
         levels = self._plan.levels
         head = (
@@ -132,6 +140,7 @@ class Explained:
             "valid": True,
             "problems": [],
             "warnings": list(self._prepared.warnings),
+            "mode": self._mode,
             "levels": [
                 [
                     {
@@ -200,6 +209,8 @@ class Explained:
 
     def _remarks(self) -> list[str]:
         found = []
+        if self._mode == "real-time":
+            found.append(f"real-time mode: {self._places} of Spark, all the time")
         for component in self._topology.bolts:
             if not component.stateless and seems_stateless(load_component(component)):
                 found.append(

@@ -249,6 +249,25 @@ class Settings:
         TEXT.or_null(),
         "Directory of state and progress; every worker must reach it. null: chosen by topo.",
     )
+    mode = Setting[str](
+        "topology.mode",
+        "micro-batch",
+        choice("micro-batch", "real-time"),
+        "micro-batch: throughput; real-time: milliseconds from emit to ack. A checkpoint keeps it.",
+    )
+    epoch_ms = Setting[int](
+        "topology.epoch.ms",
+        10,
+        whole(0),
+        "Real-time: how often state is committed and messages are acked. 0: acked at once, with "
+        "no state kept.",
+    )
+    epoch_sync = Setting[bool](
+        "topology.epoch.sync",
+        False,
+        FLAG,
+        "Real-time: whether a commit waits for the disk, to outlive a power failure.",
+    )
     restart_max = Setting[int](
         "topology.restart.max",
         10,

@@ -119,6 +119,19 @@ class SlotTasks:
         for task in self.tasks.values():
             task.tell_committed()
 
+    def turn(self, now: float, *, ticking: bool = True) -> None:
+        """Move the clock on within the batch; with `ticking`, the next `work` runs due ticks."""
+        before = self._batch.now if ticking else now
+        self._batch = Batch(self._batch.id, now, before)
+        for task in self.tasks.values():
+            task.turn(now)
+
+    def next_tick(self) -> float:
+        """Return when the next tick is due, by the clock of batches; infinity if none is."""
+        bolts = (task for task in self.tasks.values() if isinstance(task, BoltTask))
+        due = (bolt.next_tick(self._batch.now) for bolt in bolts)
+        return min((at for at in due if at is not None), default=math.inf)
+
     def set_active(self, active: bool) -> None:
         for spout in self.spouts:
             spout.set_active(active)
@@ -200,11 +213,16 @@ class SlotTasks:
         return sum(spout.pending_count for spout in self.spouts)
 
     def work(
-        self, frames: Iterable[AnyFrame] = (), *, last_tick: bool = False
+        self,
+        frames: Iterable[AnyFrame] = (),
+        *,
+        last_tick: bool = False,
+        pre_commit: bool = True,
     ) -> Iterator[PackedFrame]:
         """Run every task over the frames for it; yield the frames for tasks of other slots.
 
-        The caller must iterate to the end: tasks run during the iteration.
+        The caller must iterate to the end: tasks run during the iteration. `pre_commit` False: more
+        work of the same batch follows.
         """
         inbox: dict[int, list[AnyFrame]] = {}
         for frame in frames:
@@ -216,7 +234,8 @@ class SlotTasks:
                 if isinstance(task, BoltTask):
                     self._run_bolt(task, inbox.pop(task.id, []), last_tick)
                 task.settle()
-                task.pre_commit(self._batch.id)
+                if pre_commit:
+                    task.pre_commit(self._batch.id)
                 for frame in task.outlet.frames():
                     if frame.target_task in self.tasks:
                         inbox.setdefault(frame.target_task, []).append(frame)

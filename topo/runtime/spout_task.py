@@ -107,6 +107,14 @@ class SpoutTask(Task):
         self._trees.ids = ids
         self._clocks = [*self._clocks[-256:], (self._last + 1, now)]
 
+    def turn(self, now: float) -> None:
+        super().turn(now)
+        first = self._last + 1
+        if self._clocks and self._clocks[-1][0] == first:  # nothing was emitted since
+            self._clocks[-1] = (first, now)
+        else:
+            self._clocks = [*self._clocks[-256:], (first, now)]
+
     @property
     def cursor(self) -> int:
         """The number of the last verdict that this task has heard."""

@@ -162,6 +162,10 @@ class Task(LogSource):
             for grouper in self._groupers().values():
                 grouper.start_batch(batch_id)
 
+    def turn(self, now: float) -> None:
+        """Move the clock on within the batch."""
+        self.batch_now = now
+
     def pre_commit(self, batch_id: int) -> None:
         if self.worked and type(self.component).pre_commit is not Component.pre_commit:
             with self.users_code(), self.failing_the_batch("pre_commit"):

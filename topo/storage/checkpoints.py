@@ -18,9 +18,10 @@ OWNER_FILE = "topo-owner.json"
 LOCK_FILE = "topo-owner.lock"
 REPORTS = "topo-reports"
 FAILURES = "topo-failures"
+EPOCHS = "topo-epochs"
 REMOVED = "topo-plan.removed"
 """The plan of a checkpoint that is being deleted: nobody can resume the half that is left of it."""
-_TOPOS = (REPORTS, FAILURES, PLAN_FILE, OWNER_FILE, LOCK_FILE, REMOVED)
+_TOPOS = (REPORTS, FAILURES, EPOCHS, PLAN_FILE, OWNER_FILE, LOCK_FILE, REMOVED)
 _SPARKS = ("commits", "offsets", "state", "sources", "metadata")
 _MOUNTS = {"lost+found"}
 """Of a file system whose root the directory is."""

@@ -77,10 +77,12 @@ def complete_topology(
     mock_sources: MockSources | None = None,
     conf: Mapping[str, Any] | None = None,
     engine: str = "inline",
+    mode: str | None = None,
 ) -> CompletedTopology:
     """Run until every spout is exhausted and nothing is in flight.
 
-    Simulated time advances only when nothing is left to do at an instant.
+    Simulated time advances only when nothing is left to do at an instant. `mode` is topology.mode
+    of the engine "spark": "micro-batch" or "real-time".
     """
     check_topology(topology, "complete_topology")
     mocked = with_mock_sources(topology, mock_sources or {})
@@ -91,6 +93,8 @@ def complete_topology(
             f"spout {names} never says that it is exhausted, so the topology does not complete",
             hint="override is_exhausted, or give mock_sources for it",
         )
+    if mode is not None:
+        conf = {**(conf or {}), "topology.mode": mode}
     if engine == "spark":
         return _complete_on_spark(mocked, conf)
     if engine != "inline":

@@ -18,6 +18,9 @@ from topo.storage.ownership import Ownership
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MICRO_BATCH, REAL_TIME = "micro-batch", "real-time"
+"""The values of topology.mode."""
+
 
 class Checkpoint:
     """One checkpoint directory."""
@@ -41,25 +44,34 @@ class Checkpoint:
         owned = Ownership(self.path, topology, run, directory=directory, file=file, sleep=sleep)
         return owned.claim()
 
-    def adopt(self, plan: Plan) -> str:
+    def adopt(self, plan: Plan, mode: str = MICRO_BATCH) -> str:
         """Begin a checkpoint, or resume one of the same plan; return the checkpoint's id."""
         written = self.read(PLAN_FILE)
         if written is None:
             self._check_empty()
             checkpoint_id = uuid.uuid4().hex
             document = {"id": checkpoint_id, "plan": plan.as_dict()}
+            if mode != MICRO_BATCH:
+                document["mode"] = mode
             self.write(PLAN_FILE, json.dumps(document, indent=1))
             return checkpoint_id
         where = f"{self.path}/{PLAN_FILE}"
         try:
             found = json.loads(written)
             checkpoint_id, before = str(found["id"]), json.dumps(found["plan"])
+            made_in = str(found.get("mode", MICRO_BATCH))
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"the plan beside the checkpoint cannot be read: {error}",
                 at=where,
                 hint="start with a fresh checkpoint",
             ) from error
+        if made_in != mode:
+            raise CheckpointError(
+                f"the checkpoint was made in {made_in} mode, and this run is in {mode} mode",
+                at=where,
+                hint=f"set topology.mode={made_in}, or start with a fresh checkpoint",
+            )
         plan.check_same(before, where)
         return checkpoint_id
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from topo.engine.spark.driver.checkpoint import REAL_TIME
 from topo.engine.spark.driver.query import build_query
 from topo.engine.spark.driver.resources import tracking_plan
 from topo.engine.spark.jvm.session import (
@@ -16,6 +17,7 @@ from topo.engine.spark.jvm.session import (
     stop_session,
 )
 from topo.engine.spark.plan import Plan
+from topo.engine.spark.realtime.query import build_rows
 from topo.logs.directories import make_log_directory
 from topo.topology.model import Topology
 from topo.tracking.client import Lease
@@ -36,9 +38,12 @@ def spark_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any], master: 
         raise
     try:
         own = query_session(session, query_settings(plan.slots, str(logs), conf))
-        nobody = AckerTarget(topology="", token="", addresses=())
-        lease = Lease(nobody, tracking_plan(topology, plan, conf), 0, (), 0.0)
-        rows = build_query(own, plan, "explain", lease)
+        if conf["topology.mode"] == REAL_TIME:
+            rows = build_rows(own, plan, "", "")
+        else:
+            nobody = AckerTarget(topology="", token="", addresses=())
+            lease = Lease(nobody, tracking_plan(topology, plan, conf), 0, (), 0.0)
+            rows = build_query(own, plan, "explain", lease)
         jvm = own.sparkContext._jvm
         assert jvm is not None
         text = jvm.PythonSQLUtils.explainString(rows._jdf.queryExecution(), "formatted")

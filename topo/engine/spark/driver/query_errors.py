@@ -14,6 +14,7 @@ from topo.tracking.client import can_restart
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
+_PASSING = ("spark", "slot-lost", "misaligned", "epoch-refused")
 _CANNOT_START = "STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE"
 
 
@@ -58,7 +59,7 @@ def is_passing(error: Exception) -> bool:
         return True
     if isinstance(error, AckerError):
         return can_restart(error)
-    return isinstance(error, RelayLost | FramesLost) or getattr(error, "code", "") == "spark"
+    return isinstance(error, RelayLost | FramesLost) or getattr(error, "code", "") in _PASSING
 
 
 def sentence(error: Exception) -> str:

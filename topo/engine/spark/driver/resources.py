@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 import uuid
@@ -18,6 +19,7 @@ from topo.engine.spark.driver.checkpoint import Checkpoint
 from topo.engine.spark.driver.executors import Executors, look_at
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
 from topo.engine.spark.driver.query import build_query, start_query
+from topo.engine.spark.driver.query_errors import error_of
 from topo.engine.spark.driver.scratch import make_run_directory
 from topo.engine.spark.driver.slots import SlotProcesses
 from topo.engine.spark.driver.worker_check import check_workers
@@ -31,19 +33,20 @@ from topo.storage.checkpoints import REPORTS, local_path
 from topo.storage.ownership import Ownership
 from topo.topology.model import Topology
 from topo.tracking.client import AckerClient, AckerControl, BatchStart, Lease
+from topo.tracking.figures import AckerStatus
 from topo.tracking.plan import Mode, TrackingPlan
 from topo.tracking.transport import GrpcTransport
 from topo.wire.column import dump
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
     from topo.engine.spark.driver.run import SparkRun
 
 # The log lines of a batch travel with its reports, of which the ackers hold 64 MB.
 _LOGGED_BYTES = 4 << 20
 _LOGGED_BYTES_EACH = 256 << 10
+_DURATION = re.compile(r"(\w+)=(\d+)")
 
 
 class Abandoned(Exception):
@@ -174,7 +177,33 @@ class RunResources(ExitStack):
         with suppress(AckerError):  # it has gone on, or is over: the next look will tell
             AckerClient(self._lease).wait(start, 0, 0.0, busy=True)
 
-    def start_query(self, first_batch: int, mode: Mode) -> StreamingQuery:
+    def next_batch(self) -> int:
+        """Return the first batch of the next query."""
+        return self.checkpoint.next_batch()
+
+    def status(self, payloads_after: int) -> AckerStatus:
+        """Return the ackers' figures, with the reports of committed batches after this number."""
+        return self.control.status(payloads_after)
+
+    def command(self, mode: Mode) -> int:
+        """Tell the ackers what the topology does from its next batch on."""
+        return self.control.command(mode)
+
+    def error_of(self, query: Any) -> Exception:
+        """Return the error that ended a query."""
+        return error_of(query, self.control.target.token)
+
+    def batch_times(self, query: Any) -> tuple[float, dict[str, float]]:
+        """Return the milliseconds of the last batch, and of what Spark did in it."""
+        # `query.lastProgress` has all figures, but as JSON that the JVM writes and this parses.
+        progress: Any = query._jsq.lastProgress()
+        if not progress:
+            return 0.0, {}
+        # As text in one call: "{addBatch=120, commitOffsets=14, ...}".
+        durations = _DURATION.findall(progress.durationMs().toString())
+        return float(progress.batchDuration()), {name: float(ms) for name, ms in durations}
+
+    def start_query(self, first_batch: int, mode: Mode) -> Any:
         """Register an epoch and start its query."""
         plan = tracking_plan(self._run.topology, self.plan, self._run.conf)
         lease = self._lease = self.control.register(plan, first_batch, self._id, mode)

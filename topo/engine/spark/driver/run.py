@@ -8,24 +8,25 @@ after a failure of the user's code, or when restarts make no progress.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from topo.config import Config
 from topo.engine.completion import Completion
+from topo.engine.spark.driver.checkpoint import REAL_TIME
 from topo.engine.spark.driver.executors import Executors
 from topo.engine.spark.driver.jvm_death import Jvm
 from topo.engine.spark.driver.lifecycle import Lifecycle
 from topo.engine.spark.driver.progress import Progress
-from topo.engine.spark.driver.query_errors import error_of, in_words, sentence
+from topo.engine.spark.driver.query_errors import in_words, sentence
 from topo.engine.spark.driver.resources import Abandoned, RunResources
 from topo.engine.spark.driver.restarts import Restarts
+from topo.engine.spark.realtime.resources import RealTimeResources, real_time_warnings
 from topo.errors import RunError, TopoError, Unavailable
 from topo.running import (
     ACTIVE,
@@ -45,15 +46,11 @@ from topo.runtime.slot import full_conf
 from topo.topology.model import Topology
 from topo.tracking.figures import AckerStatus
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
-
 log = logging.getLogger("topo.spark")
 _WATCH_SECS = 0.05
 _IDLE_WATCH_SECS = 0.5
 _FIRST_PAUSE_SECS = 0.25
 _LONGEST_PAUSE_SECS = 30.0
-_DURATION = re.compile(r"(\w+)=(\d+)")
 
 
 class SparkRun(Completion):
@@ -80,6 +77,8 @@ class SparkRun(Completion):
         self.name = name
         self.topology = topology
         self.conf = full_conf(given)
+        if self._is_real_time:
+            self.warnings += real_time_warnings(topology, self.conf)
         self.error: Exception | None = None
         self.ui = ""
         for captured in capture:
@@ -198,6 +197,10 @@ class SparkRun(Completion):
         self._asked.set()
         self._ended.wait()
 
+    def wake(self) -> None:
+        """Look at once how far the run is; any thread may call it."""
+        self._asked.set()
+
     def stop(self) -> None:
         """Stop at once; the state is that of the last committed batch."""
         self._ending.stop(time.monotonic())
@@ -219,7 +222,7 @@ class SparkRun(Completion):
     def _main(self) -> None:
         status, error = KILLED, None
         try:
-            with RunResources(self) as opened:
+            with self._resources() as opened:
                 self._supervise(opened)
             status = COMPLETED if self._ending.is_completed else KILLED
         except Abandoned:
@@ -234,6 +237,13 @@ class SparkRun(Completion):
             self._status = status
         self._ended.set()
 
+    @property
+    def _is_real_time(self) -> bool:
+        return bool(self.conf["topology.mode"] == REAL_TIME)
+
+    def _resources(self) -> RunResources:
+        return RealTimeResources(self) if self._is_real_time else RunResources(self)
+
     def _in_words(self, raised: Exception) -> TopoError:
         if self.jvm is None:
             return in_words(raised)
@@ -246,7 +256,7 @@ class SparkRun(Completion):
         restarts = Restarts(opened.checkpoint.path, self.conf["topology.restart.max"])
         while not self.is_pointless:
             opened.confirm_ownership()
-            first, mode = opened.checkpoint.next_batch(), self._ending.mode
+            first, mode = opened.next_batch(), self._ending.mode
             restarts.begin(first)
             again, self._reason = self._reason, self._reason or "starting its query"
             query = opened.start_query(first, mode)
@@ -262,9 +272,9 @@ class SparkRun(Completion):
                 query.stop()
             if ended:
                 return
-            error = error_of(query, opened.control.target.token)
+            error = opened.error_of(query)
             self._progress.logs.write("failed", error.__dict__.pop("lines", ()))
-            restarts.failed(error, opened.checkpoint.next_batch())
+            restarts.failed(error, opened.next_batch())
             if isinstance(error, Unavailable):
                 self._wait_for(error, restarts.failures)
                 continue
@@ -283,20 +293,20 @@ class SparkRun(Completion):
             self._asked.wait(min(left, _IDLE_WATCH_SECS))
             self._asked.clear()
 
-    def _watch(self, opened: RunResources, query: StreamingQuery) -> bool:
+    def _watch(self, opened: RunResources, query: Any) -> bool:
         """Follow the query to its end; return True if the end was intended."""
         pause = _WATCH_SECS
         while query.isActive:
             opened.check_ownership()
-            status = opened.control.status(self._progress.last_payload)
-            self._take_in(status, query)
+            status = opened.status(self._progress.last_payload)
+            self._take_in(status, opened, query)
             if self.executors:
                 self.executors.look()
                 if self.executors.idle_slots_block_others(status.next_batch, status.waiting):
                     opened.go_on(status.next_batch)
             command = self._ending.next_command(status, self._progress.reports, time.monotonic())
             if command is not None:
-                self._ending.commanded(opened.control.command(command), command)
+                self._ending.commanded(opened.command(command), command)
             if self._ending.is_over or (self.is_pointless and self._has_no_executor):
                 return True
             # An idle topology commits little and is looked at less often.
@@ -305,34 +315,23 @@ class SparkRun(Completion):
             self._asked.clear()
         return False
 
-    def _look_once_more(self, opened: RunResources, query: StreamingQuery) -> None:
+    def _look_once_more(self, opened: RunResources, query: Any) -> None:
         """Take the reports that were committed before the query failed.
 
         An error in this is ignored: the query's own failure matters more.
         """
         with suppress(Exception):
-            status = opened.control.status(self._progress.last_payload)
+            status = opened.status(self._progress.last_payload)
             batch_ms = 0.0
             with suppress(Exception):
-                batch_ms, _ = _batch_times(query)
+                batch_ms, _ = opened.batch_times(query)
             with self._lock:
                 self._progress.take_in(status, batch_ms)
 
-    def _take_in(self, status: AckerStatus, query: StreamingQuery) -> None:
+    def _take_in(self, status: AckerStatus, opened: RunResources, query: Any) -> None:
         with self._lock:
             if self._status in (STARTING, ACTIVE, INACTIVE) and status.clock:
                 self._status = ACTIVE if self._ending.wants_active else INACTIVE
-            ms, phases = _batch_times(query) if status.payloads else (0.0, {})
+            ms, phases = opened.batch_times(query) if status.payloads else (0.0, {})
             if self._progress.take_in(status, ms, phases):
                 self._reason, self._is_unavailable = "", False
-
-
-def _batch_times(query: StreamingQuery) -> tuple[float, dict[str, float]]:
-    """Return the milliseconds of the last batch, and of what Spark did in it."""
-    # `query.lastProgress` has all figures, but as JSON that the JVM writes and this process parses.
-    progress: Any = query._jsq.lastProgress()
-    if not progress:
-        return 0.0, {}
-    # As text in one call: "{addBatch=120, commitOffsets=14, ...}".
-    durations = _DURATION.findall(progress.durationMs().toString())
-    return float(progress.batchDuration()), {name: float(ms) for name, ms in durations}

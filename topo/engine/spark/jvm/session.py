@@ -21,6 +21,7 @@ from topo.config.masters import is_local
 from topo.engine.spark.driver.masters import check_master, with_room
 from topo.engine.spark.driver.scratch import make_jvm_directory
 from topo.engine.spark.driver.shipment import DAEMON, Shipment, workers_python
+from topo.engine.spark.jvm.classes import CLASSES
 from topo.engine.spark.jvm.java import prepare_java
 from topo.engine.spark.jvm.speedups import apply_jvm_speedups
 from topo.errors import ConfigError, EngineError
@@ -56,6 +57,16 @@ _CORE = {
 # leaves 100 MB of garbage: if that fills the young generation, each batch waits for a collection.
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn256m"
 
+# Only real-time mode has such shuffles. Each row leaves at once, so the thread that would flush
+# what waits may sleep.
+_REAL_TIME = {
+    "spark.shuffle.streaming.networkBufferSize": "8",
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "50",
+    "spark.shuffle.streaming.checksum.enabled": "false",
+    "spark.dynamicAllocation.enabled": "false",
+}
+
+
 # On one machine, compressing frames for the local disk gains nothing, and the UI's records are
 # needed by the UI only.
 _CORE_LOCAL = {
@@ -72,6 +83,7 @@ _CORE_LOCAL = {
     "spark.ui.retainedStages": "50",
     "spark.ui.retainedTasks": "500",
     "spark.sql.ui.retainedExecutions": "20",
+    **_REAL_TIME,
 }
 
 # Only one executor has a slot's instances, and no other slot may share it.
@@ -107,6 +119,7 @@ _SQL_FILE_CHECKPOINT = {
 
 _starting = threading.Lock()
 _STOP_SECS = 30
+_CLASS_PATH = "spark.driver.extraClassPath"
 _JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
 
 
@@ -159,7 +172,13 @@ def with_directory(settings: Mapping[str, str], directory: str) -> dict[str, str
     quoted = directory.replace("\\", "\\\\").replace('"', '\\"')
     there = f'"-Djava.io.tmpdir={quoted}"'
     theirs = settings.get(_JVM_DEFAULTS, "")
-    return {**settings, _JVM_DEFAULTS: f"{there} {theirs}".rstrip()}
+    # Spark finds classes that are compiled later only where its class path has led from the start.
+    classes = os.pathsep.join(filter(None, [f"{directory}/{CLASSES}", settings.get(_CLASS_PATH)]))
+    return {
+        **settings,
+        _JVM_DEFAULTS: f"{there} {theirs}".rstrip(),
+        _CLASS_PATH: classes,
+    }
 
 
 def query_settings(slots: int, checkpoint: str, conf: Mapping[str, Any]) -> dict[str, str]:
@@ -202,6 +221,7 @@ def _launched(
     from pyspark.sql import SparkSession
 
     directory = make_jvm_directory()
+    os.mkdir(os.path.join(directory, CLASSES))  # else the JVM would take the path for an archive
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(with_directory(settings, directory).items()))
     try:

@@ -2,8 +2,8 @@
 
 One record an epoch holds what changed in saved state, what the ledger was told, and when. The log
 is a directory of segments, each named after its first epoch, and of at most one snapshot, which
-replaces all epochs up to its own. One thread writes; a record is one write, so that a process that
-dies leaves a whole record or a torn one at the very end.
+replaces all epochs up to its own. One thread of the driver that owns the checkpoint writes. A
+record is one write, so a process that dies leaves whole records and a torn one at the very end.
 
 A record carries checksums of its head and of its body. Damage at the end of the last segment, with
 no valid record behind it, is what a death in the middle of a write leaves: it is cut off. Damage
@@ -16,7 +16,6 @@ than 16 MB, a thread copies what lives to another one, while epochs go on into t
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pickle
 import threading
@@ -26,7 +25,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import IO
 
 from topo.engine.spark.realtime.epochs import Committed, EpochRecord, Key
 from topo.engine.spark.realtime.records import (
@@ -75,7 +73,6 @@ class EpochStore:
         self._index: dict[Key, Place] = {}
         self._bytes = 0  # of all files
         self._base = 0  # of the snapshot among them
-        self._lock: IO[bytes] | None = None
         self._file: FileIO | None = None
         self._name = ""
         self._size = 0
@@ -87,7 +84,6 @@ class EpochStore:
     def recover(self, committed: Committed) -> Committed:
         """Read what is there, cut off a torn end, and return what was committed last."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._own()
         try:
             return self._recover(committed)
         except BaseException:
@@ -127,19 +123,6 @@ class EpochStore:
                     file.seek(place.at)
                     saved.setdefault(task, {})[record] = file.read(place.size)
         return saved
-
-    def _own(self) -> None:
-        """Take the log for this process; a lock of a dead one is gone with it."""
-        self._lock = (self.directory / "owner.lock").open("ab")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.close()
-            raise CheckpointError(
-                "another process runs a topology from this checkpoint",
-                at=str(self.directory),
-                hint="kill it first, or choose another topology.checkpoint.dir",
-            ) from error
 
     def _read_snapshot(self, path: Path) -> Committed:
         data = path.read_bytes()
@@ -220,9 +203,6 @@ class EpochStore:
         if self._file is not None:
             self._file.close()
             self._file = None
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
 
     @property
     def size(self) -> int:

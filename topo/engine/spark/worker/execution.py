@@ -62,6 +62,19 @@ class RunSpec:
     log_bytes: int = 0
     """Maximum bytes of log lines that an execution sends to the driver; 0 for none."""
 
+    def environment(self, slot: int) -> TaskEnvironment:
+        """Return what the tasks of a slot share; makes the user's classes known here."""
+        topology = Topology.from_bytes(self.topology)
+        install_user_classes(topology.user_classes)
+        return TaskEnvironment(
+            topology,
+            TaskLayout(topology, self.conf),
+            self.conf,
+            self.name,
+            time.time,
+            local_tasks=self.plan.tasks_in(slot),
+        )
+
     def runner(self, slot: int) -> SlotRunner:
         return SlotRunner(self, slot)
 
@@ -117,17 +130,9 @@ class SlotRunner:
         self.spool = Spool(spec.frames, slot, spec.conf["topology.batch.file.bytes"])
         if spec.log_bytes:
             collect_logs(spec.log_bytes)
-        topology = Topology.from_bytes(spec.topology)
-        install_user_classes(topology.user_classes)
-        self._setting = TaskEnvironment(
-            topology,
-            TaskLayout(topology, spec.conf),
-            spec.conf,
-            spec.name,
-            time.time,
-            local_tasks=spec.plan.tasks_in(slot),
-            listener=self._capture if spec.capture or spec.conclusions else None,
-        )
+        self._setting = spec.environment(slot)
+        if spec.capture or spec.conclusions:
+            self._setting.listener = self._capture
         self.log_requests = LogRequests(masked)
         self._instances: dict[int, _Instances] = {}
         self._polling = Polling(spec.conf)

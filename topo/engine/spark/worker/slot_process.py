@@ -42,7 +42,7 @@ from topo.wire.column import dump
 _LENGTH = struct.Struct("<Q")
 # Thousands of rows wait between two flushes: a collection after every 700th allocation costs a
 # tenth of the time of a word count, after every 50,000th next to nothing.
-_GARBAGE_THRESHOLDS = (50_000, 20, 20)
+GARBAGE_THRESHOLDS = (50_000, 20, 20)
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def main() -> None:
     note_in(open_note(path))
     runner = make_runner(factory)
     gc.freeze()
-    gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
     listener = socket.socket(socket.AF_UNIX)
     starting = f"{path}.{os.getpid()}"
     listener.bind(starting)
@@ -183,7 +183,7 @@ def serve(relay: Relay, runner: Runner) -> None:
         except RelayLost:
             raise
         except BaseException as error:
-            relay.send(FAILED, _portable(error))
+            relay.send(FAILED, portable(error))
             return
         sends = outcome.sends
         head = (
@@ -196,7 +196,7 @@ def serve(relay: Relay, runner: Runner) -> None:
         relay.send(DONE, head, payloads)
 
 
-def _portable(error: BaseException) -> bytes:
+def portable(error: BaseException) -> bytes:
     try:
         data = dump(error)
         pickle.loads(data)

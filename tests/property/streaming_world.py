@@ -1,0 +1,290 @@
+"""Slots and a coordinator in one process, with every delay and every death drawn from one seed.
+
+The levels, the epochs and the log are the real ones; only the sockets and Spark's shuffle between
+them are queues here, each in order, all of them as slow as the seed says. A death takes the slots,
+or the driver with them, at any moment; what follows begins with what the log says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from topo import BasicBolt, Spout, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
+from topo.engine.spark.plan import make_plan
+from topo.engine.spark.realtime.epochs import Committed, Epochs, Staged
+from topo.engine.spark.realtime.level import Level
+from topo.engine.spark.realtime.messages import (
+    SlotSetup,
+    Start,
+    pack_staged,
+    pack_verdicts,
+    unpack_staged,
+    unpack_verdicts,
+)
+from topo.engine.spark.realtime.store import EpochStore
+from topo.engine.spark.worker.execution import RunSpec
+from topo.runtime.slot import full_conf
+from topo.tracking.plan import Mode, TrackingPlan
+
+LINES = ("a b", "b c b", "a", "c a b c", "b")
+SLOTS = 2
+
+
+class Lines(Spout):
+    outputs = ("line",)
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.next = 0
+        self.acked: list[int] = []
+
+    def next_tuple(self) -> None:
+        if self.next < self.count:
+            self.emit([LINES[self.next % len(LINES)]], msg_id=self.next)
+            self.next += 1
+
+    def ack(self, msg_id: int) -> None:
+        self.acked.append(msg_id)
+
+    def is_exhausted(self) -> bool:
+        return self.next >= self.count
+
+
+class Split(BasicBolt):
+    outputs = ("word",)
+    stateless = True
+
+    def execute(self, tup: Tuple) -> None:
+        for word in tup.line.split():
+            self.emit([word])
+
+
+class Count(StatefulBasicBolt):
+    outputs = ("word",)
+
+    def execute(self, tup: Tuple) -> None:
+        self.state[tup.word] = self.state.get(tup.word, 0) + 1
+        self.emit([tup.word])
+
+
+class Total(BasicBolt):
+    """Reads the spout too, whose tuples pass through the levels between."""
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.lines = 0
+        self.words = 0
+
+    def execute(self, tup: Tuple) -> None:
+        if tup.source_component == "lines":
+            self.lines += 1
+        else:
+            self.words += 1
+
+
+def word_count(lines: int) -> Topology:
+    builder = TopologyBuilder()
+    builder.set_spout("lines", Lines(lines), parallelism=2)
+    builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
+    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", "word")
+    total = builder.set_bolt("total", Total())
+    total.global_grouping("count").global_grouping("lines")
+    return builder.create_topology()
+
+
+class _Wire:
+    """A queue that a level takes for its stream to Spark."""
+
+    waiting = 0
+
+    def __init__(self, put: Callable[[int, bytes], None]) -> None:
+        self.send = lambda key, *parts: put(key, b"".join(parts))
+
+
+class Stuck(Exception):
+    """A run that does not come to its end."""
+
+
+class World:
+    """One run of a topology, from start to start."""
+
+    def __init__(self, directory: Path, seed: int, lines: int = 40) -> None:
+        self.random = Random(seed)
+        self.lines = lines
+        self.deaths = 0
+        self.restores_uncommitted = False
+        topology = word_count(lines)
+        conf = full_conf({"topology.max.spout.pending": 15})
+        self.plan = make_plan(topology, SLOTS, conf)
+        self._spec = RunSpec("world", topology.to_bytes(), conf, self.plan)
+        placed = self.plan.component("lines")
+        self._tracking = TrackingPlan(len(self.plan.levels), SLOTS, tuple(placed.tasks))
+        self._directory = directory
+        self._store: EpochStore | None = None
+        self._clock = 1000.0
+        self._start_driver()
+
+    # -- starts and deaths --------------------------------------------------------------------
+
+    def _start_driver(self) -> None:
+        if self._store is not None:
+            self._store.close()
+        self._store = EpochStore(self._directory, compact_bytes=2000)
+        self._committed = self._store.recover(Committed(self._tracking))
+        self._staged: list[Staged] = []
+        self._start_slots()
+
+    def _start_slots(self) -> None:
+        assert self._store is not None
+        saved = self._store.restore()
+        if self.restores_uncommitted:
+            for staged in self._staged:
+                for (task, name), blob in staged.puts.items():
+                    saved.setdefault(task, {})[name] = blob
+        self._staged = []
+        committed = self._committed
+        start = Start(committed.epoch, committed.clock, Mode.ACTIVE, "world", saved)
+        self._epochs = Epochs(self._tracking, committed, Mode.ACTIVE, 0.0)
+        self._wires: dict[tuple[int, int, int], deque[bytes]] = {}
+        self._orders: list[deque[tuple[str, Any]]] = [deque() for _ in range(SLOTS)]
+        self.levels: list[list[Level]] = []
+        for slot in range(SLOTS):
+            setup = SlotSetup(self._spec, slot, "", "", acks_at_once=False)
+            environment = self._spec.environment(slot)
+            made = [
+                Level(setup, number, environment, start) for number in range(len(self.plan.levels))
+            ]
+            for level in made:
+                level.stream = self._wire(level.number, slot)  # type: ignore[assignment]
+            made[0].set_mode(Mode.ACTIVE)
+            self.levels.append(made)
+        spouts = [spout for level in self.levels for spout in self._host(level[0]).spouts]
+        self._epochs.resume_from({spout.id: spout.cursor for spout in spouts})
+        self._tell()
+
+    def _wire(self, level: int, slot: int) -> _Wire:
+        def put(key: int, message: bytes) -> None:
+            target = self.plan.keys.index(key)
+            self._wires.setdefault((level + 1, slot, target), deque()).append(message)
+
+        return _Wire(put)
+
+    def die(self) -> None:
+        self.deaths += 1
+        if self.random.random() < 0.3:
+            self._start_driver()
+        else:
+            self._start_slots()
+
+    # -- moves --------------------------------------------------------------------------------
+
+    def run(self, deaths: int) -> None:
+        """Move at random to the end, dying so many times on the way."""
+        for _ in range(10_000):
+            if self.deaths < deaths and self.random.random() < 0.02:
+                self.die()
+            self._move()
+            if self._is_done() and self.deaths >= deaths:
+                return
+        raise Stuck
+
+    def _move(self) -> None:
+        self._clock += 0.001
+        full = [where for where, wire in self._wires.items() if wire]
+        told = [slot for slot, orders in enumerate(self._orders) if orders]
+        kind = self.random.randrange(10)
+        if full and kind < 6:
+            level, source, target = where = self.random.choice(full)
+            del source
+            self._receive(self.levels[target][level], self._wires[where].popleft())
+        elif told and kind < 8:
+            slot = self.random.choice(told)
+            self._obey(slot, *self._orders[slot].popleft())
+        elif kind == 8 and self._epochs.in_work is None:
+            self._epochs.note_news()
+            cut = self._epochs.cut(self._clock, self._clock)
+            for orders in self._orders:
+                orders.append(("cut", cut))
+        else:
+            self.random.choice(self.levels)[0].poll(self._clock, 3, float("inf"))
+
+    def _receive(self, level: Level, message: bytes) -> None:
+        alignment = level.alignment
+        assert alignment is not None
+        level.receive(message)
+        level.work(self._clock)
+        while alignment.is_complete:
+            marker = alignment.marker
+            self._stage(level, Mode(marker.mode), marker.clock)
+            alignment.advance()
+            level.work(self._clock)
+
+    def _obey(self, slot: int, order: str, what: Any) -> None:
+        if order == "cut":
+            self._stage(self.levels[slot][0], what.mode, what.clock)
+        else:
+            self.levels[slot][0].deliver("world", unpack_verdicts(what))
+
+    def _stage(self, level: Level, mode: Mode, clock: float) -> None:
+        epoch = level.epoch
+        data = pack_staged(epoch, level.number, level.finish(mode, clock))
+        epoch, number, staged = unpack_staged(data)
+        self._staged.append(staged)
+        slot = next(slot for slot, levels in enumerate(self.levels) if level in levels)
+        if self._epochs.stage(epoch, number, slot, staged):
+            assert self._store is not None
+            record = self._epochs.record()
+            self._store.append(record, self._committed)
+            self._epochs.commit(record)
+            self._staged = []
+            self._tell()
+
+    def _tell(self) -> None:
+        for task, verdicts in self._epochs.new_verdicts().items():
+            slot = self.plan.place_of(task)[1]
+            self._orders[slot].append(("told", pack_verdicts({task: verdicts})))
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _host(self, level: Level) -> Any:
+        assert level.host is not None
+        return level.host
+
+    def _components(self, name: str) -> list[Any]:
+        tasks = self.plan.component(name).tasks
+        hosts = [self._host(level) for levels in self.levels for level in levels]
+        return [host.tasks[at].component for host in hosts for at in tasks if at in host.tasks]
+
+    def _is_done(self) -> bool:
+        acked = sum(len(spout.acked) for spout in self._components("lines"))
+        idle = not any(self._wires.values()) and self._epochs.in_work is None
+        return idle and acked >= 2 * self.lines
+
+    def mistakes(self) -> list[str]:
+        """Return what is not as it has to be."""
+        wanted: Counter[str] = Counter()
+        for number in range(self.lines):
+            wanted.update(LINES[number % len(LINES)].split() * 2)
+        counted: Counter[str] = Counter()
+        for bolt in self._components("count"):
+            counted.update(dict(bolt.state.items()))
+        (total,) = self._components("total")
+        found = []
+        if counted != wanted:
+            found.append(f"counted {dict(counted)}, and not {dict(wanted)}")
+        if (total.lines, total.words) != (2 * self.lines, wanted.total()):
+            found.append(f"{total.lines} lines, {total.words} words in all")
+        for spout in self._components("lines"):
+            if sorted(spout.acked) != list(range(self.lines)):
+                found.append(f"acked {spout.acked}")
+        return found
+
+    def close(self) -> None:
+        """Let go of the log."""
+        assert self._store is not None
+        self._store.close()

@@ -1,0 +1,59 @@
+"""Exactly-once over deaths at any moment; and two ways to get it wrong, which show here."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.property.scale import examples
+from tests.property.streaming_world import Stuck, World
+from topo.engine.spark.realtime import level
+from topo.engine.spark.realtime.align import Alignment, Marker
+
+seeds = st.integers(0, 2**32)
+
+
+@examples(12)
+@given(seeds, st.integers(0, 6))
+def test_every_word_is_counted_once_whatever_dies_and_when(seed: int, deaths: int) -> None:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        closing(World(Path(directory), seed)) as world,
+    ):
+        world.run(deaths)
+        assert world.mistakes() == []
+
+
+class Unaligned(Alignment[Any]):
+    """Works on whatever comes, whether its source has ended the epoch or not."""
+
+    def receive(self, source: int, item: Any) -> None:
+        if isinstance(item, Marker):
+            self._ended[source] = item
+        else:
+            self._ready.append(item)
+
+
+def goes_wrong(seed: int, directory: Path, *, uncommitted: bool = False) -> bool:
+    with closing(World(directory, seed, lines=100)) as world:
+        world.restores_uncommitted = uncommitted
+        with suppress(Stuck):  # which is wrong enough, and shows in what was acked
+            world.run(12)
+        return bool(world.mistakes())
+
+
+def test_without_alignment_the_counts_are_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(level, "Alignment", Unaligned)
+    assert any(goes_wrong(seed, tmp_path / str(seed)) for seed in range(5))
+
+
+def test_with_uncommitted_records_the_counts_are_wrong(tmp_path: Path) -> None:
+    assert any(goes_wrong(seed, tmp_path / str(seed), uncommitted=True) for seed in range(5))

@@ -1,0 +1,331 @@
+"""One level of a slot in real-time mode: its tasks, the alignment of its input, its output.
+
+What it sends goes to the next level, in messages of one target slot each. A message for a deeper
+level passes through the slot of the same number on every level between, where it is counted, held
+and sent on like all others; so a marker ends an epoch for whatever goes before it, however far.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from topo.engine.spark.plan import Plan
+from topo.engine.spark.realtime.align import Alignment, Marker, Misaligned
+from topo.engine.spark.realtime.epochs import Key, Staged
+from topo.engine.spark.realtime.messages import SlotSetup, Start
+from topo.engine.spark.realtime.stream import Stream
+from topo.engine.spark.worker.report import Capture, Report
+from topo.metrics.counters import TaskMetrics
+from topo.runtime.slot import Batch, SlotTasks
+from topo.runtime.task import TaskEnvironment
+from topo.tracking.ids import Updates
+from topo.tracking.plan import Mode
+from topo.wire.frame import AnyFrame, Buffer, PackedFrame
+
+_DATA, _MARKER = 1, 2
+_HEAD = struct.Struct("<BHH")  # kind, source slot, target level
+_END = struct.Struct("<QQBd")  # epoch, sent, mode, clock
+_LENGTH = struct.Struct("<I")
+_MESSAGE_BYTES = 1 << 20
+MOST_WAITING_BYTES = 8 << 20
+"""Of output; beyond it a level reads no input, and spouts are not asked."""
+
+_NOTHING = TaskMetrics()
+
+Item = tuple[int, memoryview]
+"""A level and the frames that are for it."""
+
+
+class Level:
+    """One level of one slot. Level 0 has no input: `poll` and `deliver` feed it."""
+
+    def __init__(
+        self, setup: SlotSetup, number: int, environment: TaskEnvironment, start: Start
+    ) -> None:
+        plan: Plan = setup.plan
+        self.number = number
+        self.stream: Stream | None = None
+        self.host: SlotTasks | None = None
+        self.epoch = start.epoch + 1
+        self.alignment: Alignment[Item] | None = None
+        if number:
+            name = f"level {number} of slot {setup.slot}"
+            self.alignment = Alignment(name, plan.slots, self.epoch)
+        self._plan = plan
+        self._slot = setup.slot
+        self._sends_updates = setup.acks_at_once
+        self._reports = setup.spec.reports
+        self._is_last = number == len(plan.levels) - 1
+        self._tasks = plan.tasks_at(number, setup.slot)
+        self._capture = Capture(setup.spec.capture, setup.spec.conclusions)
+        captures = setup.spec.capture or setup.spec.conclusions
+        self._environment = replace(environment, listener=self._capture if captures else None)
+        self._saved = {task: dict(start.saved.get(task, {})) for task in self._tasks}
+        self._now = start.clock or time.time()
+        self._mode = start.mode
+        self._last_tick_key: Key = (0, f"last ticked/{number}/{setup.slot}")
+        self._had_last_tick = self._last_tick_key[1] in start.saved.get(0, {})
+        self._more_came = False
+        self._closed = False
+        self._sent = [0] * plan.slots
+        self._out: dict[tuple[int, int], list[Buffer]] = {}
+        self._sizes: dict[int, dict[str, int]] = {}
+        self._tuples = 0
+        self._told: tuple[Any, ...] = ()
+        for task, records in self._saved.items():
+            self._sizes[task] = {name: len(blob) for name, blob in records.items()}
+        if start.mode == Mode.ACTIVE or any(self._saved.values()):
+            self._open()
+
+    def _open(self) -> SlotTasks:
+        """Bring the tasks to life; those of a topology that was never active wait until it is."""
+        if self.host is None:
+            host = SlotTasks(self._environment, self._tasks)
+            host.open(self._saved)
+            self._saved = {}
+            host.begin(Batch(self.epoch, self._now, self._now))
+            self.host = host
+        return self.host
+
+    # -- the work of a turn -------------------------------------------------------------------
+
+    def receive(self, message: bytes) -> None:
+        """Take in a message from the level before."""
+        assert self.alignment is not None
+        view = memoryview(message)
+        kind, source, level = _HEAD.unpack_from(view)
+        if kind == _DATA:
+            self.alignment.receive(source, (level, view[_HEAD.size :]))
+        elif kind == _MARKER:
+            self.alignment.receive(source, Marker(*_END.unpack_from(view, _HEAD.size)))
+        else:
+            raise Misaligned(f"a message of kind {kind} on level {self.number}")
+
+    def work(self, now: float) -> bool:
+        """Work on all that has come, and on ticks that are due; return True if there was any."""
+        assert self.alignment is not None
+        frames: list[AnyFrame] = []
+        items = self.alignment.take()
+        for level, data in items:
+            if level == self.number:
+                frames += _frames_in(data)
+            else:
+                self._out.setdefault((self._slot, level), []).append(data)
+        if frames:
+            self._more_came = True
+            self._run(now, frames)
+        elif self.tick_at <= now:
+            self._run(now)
+        self._send()
+        return bool(items)
+
+    def poll(self, now: float, most: int, until: float) -> int:
+        """Ask the spouts, and run what is fused with them; return how much was emitted."""
+        host = self._open()
+        ticks = self.tick_at <= now
+        host.turn(now)
+        self._now = now
+        emitted = host.poll(most, until=until)
+        self._tuples += emitted
+        if emitted:
+            self._more_came = True
+        if emitted or ticks:
+            self._collect(host.work(pre_commit=False))
+            self._send()
+        return emitted
+
+    def deliver(self, incarnation: str, verdicts: Any) -> None:
+        """Tell the spouts what became of their messages."""
+        host = self._open()
+        for task, said in verdicts.items():
+            host.deliver(task, incarnation, said)
+        self._run(time.time())
+        self._send()
+
+    @property
+    def tick_at(self) -> float:
+        """The time of the next tick; infinity if none is due."""
+        if self.host is None or self._closed or self._mode in (Mode.LAST_TICK, Mode.CLOSE):
+            return float("inf")
+        return self.host.next_tick()
+
+    @property
+    def is_full(self) -> bool:
+        """True if the output has to go before more may come in."""
+        return self.stream is not None and self.stream.waiting > MOST_WAITING_BYTES
+
+    def tick(self) -> None:
+        """Run the ticks that are due."""
+        self._run(time.time())
+        self._send()
+
+    @property
+    def has_tasks(self) -> bool:
+        """True if the slot has tasks on this level."""
+        return bool(self._tasks)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """True if the spouts say that nothing more will come, and nothing of them is pending."""
+        host = self.host
+        return host is not None and bool(host.spouts) and host.exhausted and not host.pending
+
+    @property
+    def spouts_say(self) -> object:
+        """The state of the spouts that the driver hears of even if nothing is emitted."""
+        return (self.is_exhausted, self.host.stalls if self.host else ())
+
+    def tell_committed(self) -> None:
+        """Tell the components that the epoch before the present one is committed."""
+        if self.host is not None:
+            self.host.tell_committed()
+
+    def take_updates(self) -> Updates:
+        """Return what the acker is to hear at once, before the epoch ends."""
+        return Updates() if self.host is None else self.host.take_updates()
+
+    def _run(self, now: float, frames: Iterable[AnyFrame] = ()) -> None:
+        host = self._open()
+        if self._closed:
+            return
+        host.turn(now)
+        self._now = now
+        self._collect(host.work(frames, pre_commit=False))
+
+    def _collect(self, frames: Iterable[PackedFrame]) -> None:
+        for frame in frames:
+            level, slot = self._plan.place_of(frame.target_task)
+            out = self._out.setdefault((slot, level), [])
+            out += (_LENGTH.pack(len(frame.data)), frame.data)
+
+    def _send(self) -> None:
+        """Write what was collected, in messages that are not too large."""
+        for (slot, level), parts in self._out.items():
+            head = _HEAD.pack(_DATA, self._slot, level)
+            size, first = 0, 0
+            for at, part in enumerate(parts):
+                # A message ends between two frames: behind what follows a length.
+                ends = at + 1 == len(parts) or len(parts[at + 1]) == _LENGTH.size
+                size += len(part)
+                if at + 1 == len(parts) or (size >= _MESSAGE_BYTES and ends):
+                    self._put(slot, head, *parts[first : at + 1])
+                    self._sent[slot] += 1
+                    size, first = 0, at + 1
+        self._out.clear()
+
+    def _put(self, slot: int, *parts: Any) -> None:
+        assert self.stream is not None
+        self.stream.send(self._plan.keys[slot], *parts)
+
+    # -- the end of an epoch ------------------------------------------------------------------
+
+    def set_mode(self, mode: Mode) -> None:
+        """Let spouts go on or stop; of level 0."""
+        if mode == Mode.ACTIVE:
+            self._open()
+        if self.host is not None and not self._closed:
+            self.host.set_active(mode == Mode.ACTIVE)
+        self._mode = mode
+
+    def finish(self, mode: Mode, clock: float) -> Staged:
+        """End the epoch: run what comes last in it, save, pass the marker on."""
+        self._mode = mode
+        if mode == Mode.ACTIVE:
+            self._open()
+        host, epoch = self.host, self.epoch
+        puts: dict[Key, bytes] = {}
+        deletes: list[Key] = []
+        updates, cursors = Updates(), {}
+        if host is not None and not self._closed:
+            ticks_last = self._note_last_tick(mode, puts, deletes)
+            now = max(time.time(), self._now)
+            host.turn(now, ticking=mode not in (Mode.LAST_TICK, Mode.CLOSE))
+            self._now = now
+            self._collect(host.work(last_tick=ticks_last))
+            if mode == Mode.CLOSE:
+                host.close()
+                self._closed = True
+            self._save(host, puts, deletes)
+            updates = host.take_updates()
+            cursors = {spout.id: spout.cursor for spout in host.spouts}
+        self._send()
+        report = self._report(mode)
+        self._pass_on(epoch, mode, clock)
+        self.epoch += 1
+        if host is not None and not self._closed:
+            host.begin(Batch(self.epoch, self._now, self._now))
+        return Staged(puts, deletes, updates, cursors, report)
+
+    def _pass_on(self, epoch: int, mode: Mode, clock: float) -> None:
+        if self._is_last:
+            return
+        for slot, sent in enumerate(self._sent):
+            head = _HEAD.pack(_MARKER, self._slot, self.number)
+            self._put(slot, head, _END.pack(epoch, sent, int(mode), clock))
+        self._sent = [0] * len(self._sent)
+
+    def _save(self, host: SlotTasks, puts: dict[Key, bytes], deletes: list[Key]) -> None:
+        for task, changes in host.save().items():
+            if self._sends_updates:
+                continue  # nothing is kept, where nothing waits for it to be durable
+            sizes = self._sizes.setdefault(task, {})
+            for name, blob in changes.puts.items():
+                puts[task, name] = blob
+                sizes[name] = len(blob)
+            for name in changes.deletes:
+                deletes.append((task, name))
+                sizes.pop(name, None)
+
+    def _note_last_tick(self, mode: Mode, puts: dict[Key, bytes], deletes: list[Key]) -> bool:
+        """Return True if the tasks are to have their last tick now; it is saved that they had."""
+        more_came, self._more_came = self._more_came, False
+        if mode == Mode.LAST_TICK and not self._had_last_tick:
+            self._had_last_tick = True
+            puts[self._last_tick_key] = b"\1"
+            return True
+        if self._had_last_tick and more_came and mode == Mode.ACTIVE:
+            self._had_last_tick = False
+            deletes.append(self._last_tick_key)
+        return False
+
+    # -- reports ------------------------------------------------------------------------------
+
+    def _report(self, mode: Mode) -> bytes:
+        """Return what the driver is told of the epoch; nothing if nothing happened in it."""
+        host = self.host
+        report = Report({}, self._tuples, mode=mode)
+        self._tuples = 0
+        if host is not None:
+            report.metrics = self._figures(host)
+            if host.spouts:
+                report.exhausted = self.is_exhausted
+                report.at_limit = tuple(spout.id for spout in host.spouts if spout.at_limit)
+                report.stalls = host.stalls
+        self._capture.move_to(report)
+        told = (mode, report.exhausted, report.at_limit, report.stalls)
+        if not (report.metrics or report.rows or report.concluded or told != self._told):
+            return b""
+        self._told = told
+        return report.pack(self._reports)
+
+    def _figures(self, host: SlotTasks) -> dict[int, TaskMetrics]:
+        """Return what the tasks counted; those that did nothing are left out."""
+        figures = {}
+        for task, counted in host.take_metrics().items():
+            if counted != _NOTHING:
+                figures[task] = counted
+                counted.saved_bytes = sum(self._sizes.get(task, {}).values())
+        return figures
+
+
+def _frames_in(data: memoryview) -> Iterable[PackedFrame]:
+    at = 0
+    while at < len(data):
+        (size,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        yield PackedFrame.of(data[at : at + size])
+        at += size

@@ -1,0 +1,43 @@
+"""The streaming query of real-time mode: the source, one relay a further level, the sink.
+
+It is one batch that never ends, since the end of a batch makes every stage stop, plan anew and
+start. So Spark's checkpoint holds nothing, and each start has a fresh one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from topo.engine.spark.plan import Plan
+from topo.engine.spark.realtime.java import SOURCE_CLASS, load_classes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_ENDLESS = "36500 days"
+
+
+def build_rows(session: SparkSession, plan: Plan, sockets: str, token: str) -> DataFrame:
+    """Build the levels; their tasks connect to the slots' sockets in this directory."""
+    from pyspark.sql import DataFrame
+
+    jvm = load_classes(session.sparkContext)
+    reader = session.readStream.format(SOURCE_CLASS).option("slots", str(plan.slots))
+    rows = reader.option("sockets", sockets).option("token", token).load()
+    encoder = jvm.org.apache.spark.sql.Encoders.row(jvm.TopoSource.schema())
+    for level in range(1, len(plan.levels)):
+        by_slot: Any = rows.repartition(plan.slots, "key")._jdf
+        relay = jvm.TopoRelay(sockets, token, level)
+        rows = DataFrame(by_slot.mapPartitions(relay, encoder), session)
+    return rows
+
+
+def start_streaming(rows: DataFrame, name: str, checkpoint: str) -> StreamingQuery:
+    """Run the levels; nothing comes out of the last one."""
+    from pyspark.sql.streaming import StreamingQuery
+
+    jvm: Any = rows.sparkSession._jvm
+    writer: Any = rows.writeStream.outputMode("update").queryName(name)
+    writer = writer.trigger(realTime=_ENDLESS).option("checkpointLocation", checkpoint)
+    return StreamingQuery(writer._jwrite.foreach(jvm.TopoSink()).start())

@@ -1,0 +1,189 @@
+"""Framed messages over sockets that never block: a key, a length, as many bytes.
+
+Both ends of the slots' pipes with Spark's JVM and with the coordinator speak it. A call of gRPC
+takes a millisecond in Python and has to be asked for; here whoever has something says so.
+
+A stream belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import selectors
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+_HEAD = struct.Struct("<iI")
+_READ_BYTES = 1 << 18
+_SOCKET_BYTES = 1 << 20
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Stream:
+    """One connection. `receive` gives what has come; `send` collects, `flush` writes."""
+
+    def __init__(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
+        connection.setblocking(False)
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            connection.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BYTES)
+        self.is_open = True
+        self.on_event: Callable[[], None] = _nothing
+        """Called when something can be received."""
+        self.unread: list[tuple[int, bytes]] = []
+        self._connection = connection
+        self._selector = selector
+        self._in = bytearray()
+        self._out = bytearray()
+        self._interest = READ
+        self._is_reading = True
+        selector.register(connection, READ, self)
+
+    @property
+    def waiting(self) -> int:
+        """The number of bytes that are still to be written."""
+        return len(self._out)
+
+    def event(self, mask: int) -> None:
+        """Do what the selector says is possible."""
+        if mask & WRITE:
+            self.flush()
+        if mask & READ and self.is_open:
+            self.on_event()
+
+    def send(self, key: int, *parts: Any) -> None:
+        """Add a message; it goes out with the next flush."""
+        self._out += _HEAD.pack(key, sum(map(len, parts)))
+        for part in parts:
+            self._out += part
+
+    def flush(self) -> None:
+        """Write what can be written now; the rest goes when the selector says so."""
+        while self._out and self.is_open:
+            try:
+                written = self._connection.send(self._out)
+            except BlockingIOError:
+                break
+            except OSError:
+                self.close()
+                return
+            del self._out[:written]
+        self._watch()
+
+    def read(self, wanted: bool) -> None:
+        """Stop reading, so that the other end waits, or read again."""
+        self._is_reading = wanted
+        self._watch()
+
+    def receive(self) -> list[tuple[int, bytes]]:
+        """Return the messages that are here. At the end of the stream it closes."""
+        try:
+            data = self._connection.recv(_READ_BYTES)
+        except BlockingIOError:
+            data = None
+        except OSError:
+            data = b""
+        if data == b"":
+            self.close()
+        messages, self.unread = self.unread, []
+        if not data:
+            return messages
+        self._in += data
+        at, end = 0, len(self._in)
+        while end - at >= _HEAD.size:
+            key, size = _HEAD.unpack_from(self._in, at)
+            start = at + _HEAD.size
+            if end - start < size:
+                break
+            at = start + size
+            messages.append((key, bytes(memoryview(self._in)[start:at])))
+        del self._in[:at]
+        return messages
+
+    def close(self) -> None:
+        """Close; what was not written yet is lost."""
+        if self.is_open:
+            self.is_open = False
+            if self._interest:
+                self._selector.unregister(self._connection)
+            self._connection.close()
+
+    def _watch(self) -> None:
+        interest = (READ if self._is_reading else 0) | (WRITE if self._out else 0)
+        if interest == self._interest or not self.is_open:
+            return
+        if not interest:
+            self._selector.unregister(self._connection)
+        elif not self._interest:
+            self._selector.register(self._connection, interest, self)
+        else:
+            self._selector.modify(self._connection, interest, self)
+        self._interest = interest
+
+
+class Listener:
+    """A unix socket that hands each stream on once its first message has shown the token."""
+
+    def __init__(
+        self,
+        path: str,
+        token: str,
+        selector: selectors.BaseSelector,
+        accepted: Callable[[Stream, int], None],
+    ) -> None:
+        self._token = token
+        self._selector = selector
+        self._accepted = accepted
+        self._socket = socket.socket(socket.AF_UNIX)
+        starting = f"{path}.{os.getpid()}"
+        self._socket.bind(starting)
+        self._socket.listen(256)
+        self._socket.setblocking(False)
+        os.rename(starting, path)  # nobody finds it before it listens
+        selector.register(self._socket, READ, self)
+
+    def event(self, mask: int) -> None:
+        """Take in whoever connects."""
+        try:
+            connection, _ = self._socket.accept()
+        except OSError:  # it is gone again
+            return
+        stream = Stream(connection, self._selector)
+        stream.on_event = lambda: self._greet(stream)
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        self._selector.unregister(self._socket)
+        self._socket.close()
+
+    def _greet(self, stream: Stream) -> None:
+        messages = stream.receive()
+        if not messages:
+            return
+        (key, token), stream.unread = messages[0], messages[1:]
+        if not hmac.compare_digest(token, self._token.encode()):
+            stream.close()
+            return
+        self._accepted(stream, key)
+        if stream.unread:
+            stream.on_event()
+
+
+def connect(path: str, token: str, key: int, selector: selectors.BaseSelector) -> Stream:
+    """Connect to a listener, as `key`."""
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
+    stream = Stream(connection, selector)
+    stream.send(key, token.encode())
+    stream.flush()
+    return stream
+
+
+def _nothing() -> None:
+    pass
