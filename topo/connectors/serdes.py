@@ -59,7 +59,8 @@ def _json_loads() -> Decode:
         except ImportError:
             continue
         return found
-    return json.loads
+    decode = json.JSONDecoder().decode
+    return lambda data: decode(data.decode())  # json.loads looks for the encoding first
 
 
 def dump_json(value: Any) -> bytes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import repeat
 from threading import get_ident
 from typing import Any, NoReturn
 
@@ -352,9 +353,11 @@ class SpoutPort:
         if self._threads.leave(self.emit_many, listed, stream=stream, msg_ids=ids):
             return len(listed)
         out = self._outlet.checked(listed[0], stream, direct=False)
-        if ids is None and not (self._outlet.strict or self._outlet.keeps_order):
+        if not (self._outlet.strict or self._outlet.keeps_order):
+            track = self._track
+            parents = [0 if one is None else track(one) for one in ids or repeat(None, len(listed))]
             out.rows.extend(listed)
-            out.parents.extend([0] * len(listed))
+            out.parents.extend(parents)
             return len(listed)
         for values, msg_id in zip(listed, ids or [None] * len(listed), strict=True):
             self._append(out, values, msg_id)

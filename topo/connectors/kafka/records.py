@@ -63,6 +63,28 @@ class Translation:
         """Return the functions that read keys and values."""
         return decoder(self.key, "KafkaSpout", "key"), decoder(self.value, "KafkaSpout", "value")
 
+    def quick(self, key_of: Decode, value_of: Decode) -> Callable[[Message], Any] | None:
+        """Return a shorter way from a message to its values, if nothing else of it is wanted."""
+        fields = self.fields
+        if self.translate is not None:
+            return None
+        if self._of_value:
+            return lambda message: field_values(value_of(message.value()), fields)
+        if fields != DEFAULT_FIELDS:
+            return None
+
+        def whole(message: Message) -> list[Any]:
+            key, value = message.key(), message.value()
+            return [
+                message.topic(),
+                message.partition(),
+                message.offset(),
+                None if key is None else key_of(key),
+                None if value is None else value_of(value),
+            ]
+
+        return whole
+
     def record(self, message: Message, key_of: Decode, value_of: Decode) -> Record:
         """Decode a message; raise BadRecord if it cannot be read."""
         raw_key, raw_value = message.key(), message.value()

@@ -29,7 +29,7 @@ from topo.connectors.kafka.client import (
 from topo.connectors.kafka.discovery import Discovery
 from topo.connectors.kafka.offsets import Offsets
 from topo.connectors.kafka.partitions import Partition
-from topo.connectors.kafka.records import DEAD_FIELDS, Record, Translation
+from topo.connectors.kafka.records import DEAD_FIELDS, Record, Translation, bad_record
 from topo.connectors.kafka.replay import Replayer
 from topo.connectors.kafka.retries import Backoff, Retries
 from topo.connectors.kafka.starts import Start, end_offsets
@@ -71,6 +71,7 @@ class KafkaSpout(StatefulSpout):
         "_ready_in",
         "_decoders",
         "_has_dead",
+        "_quick",
     )
 
     def __init__(
@@ -134,6 +135,7 @@ class KafkaSpout(StatefulSpout):
         default = "at_least_once" if conf["topology.acker.executors"] else "exactly_once"
         self._is_tracked = (self.guarantee or default) == "at_least_once"
         self._decoders = self.translation.decoders()
+        self._quick = self.translation.quick(*self._decoders)
         self._client: Client | None = None
         self._discovery: Discovery | None = None
         self._replayer = Replayer(self.connect)
@@ -284,10 +286,12 @@ class KafkaSpout(StatefulSpout):
         """Emit what was fetched; what is beyond a limit waits."""
         rows: list[Any] = []
         ids: list[Any] = []
+        key: TP = ("", -1)
         while self._queue:
             message = self._queue.popleft()
-            key = (message.topic(), message.partition())
-            partition: Partition = self.state[key]
+            if message.partition() != key[1] or message.topic() != key[0]:
+                key = (message.topic(), message.partition())
+                partition: Partition = self.state[key]
             offset = message.offset()
             if partition.until is not None and offset >= partition.until:
                 partition.position = max(partition.position, partition.until)
@@ -305,7 +309,8 @@ class KafkaSpout(StatefulSpout):
                 self.emit(values[1], stream=values[0], msg_id=self._id_of(key, offset))
                 continue
             rows.append(values)
-            ids.append(self._id_of(key, offset))
+            if self._is_tracked:
+                ids.append((*key, offset))
         if rows:
             self.emit_many(rows, msg_ids=ids if self._is_tracked else None)
 
@@ -345,6 +350,11 @@ class KafkaSpout(StatefulSpout):
     def _values(self, message: Message) -> Any:
         """Return what to emit for a message; tell of one that cannot be read."""
         try:
+            if self._quick is not None:
+                try:
+                    return self._quick(message)
+                except Exception as error:
+                    raise bad_record(message, error) from error
             record = self.translation.record(message, *self._decoders)
             return self.translation.values(record, message)
         except BadRecord as bad:
