@@ -32,7 +32,7 @@ class Batch:
 
 
 @dataclass
-class Followed:
+class BatchSeries:
     """Some consecutive batches of a run."""
 
     batches: list[Batch] = field(default_factory=list)
@@ -70,9 +70,9 @@ def running(topology: Topology, conf: Mapping[str, Any]) -> Iterator[Run]:
         yield run
 
 
-def follow(run: Run, component: str, secs: float, least: int = 3) -> Followed:
+def follow(run: Run, component: str, secs: float, least: int = 3) -> BatchSeries:
     """Its next batches for so long, and what `component` executes; at least so many batches."""
-    found = Followed()
+    found = BatchSeries()
     until = time.monotonic() + secs
     before = cpu_seconds()
     for batch in _batches(run, component, until + _START_SECS):

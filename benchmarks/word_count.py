@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.following import Followed, end, follow, running
+from benchmarks.following import BatchSeries, end, follow, running
 from benchmarks.model import BatchTimes, BenchOptions, Measurement
 from benchmarks.words import (
     WORDS_A_SENTENCE,
@@ -81,7 +81,7 @@ def left_behind(directory: str, kind: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Measured:
-    followed: Followed
+    followed: BatchSeries
     verified: bool
 
 

@@ -34,6 +34,12 @@ BANNED = {
 }
 """Phrases that the code of topo does not use, and what to write instead."""
 
+PARTICIPLES = {
+    "Begun", "Carried", "Commanded", "Explained", "Followed", "Found", "Given", "Kept", "Known",
+    "Left", "Lost", "Made", "Opened", "Placed", "Said", "Shown", "Stored",
+}  # fmt: skip
+"""Names of classes that do not say what a thing is."""
+
 
 def sources(*rooms: str) -> Iterator[Path]:
     for room in rooms:
@@ -83,6 +89,16 @@ def banned_phrases(path: Path) -> list[str]:
     ]
 
 
+def participles(path: Path) -> list[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    return [named(path, c.lineno, c.name) for c in classes if c.name.strip("_") in PARTICIPLES]
+
+
+def test_a_class_is_named_by_a_noun() -> None:
+    assert [place for path in sources("topo", "benchmarks") for place in participles(path)] == []
+
+
 def test_no_docstring_begins_with_a_question_word() -> None:
     assert [place for path in sources(*ROOMS) for place in question_words(path)] == []
 
@@ -104,6 +120,7 @@ def test_plain_words_instead_of_banned_phrases() -> None:
         (question_words, 'def size():\n    """How large it is."""\n'),
         (question_words, '"""What tasks share."""\n'),
         (without_verb, 'def size():\n    """The size."""\n'),
+        (participles, "class _Found:\n    pass\n"),
         (banned_phrases, 'raise ValueError("40 bytes that are no frame")\n'),
     ],
 )

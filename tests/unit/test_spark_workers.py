@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
-from topo.engine.spark.driver.worker_check import Found, in_words_of_workers
+from topo.engine.spark.driver.worker_check import HostPython, in_words_of_workers
 
 OURS = version("grpcio")
 MISMATCH = """
@@ -65,5 +65,5 @@ def test_other_errors_are_left_alone() -> None:
 def test_a_package_is_to_be_there_and_of_the_same_release(
     theirs: str, wrong: list[str], differs: list[str]
 ) -> None:
-    found = Found("m1", "3.11.7", {"grpcio": theirs})
+    found = HostPython("m1", "3.11.7", {"grpcio": theirs})
     assert (found.wrong, found.differs) == (wrong, differs)

@@ -70,7 +70,7 @@ def explain(
     except InvalidTopologyError as error:
         _show_problems(out, error)
         return INVALID
-    explained = Explained(prepared, master)
+    explained = Explanation(prepared, master)
     if out.json:
         out.answer_json(explained.document(with_spark=spark))
     elif show_conf:
@@ -88,7 +88,7 @@ def explain(
     return 0
 
 
-class Explained:
+class Explanation:
     """The description of a valid topology with its plan."""
 
     def __init__(self, prepared: Prepared, master: str | None) -> None:

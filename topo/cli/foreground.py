@@ -38,7 +38,7 @@ _EXPENDABLE = ("KIND", "TASKS", "HELD (OLDEST)", "STATE")
 """Columns that a terminal narrower than _WIDE does without."""
 
 
-class Shown:
+class TupleOutput:
     """Tuples of the selected components and streams on their way to stdout.
 
     This is a listener of tasks. A thread of its own prints the tuples, so that a slow terminal
@@ -136,7 +136,7 @@ class Foreground:
         self,
         out: Output,
         run: Run,
-        shown: Shown,
+        shown: TupleOutput,
         secs: float | None,
         interrupts: Interrupts,
     ) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import click
 
 from topo.cli.failures import INTERRUPTED, usage_error
-from topo.cli.foreground import Foreground, Interrupts, Shown, totals_of
+from topo.cli.foreground import Foreground, Interrupts, TupleOutput, totals_of
 from topo.cli.options import (
     ConfOptions,
     TargetCommand,
@@ -107,7 +107,7 @@ def local(
     settings = prepared.conf
     if checkpoint:
         settings.checkpoint_dir = checkpoint
-    shown = Shown(show, prepared.topology, limit)
+    shown = TupleOutput(show, prepared.topology, limit)
     launch = Launch(
         prepared.name,
         prepared.topology,

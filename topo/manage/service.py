@@ -21,7 +21,7 @@ SERVICE = "topo.control.v1.Control"
 TOKEN_KEY = "topo-token"
 
 
-class Commanded(Protocol):
+class DriverControl(Protocol):
     """The interface of the driver that the service controls."""
 
     def status(self) -> pb.StatusReply: ...
@@ -40,7 +40,7 @@ class Commanded(Protocol):
 class ControlServer:
     """The server of a driver's control service at `address`, until `stop`."""
 
-    def __init__(self, driver: Commanded, token: str) -> None:
+    def __init__(self, driver: DriverControl, token: str) -> None:
         self._driver = driver
         self._token = token.encode()
         self._change = threading.Lock()

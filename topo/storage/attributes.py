@@ -37,7 +37,7 @@ _OVERHEAD = 64  # bytes of a pickle for a name and what it begins and ends with
 
 
 @dataclass
-class _Left:
+class _InitialValue:
     """The value of an attribute after open or prepare."""
 
     value: Any
@@ -73,7 +73,7 @@ class SavedAttributes:
         self._parts = {"component": component, **parts}
         self._names = {id(part): name for name, part in self._parts.items()}
         self._skipped = frozenset(Fields(component.transient))
-        self._left: dict[str, _Left] = {}
+        self._left: dict[str, _InitialValue] = {}
         self._left_together = b""  # the digest of all that was left and has a pickle
         self._together = b""  # the same, of those that have not changed since
         self._tied: frozenset[str] = frozenset()  # those that shared an object when left
@@ -87,7 +87,7 @@ class SavedAttributes:
         """Take what `open` or `prepare` left as what need not be saved."""
         pickles = {}
         for name, value in self._attributes().items():
-            self._left[name] = left = _Left(value)
+            self._left[name] = left = _InitialValue(value)
             if self._is_plain(value):
                 continue
             made = None if is_open_file(value) else self._try_pickle(value)

@@ -64,7 +64,7 @@ class Cursor:
 
 
 @dataclass(frozen=True)
-class Begun:
+class BeginAnswer:
     """The reply to a slot that begins its part of a batch."""
 
     incarnation: int
@@ -208,7 +208,7 @@ class Tracking:
 
     def begin(
         self, epoch: int, batch: int, slot: int, clock: float, cursors: Sequence[Cursor], now: float
-    ) -> Begun:
+    ) -> BeginAnswer:
         """Begin a slot's part of a batch; the cursors are those of its committed state."""
         if slot >= self._registration.plan.slots:
             raise Refused(Refusal.MALFORMED, f"the plan has no slot {slot}")
@@ -221,7 +221,7 @@ class Tracking:
             self._ledger.forget(cursor.task, heard)
             verdicts[cursor.task] = self._ledger.verdicts(cursor.task, heard)
         mode, version = self._mode_begun
-        return Begun(
+        return BeginAnswer(
             incarnation=self._incarnation,
             clock=self._clock,
             previous_clock=self._previous_clock,

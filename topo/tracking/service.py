@@ -48,7 +48,7 @@ class Limits:
 
 
 @dataclass
-class _Known:
+class _Entry:
     """A topology with its lock and its token."""
 
     token: str
@@ -73,10 +73,10 @@ class AckerService:
         self._clock = clock or SteadyClock()
         self._admission = admission
         self._lock = threading.Lock()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _Entry] = {}
         self._waiting = 0
         self._stopping = False
-        self._methods: dict[str, tuple[Any, Callable[[_Known, Any], Any]]] = {
+        self._methods: dict[str, tuple[Any, Callable[[_Entry, Any], Any]]] = {
             "Register": (pb.RegisterRequest, self._register),
             "Begin": (pb.BeginRequest, self._begin),
             "Wait": (pb.WaitRequest, self._wait),
@@ -132,7 +132,7 @@ class AckerService:
 
     # -- who may
 
-    def _authenticate(self, method: str, metadata: Metadata) -> _Known:
+    def _authenticate(self, method: str, metadata: Metadata) -> _Entry:
         name, token = _text(metadata, TOPOLOGY_KEY), _text(metadata, TOKEN_KEY)
         if not name or not token:
             raise Refused(Refusal.TOKEN, "a call needs a topology and its token in the metadata")
@@ -159,7 +159,7 @@ class AckerService:
         known.heard = time.monotonic()
         return known
 
-    def _admit(self, name: str, token: str) -> _Known:
+    def _admit(self, name: str, token: str) -> _Entry:
         if len(self._known) >= self.limits.topologies:
             longest = min(self._known, key=lambda other: self._known[other].heard)
             silent = time.monotonic() - self._known[longest].heard
@@ -169,12 +169,12 @@ class AckerService:
                     f"this acker has {len(self._known)} topologies, and takes no more",
                 )
             del self._known[longest]
-        known = self._known[name] = _Known(token)
+        known = self._known[name] = _Entry(token)
         return known
 
     # -- the calls
 
-    def _register(self, known: _Known, message: pb.RegisterRequest) -> pb.RegisterReply:
+    def _register(self, known: _Entry, message: pb.RegisterRequest) -> pb.RegisterReply:
         try:
             registration = packing.unpack_registration(message)
         except Refused:
@@ -192,7 +192,7 @@ class AckerService:
                 epoch=tracking.epoch, clock=tracking.clock, incarnation=tracking.incarnation
             )
 
-    def _begin(self, known: _Known, message: pb.BeginRequest) -> pb.BeginReply:
+    def _begin(self, known: _Entry, message: pb.BeginRequest) -> pb.BeginReply:
         cursors = [Cursor(c.task, c.incarnation, c.number) for c in message.cursors]
         clock = packing.check_clock(message.clock)
         with self._tracking(known) as tracking:
@@ -209,7 +209,7 @@ class AckerService:
             next_timeout=begun.next_timeout,
         )
 
-    def _wait(self, known: _Known, message: pb.WaitRequest) -> pb.WaitReply:
+    def _wait(self, known: _Entry, message: pb.WaitRequest) -> pb.WaitReply:
         wake_at = message.wake_at if message.HasField("wake_at") else float("inf")
         if math.isnan(wake_at) or math.isnan(message.limit_secs):
             raise Refused(Refusal.MALFORMED, "nobody waits for what is not a number")
@@ -232,7 +232,7 @@ class AckerService:
             finally:
                 self._leave_seat(known)
 
-    def _stage(self, known: _Known, message: pb.StageRequest) -> pb.StageReply:
+    def _stage(self, known: _Entry, message: pb.StageRequest) -> pb.StageReply:
         if len(message.payload) > self.limits.payload_bytes:
             raise Refused(
                 Refusal.LIMIT,
@@ -269,14 +269,14 @@ class AckerService:
                 known.changed.notify_all()
         return pb.StageReply(next_timeout=next_timeout)
 
-    def _command(self, known: _Known, message: pb.CommandRequest) -> pb.CommandReply:
+    def _command(self, known: _Entry, message: pb.CommandRequest) -> pb.CommandReply:
         mode = packing.unpack_mode(message.mode)
         with self._tracking(known) as tracking:
             version = tracking.command(mode)
             known.changed.notify_all()
         return pb.CommandReply(mode_version=version)
 
-    def _status(self, known: _Known, message: pb.StatusRequest) -> pb.StatusReply:
+    def _status(self, known: _Entry, message: pb.StatusRequest) -> pb.StatusReply:
         with self._tracking(known) as tracking:
             figures = tracking.figures(self._clock())
             if message.payloads:
@@ -284,7 +284,7 @@ class AckerService:
             waiting = known.waiting
         return packing.pack_figures(figures, waiting)
 
-    def _unregister(self, known: _Known, message: pb.UnregisterRequest) -> pb.UnregisterReply:
+    def _unregister(self, known: _Entry, message: pb.UnregisterRequest) -> pb.UnregisterReply:
         with known.changed:
             known.tracking = None
             known.changed.notify_all()
@@ -294,18 +294,18 @@ class AckerService:
     # -- what they share
 
     @contextmanager
-    def _tracking(self, known: _Known) -> Any:
+    def _tracking(self, known: _Entry) -> Any:
         with known.changed:
             if known.tracking is None:
                 raise Refused(Refusal.UNKNOWN, "the topology is not registered here any more")
             yield known.tracking
 
-    def _forget_if_empty(self, known: _Known) -> None:
+    def _forget_if_empty(self, known: _Entry) -> None:
         with self._lock:
             if known.tracking is None:
                 self._known = {n: k for n, k in self._known.items() if k is not known}
 
-    def _take_seat(self, known: _Known) -> bool:
+    def _take_seat(self, known: _Entry) -> bool:
         with self._lock:
             if self._waiting >= self.limits.waiting:
                 return False
@@ -313,12 +313,12 @@ class AckerService:
         known.waiting += 1
         return True
 
-    def _leave_seat(self, known: _Known) -> None:
+    def _leave_seat(self, known: _Entry) -> None:
         with self._lock:
             self._waiting -= 1
         known.waiting -= 1
 
-    def _all(self) -> list[_Known]:
+    def _all(self) -> list[_Entry]:
         with self._lock:
             return list(self._known.values())
 

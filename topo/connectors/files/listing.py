@@ -11,7 +11,7 @@ _ROTATED = re.compile(r"(\.\d+|[-.]\d{8}([-T_.]?\d+)*|\.(gz|bz2|xz|zst))+$")
 
 
 @dataclass(frozen=True)
-class Found:
+class ListedFile:
     """A file as it was listed."""
 
     path: str
@@ -20,7 +20,7 @@ class Found:
     inode: int
 
 
-def list_files(pattern: str) -> list[Found]:
+def list_files(pattern: str) -> list[ListedFile]:
     """Return the files of a path, a directory or a glob pattern, by time and then by name.
 
     Names that begin with a dot or an underscore are somebody's unfinished work, and left out.
@@ -37,7 +37,7 @@ def list_files(pattern: str) -> list[Found]:
     return sorted(listed, key=lambda one: (one.mtime, one.path))
 
 
-def look_at(path: str) -> Found | None:
+def look_at(path: str) -> ListedFile | None:
     """Return what a file looks like now; None if it is no file, or gone."""
     try:
         status = os.stat(path)
@@ -45,7 +45,7 @@ def look_at(path: str) -> Found | None:
         return None
     if not os.path.isfile(path):
         return None
-    return Found(os.path.abspath(path), status.st_size, status.st_mtime, status.st_ino)
+    return ListedFile(os.path.abspath(path), status.st_size, status.st_mtime, status.st_ino)
 
 
 def with_inode(directory: str, inode: int) -> str | None:

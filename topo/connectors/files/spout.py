@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from topo.components import StatefulSpout
 from topo.connectors.base import BAD_FIELDS, BadRecord, OnBad, check_choice, field_values
-from topo.connectors.files.listing import Found, family, list_files, look_at, with_inode
+from topo.connectors.files.listing import ListedFile, family, list_files, look_at, with_inode
 from topo.connectors.files.readers import Piece, Reader, open_reader
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields
@@ -99,8 +99,8 @@ class FileSpout(StatefulSpout):
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         self._reader: Reader | None = None
         self._reading = ""
-        self._listed: list[Found] | None = None
-        self._queue: list[Found] = []  # of them, those that are not read to their end
+        self._listed: list[ListedFile] | None = None
+        self._queue: list[ListedFile] = []  # of them, those that are not read to their end
         self._next_listing = 0.0
         self.has_listed = False
 
@@ -157,7 +157,7 @@ class FileSpout(StatefulSpout):
         self._queue = [one for one in self._listed if not self._entry(one.path).get("done")]
         self.context.gauge("files_waiting", len(self._queue))
 
-    def _forget_old(self, listed: list[Found], oldest: float) -> list[Found]:
+    def _forget_old(self, listed: list[ListedFile], oldest: float) -> list[ListedFile]:
         kept = [found for found in listed if found.mtime >= oldest]
         keys = {self._key(found) for found in kept}
         for key in [key for key in self.state if key not in keys]:
@@ -165,7 +165,7 @@ class FileSpout(StatefulSpout):
                 del self.state[key]
         return kept
 
-    def _renamed(self, listed: list[Found]) -> list[Found]:
+    def _renamed(self, listed: list[ListedFile]) -> list[ListedFile]:
         """Return files that have gone from the list, and may hold what was not read; forget others.
 
         A log that was renamed is still in its directory, under a name that the pattern may not
@@ -184,7 +184,7 @@ class FileSpout(StatefulSpout):
                 left.append(found)
         return left
 
-    def _key(self, found: Found) -> str:
+    def _key(self, found: ListedFile) -> str:
         """Return what a file's position is filed under: a log's stays when it is renamed."""
         if self.mode == "tail":
             return f"{family(found.path)}#{found.inode}"
@@ -194,7 +194,7 @@ class FileSpout(StatefulSpout):
         entry: dict[str, Any] | None = self.state.raw().get(key)
         return entry if entry is not None else {}
 
-    def _read(self, found: Found) -> bool:
+    def _read(self, found: ListedFile) -> bool:
         """Emit some records of a file; return False if there are none now."""
         key = self._key(found)
         entry = {"at": 0, "inode": found.inode, **self._entry(key), "path": found.path}
@@ -221,7 +221,7 @@ class FileSpout(StatefulSpout):
         self.context.counter("records", len(piece.records))
         return bool(rows or piece.bad) or (moved and not piece.finished)
 
-    def _has_grown(self, found: Found, entry: dict[str, Any]) -> bool:
+    def _has_grown(self, found: ListedFile, entry: dict[str, Any]) -> bool:
         """Return True if a log has more than was read; begin anew if it was truncated."""
         now = look_at(found.path)
         if now is None or now.inode != found.inode:  # renamed since it was listed
@@ -245,7 +245,7 @@ class FileSpout(StatefulSpout):
             self._reader.close()
         self._reader, self._reading = None, ""
 
-    def _unreadable(self, found: Found, entry: dict[str, Any], error: Exception) -> bool:
+    def _unreadable(self, found: ListedFile, entry: dict[str, Any], error: Exception) -> bool:
         self._let_go()
         if isinstance(error, FileNotFoundError):  # removed since it was listed
             self.state[self._key(found)] = {**entry, "done": True}

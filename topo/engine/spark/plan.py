@@ -28,7 +28,7 @@ from topo.topology.order import producers_first
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placement:
     """The place of one component: its tasks, the slot of each, its level, and its statefulness."""
 
     id: str
@@ -50,11 +50,11 @@ class Plan:
     """The places of all components. `keys` are the slots' keys in Spark's rows."""
 
     slots: int
-    components: tuple[Placed, ...]
+    components: tuple[Placement, ...]
     keys: tuple[int, ...] = field(default=())
 
     @cached_property
-    def levels(self) -> tuple[tuple[Placed, ...], ...]:
+    def levels(self) -> tuple[tuple[Placement, ...], ...]:
         count = 1 + max(placed.level for placed in self.components)
         return tuple(
             tuple(placed for placed in self.components if placed.level == level)
@@ -83,7 +83,7 @@ class Plan:
     def keeps_state(self, level: int) -> bool:
         return any(placed.keeps_state for placed in self.levels[level])
 
-    def component(self, name: str) -> Placed:
+    def component(self, name: str) -> Placement:
         return next(placed for placed in self.components if placed.id == name)
 
     def to_json(self) -> str:
@@ -130,7 +130,7 @@ class Plan:
 def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = None) -> Plan:
     """Make the plan of a topology over this many slots."""
     layout = TaskLayout(topology, conf)
-    placed: dict[str, Placed] = {}
+    placed: dict[str, Placement] = {}
     start = 0
     for definition in producers_first(topology):
         tasks = layout.tasks_of(definition.id)
@@ -140,7 +140,7 @@ def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = N
         if at is None:
             start = (start + len(tasks)) % slots
         level, fused_into = _level(definition, where, placed)
-        placed[definition.id] = Placed(
+        placed[definition.id] = Placement(
             definition.id,
             definition.kind,
             tasks,
@@ -158,14 +158,14 @@ def _reads_locally(definition: ComponentDef) -> bool:
     return bool(definition.inputs) and all(read.grouping.is_local for read in definition.inputs)
 
 
-def _start_beside_producer(definition: ComponentDef, placed: Mapping[str, Placed]) -> int | None:
+def _start_beside_producer(definition: ComponentDef, placed: Mapping[str, Placement]) -> int | None:
     if not _reads_locally(definition):
         return None
     return placed[definition.inputs[0].component].slots[0]
 
 
 def _level(
-    definition: ComponentDef, slots: tuple[int, ...], placed: Mapping[str, Placed]
+    definition: ComponentDef, slots: tuple[int, ...], placed: Mapping[str, Placement]
 ) -> tuple[int, str | None]:
     """Return the component's level, and the producer with which it is fused, or None."""
     if definition.is_spout:

@@ -38,7 +38,7 @@ SHIP = "ship an environment: --archives env.tar.gz#env -c spark.pyspark.python=.
 
 
 @dataclass(frozen=True)
-class Found:
+class HostPython:
     """The Python and the packages of one host."""
 
     host: str
@@ -78,7 +78,7 @@ class Found:
 
 def look_at_workers(
     session: SparkSession, tasks: int, requirements: Iterable[str] = ()
-) -> list[Found]:
+) -> list[HostPython]:
     """Ask the workers, with `tasks` tasks at the same time; return one answer per host."""
     packages = PACKAGES
     required = sorted({parse_requirement(text)[0] for text in requirements})
@@ -114,7 +114,7 @@ def look_at_workers(
             code=CODE,
             hint=SHIP,
         ) from error
-    return [Found(*each) for _, each in sorted({each[0]: each for each in seen}.items())]
+    return [HostPython(*each) for _, each in sorted({each[0]: each for each in seen}.items())]
 
 
 def check_workers(session: SparkSession, tasks: int, topology: Topology) -> None:

@@ -45,7 +45,7 @@ def encode(epoch: int, meta: object, blobs: list[bytes]) -> bytes:
 
 
 @dataclass(frozen=True)
-class Found:
+class FileRecord:
     """A record in a file: its epoch, what it says, where its blobs begin and where it ends."""
 
     epoch: int
@@ -54,7 +54,7 @@ class Found:
     end: int
 
 
-def read_record(data: memoryview, at: int) -> Found | None:
+def read_record(data: memoryview, at: int) -> FileRecord | None:
     """Return the valid record that begins there; None if there is none."""
     body_at = at + HEAD_BYTES
     if body_at > len(data):
@@ -68,10 +68,10 @@ def read_record(data: memoryview, at: int) -> Found | None:
         return None
     (length,) = _LENGTH.unpack_from(data, body_at)
     blobs_at = body_at + _LENGTH.size + length
-    return Found(epoch, pickle.loads(data[body_at + _LENGTH.size : blobs_at]), blobs_at, end)
+    return FileRecord(epoch, pickle.loads(data[body_at + _LENGTH.size : blobs_at]), blobs_at, end)
 
 
-def read_log(data: bytes) -> tuple[list[Found], int]:
+def read_log(data: bytes) -> tuple[list[FileRecord], int]:
     """Return the valid records from the start on, and where they end."""
     view, records, at = memoryview(data), [], 0
     while (found := read_record(view, at)) is not None:
@@ -118,7 +118,7 @@ def pack_record(record: EpochRecord) -> bytes:
     return encode(record.epoch, meta, list(record.puts.values()))
 
 
-def unpack_record(found: Found) -> tuple[EpochRecord, list[tuple[Key, int]]]:
+def unpack_record(found: FileRecord) -> tuple[EpochRecord, list[tuple[Key, int]]]:
     """Return an epoch's record without its values, and how large these are."""
     clock, sizes, deletes, updates, cursors = found.meta
     said = unpack_updates(updates)
