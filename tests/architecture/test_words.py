@@ -36,7 +36,7 @@ BANNED = {
 
 PARTICIPLES = {
     "Begun", "Carried", "Commanded", "Explained", "Followed", "Found", "Given", "Kept", "Known",
-    "Left", "Lost", "Made", "Opened", "Placed", "Said", "Shown", "Stored",
+    "Left", "Lost", "Made", "Opened", "Placed", "Said", "Stored",
 }  # fmt: skip
 """Names of classes that do not say what a thing is."""
 

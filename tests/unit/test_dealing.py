@@ -169,7 +169,13 @@ def test_what_one_producer_saw_before_makes_no_difference(
 
 @pytest.mark.parametrize(
     "value",
-    [pd.NaT, decimal.Decimal("sNaN"), decimal.Decimal("NaN"), np.datetime64("NaT"), float("nan")],
+    [
+        pd.NaT,
+        decimal.Decimal("sNaN"),
+        decimal.Decimal("NaN"),
+        np.datetime64("NaT", "s"),
+        float("nan"),
+    ],
     ids=str,
 )
 def test_what_is_no_value_has_a_hash(value: Any) -> None:

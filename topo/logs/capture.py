@@ -326,7 +326,7 @@ def _set_level(root: logging.Logger) -> None:
             logging.getLogger(name).setLevel(logging.INFO)
 
 
-class _Begun(threading.local):
+class _PartialLine(threading.local):
     """The start of a line that a thread has printed so far."""
 
     text = ""
@@ -358,7 +358,7 @@ class _Prints(io.TextIOBase):
         self._logger = logger
         self._level = level
         self._also = also
-        self._begun = _Begun()
+        self._begun = _PartialLine()
 
     def writable(self) -> bool:
         return True
