@@ -341,12 +341,16 @@ DRAW_200 = """async () => {
   const rates = new Rates();
   rates.add(view, 0);
   rates.add(view, 2000);
-  const began = performance.now();
-  const graph = new Graph(plan, 'wide');
-  graph.update(view, rates, new Set());
-  document.querySelector('main').replaceChildren(graph.element);
-  graph.svg.getBoundingClientRect();
-  return performance.now() - began;
+  const times = [];
+  for (let round = 0; round < 3; round += 1) {
+    const began = performance.now();
+    const graph = new Graph(plan, 'wide');
+    graph.update(view, rates, new Set());
+    document.querySelector('main').replaceChildren(graph.element);
+    graph.svg.getBoundingClientRect();
+    times.push(performance.now() - began);
+  }
+  return Math.min(...times);
 }"""
 
 

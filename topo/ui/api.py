@@ -60,7 +60,6 @@ class SessionView:
     csrf: str
     """What a change has to carry in X-Topo-CSRF, if it is sent with the session's cookie."""
     read_only: bool
-    may_submit: bool
     version: str
     environment: str
 

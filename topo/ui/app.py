@@ -52,7 +52,6 @@ class Site:
     management: Management
     guard: Guard
     environment: str = ""
-    allow_submit: bool = False
     streams: Streams = field(default_factory=Streams)
 
 
@@ -227,7 +226,6 @@ def _session(site: Site) -> Callable[[Request], Awaitable[Response]]:
             user=found.user,
             csrf=found.csrf,
             read_only=site.guard.read_only or not found.may_operate,
-            may_submit=site.allow_submit,
             version=version("topo"),
             environment=site.environment,
         )

@@ -7,7 +7,7 @@ import { heat } from './rates.js';
 
 const BOX = { width: 176, height: 74 };
 const GAP = { x: 132, y: 46 };
-const EDGE_LIMIT = 400;
+const EDGE_LIMIT = 150;  // with more edges their labels are tooltips only: drawing them takes longer than the rest
 
 /** Order components within their levels by the middle of what they are wired to. */
 export function arranged(plan) {
