@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.lives import Life
+from tests.wiring import Fed
 from topo import BasicBolt, Bolt, StatefulBasicBolt, StatelessError, Tuple, UnsavableAttributeError
 
 
@@ -190,3 +191,21 @@ def test_a_stateless_bolt_may_change_what_is_transient() -> None:
         transient = ("number",)
 
     Life(Caches(lambda bolt: setattr(bolt, "number", 2))).execute(1)
+
+
+def test_the_test_kit_looks_deep_in_every_batch() -> None:
+    class Remembers(BasicBolt):
+        stateless = True
+
+        def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+            self.seen: list[Any] = []
+
+        def execute(self, tup: Tuple) -> None:
+            if tup[0] == 7:  # not among the first batches, nor at a power of two
+                self.seen.append(tup[0])
+
+    fed = Fed(Remembers())
+    for number in range(1, 7):
+        fed.feed(number)
+    with pytest.raises(StatelessError, match="changed its attribute 'seen'"):
+        fed.feed(7)

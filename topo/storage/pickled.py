@@ -72,7 +72,8 @@ class _PlainPickler(pickle.Pickler):
         self.dump(marker)
         start = self.file.tell()
         self.dump(marker)
-        fetch = self.file.getvalue()[start:-1]
+        with self.file.getbuffer() as written:  # not a copy of it all
+            fetch = bytes(written[start:-1])
         number = fetch[-1:] if len(fetch) == _SHORT_FETCH else fetch[-4:]
         self._asked += 1
         return int.from_bytes(number, "little") - self._asked + 1
