@@ -4,7 +4,7 @@ Everything a user needs is here and in `topo.testing`. Importing topo imports ne
 grpc; those load when a topology runs on Spark.
 """
 
-from typing import TYPE_CHECKING, Any
+import typing
 
 from topo.collectors import BasicOutputCollector, OutputCollector, SpoutOutputCollector
 from topo.components import (
@@ -32,23 +32,58 @@ from topo.errors import (
     Problem,
     RunError,
     StatelessError,
+    TimestampError,
     TopoError,
     TupleSettledError,
     Unavailable,
     UncaughtError,
     UnpicklableComponentError,
     UnsavableAttributeError,
+    WindowError,
 )
 from topo.functions import bolt
 from topo.groupings import CustomStreamGrouping
 from topo.state import KeyValueState
 from topo.tuples import Fields, Tuple
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from topo.builder import TopologyBuilder
     from topo.cluster import LocalCluster
     from topo.context import TopologyContext
+    from topo.event_time import EventTime
+    from topo.timed import TimedBolt
     from topo.topology.model import Topology
+    from topo.windows.aggregate import WindowAggregate
+    from topo.windows.assigners import Global, Session, Sliding, Tumbling
+    from topo.windows.bolt import StatefulWindowedBolt, Window, WindowedBolt
+    from topo.windows.combiners import (
+        ArgMax,
+        Collect,
+        Combiner,
+        Count,
+        Distinct,
+        First,
+        Last,
+        Max,
+        Mean,
+        Min,
+        Sum,
+        TopK,
+        Var,
+    )
+    from topo.windows.triggers import (
+        AfterCount,
+        AfterDelay,
+        AllOf,
+        AtWatermark,
+        EachBatch,
+        Every,
+        EveryEventTime,
+        Then,
+        Trigger,
+        When,
+    )
+    from topo.windows.triggers import Any_ as Any
 
 __version__ = "0.1.0"
 
@@ -60,54 +95,105 @@ _LATER = {
     "TopologyContext": "topo.context",
 }
 
+_WINDOWS = {
+    "topo.event_time": "EventTime",
+    "topo.timed": "TimedBolt",
+    "topo.windows.aggregate": "WindowAggregate",
+    "topo.windows.assigners": "Global Session Sliding Tumbling",
+    "topo.windows.bolt": "StatefulWindowedBolt Window WindowedBolt",
+    "topo.windows.combiners": "ArgMax Collect Combiner Count Distinct First Last Max Mean Min "
+    "Sum TopK Var",
+    "topo.windows.triggers": "AfterCount AfterDelay AllOf AtWatermark EachBatch Every "
+    "EveryEventTime Then Trigger When",
+}
+_LATER |= {name: module for module, names in _WINDOWS.items() for name in names.split()}
+_LATER["Any"] = "topo.windows.triggers"
 
-def __getattr__(name: str) -> Any:
+
+def __getattr__(name: str) -> typing.Any:
     import importlib
 
     if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
+        module = importlib.import_module(_LATER[name])
+        return getattr(module, "Any_" if name == "Any" else name)
     raise AttributeError(f"module 'topo' has no attribute {name!r}")
 
 
 __all__ = [
     "AckerError",
+    "AfterCount",
+    "AfterDelay",
+    "AllOf",
     "AnchorError",
+    "Any",
+    "ArgMax",
+    "AtWatermark",
     "BasicBolt",
     "BasicOutputCollector",
     "Bolt",
     "CheckpointError",
+    "Collect",
+    "Combiner",
     "ComponentError",
     "Config",
     "ConfigError",
+    "Count",
     "CustomStreamGrouping",
+    "Distinct",
+    "EachBatch",
     "EmitError",
     "EngineError",
+    "EventTime",
+    "Every",
+    "EveryEventTime",
     "FailTuple",
     "Fields",
+    "First",
+    "Global",
     "InvalidTopologyError",
     "KeyValueState",
+    "Last",
     "LocalCluster",
+    "Max",
+    "Mean",
+    "Min",
     "MissingExtra",
     "OutputCollector",
     "OutputFieldsDeclarer",
     "Problem",
     "RunError",
+    "Session",
+    "Sliding",
     "Spout",
     "SpoutOutputCollector",
     "StatefulBasicBolt",
     "StatefulBolt",
     "StatefulSpout",
+    "StatefulWindowedBolt",
     "StatelessError",
     "Stream",
+    "Sum",
+    "Then",
+    "TimedBolt",
+    "TimestampError",
+    "TopK",
     "TopoError",
     "Topology",
     "TopologyBuilder",
     "TopologyContext",
+    "Trigger",
+    "Tumbling",
     "Tuple",
     "TupleSettledError",
     "Unavailable",
     "UncaughtError",
     "UnpicklableComponentError",
     "UnsavableAttributeError",
+    "Var",
+    "When",
+    "Window",
+    "WindowAggregate",
+    "WindowError",
+    "WindowedBolt",
     "bolt",
 ]

@@ -41,6 +41,14 @@ class _Collector:
         """Show an error in `topo errors` and continue."""
         self._port.report_error(error)
 
+    def observe_time(self, value: Any, stream: str = "default") -> None:
+        """Tell readers in event time that this task has seen a time without emitting it.
+
+        For what a filter dropped, and for a source that knows how complete it is: the watermark
+        of the readers goes on as if a tuple with this time had been emitted on the stream.
+        """
+        self._port.observe_time(value, stream)
+
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(f"{type(self).__name__} belongs to its task and does not pickle")
 

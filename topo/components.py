@@ -219,7 +219,7 @@ class Spout(Component):
 
 
 class _AnyBolt(Component):
-    def execute(self, tup: Tuple) -> None:
+    def execute(self, tup: Any) -> None:
         """Process one tuple; an exception stops the topology, unless configured otherwise."""
         raise NotImplementedError
 

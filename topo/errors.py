@@ -2,7 +2,8 @@
 
     TopoError
     ├── ConfigError                 a setting: unknown, misspelt, of the wrong type (ValueError)
-    │   └── UnknownSettingError     ... as an attribute of a Config (AttributeError)
+    │   ├── UnknownSettingError     ... as an attribute of a Config (AttributeError)
+    │   └── WindowError             a window, trigger or event time that cannot be
     ├── TargetError                 what `topo` was told to build: not there, or its code raised
     ├── InvalidTopologyError        every structural problem of a topology, at once (ValueError)
     ├── ComponentError              a component is written in a way topo cannot run (TypeError)
@@ -11,6 +12,7 @@
     ├── StatelessError              a component that says it keeps nothing kept something
     ├── EmitError                   an emit that does not fit what was declared (ValueError)
     │   └── EmitTypeError           ... whose values are no list or tuple (TypeError)
+    ├── TimestampError              a value in a time field that is no time (ValueError)
     ├── AnchorError                 an anchor, ack or fail of something that is no input (TypeError)
     ├── TupleSettledError           a second ack or fail, or an anchor after one
     ├── UnknownField                a field a tuple does not have
@@ -76,6 +78,18 @@ class ConfigError(TopoError, ValueError):
 
 class UnknownSettingError(ConfigError, AttributeError):
     """`conf.wrkers`: an attribute that is no setting."""
+
+
+class WindowError(ConfigError):
+    """A window, a trigger or an event time that cannot be: of no length, or of a wrong type."""
+
+    code = "window"
+
+
+class TimestampError(TopoError, ValueError):
+    """A value in a time field that is no time: None, a string, NaN, a naive datetime."""
+
+    code = "timestamp"
 
 
 class TargetError(TopoError):

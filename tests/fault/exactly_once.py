@@ -17,10 +17,23 @@ import os
 import random
 import sys
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from topo import Bolt, Spout, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
+from topo import (
+    Bolt,
+    EventTime,
+    Spout,
+    StatefulBasicBolt,
+    Topology,
+    TopologyBuilder,
+    Tumbling,
+    Tuple,
+    WindowAggregate,
+    WindowedBolt,
+)
+from topo import Count as CountOf
 from topo.engine.spark.driver.run import SparkRun
 
 END = "END"
@@ -159,6 +172,32 @@ class Count(StatefulBasicBolt):
         write(self.directory, f"count-{self.context.this_task_id}", known)
 
 
+class RawWindows(WindowedBolt):
+    """Windows that hold their tuples: (end - 30, end] by offset."""
+
+    outputs = ("kind", "key", "start", "n")
+
+    def execute(self, window: Any) -> None:
+        self.emit(["raw", window.key, window.start, len(window)])
+
+
+class Windows(StatefulBasicBolt):
+    """Keeps what windows report; raises if one reports twice."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def execute(self, tup: Tuple) -> None:
+        kind = "raw" if tup.source_component == "raw" else "panes"
+        window = f"{kind} {tup.key} {tup.start}"
+        if window in self.state:
+            raise AssertionError(f"{window} was reported twice")
+        self.state[window] = tup.n
+
+    def cleanup(self) -> None:
+        write(self.directory, "windows", dict(self.state))
+
+
 def write(directory: str, name: str, known: dict[str, Any]) -> None:
     unfinished = Path(directory, f".{name}.{os.getpid()}")
     unfinished.write_text(json.dumps(known), encoding="utf-8")
@@ -170,6 +209,15 @@ def topology(directory: str) -> Topology:
     builder.set_spout("log", LogSpout(directory), parallelism=2)
     builder.set_bolt("hold", Hold(), parallelism=3).fields_grouping("log", "key")
     builder.set_bolt("count", Count(directory), parallelism=3).fields_grouping("hold", "key")
+    # Offsets are times: a task's come in order, but the tasks' at their own speed.
+    time = EventTime("offset", unit="us", idle=None)
+    panes = WindowAggregate(key="key", window=Tumbling(20), time=time, aggregates={"n": CountOf()})
+    builder.set_bolt("panes", panes, parallelism=2).fields_grouping("log", "key")
+    raw = RawWindows().with_tumbling_window(timedelta(microseconds=30)).with_key("key")
+    raw.with_event_time(time)
+    builder.set_bolt("raw", raw, parallelism=2).fields_grouping("log", "key")
+    windows = builder.set_bolt("windows", Windows(directory))
+    windows.global_grouping("panes").global_grouping("raw")
     return builder.create_topology()
 
 
@@ -200,6 +248,8 @@ def check_result(directory: Path) -> dict[str, int]:
     assert set(counted) == offsets, "every message was counted"
     assert totals == emitted, "what was counted is what was emitted, again or not"
     assert chains == emitted, "keyed state and plain attributes are of the same batch"
+    if not any(known["failed"] for known in spouts):  # what comes again comes late
+        check_windows(directory, keys)
     early = [offset for offset in offsets if acked[offset] <= counted[offset]]
     assert not early, f"acked before what counted them had committed: {early}"
     return {
@@ -208,6 +258,14 @@ def check_result(directory: Path) -> dict[str, int]:
         "failed": sum(known["failed"] for known in spouts),
         "batches": max(acked.values(), default=0),
     }
+
+
+def check_windows(directory: Path, keys: list[str]) -> None:
+    """Compare what windows reported with a computation over the whole log."""
+    reported = json.loads(directory.joinpath("windows.json").read_text(encoding="utf-8"))
+    wanted = Counter(f"panes {key} {offset // 20 * 20}" for offset, key in enumerate(keys))
+    wanted.update(f"raw {key} {-(-offset // 30) * 30 - 30}" for offset, key in enumerate(keys))
+    assert reported == dict(wanted)
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ def test_numbers_never_change_their_meaning() -> None:
         (0, "HEADER_1"),
         (1, "FRAME_1"),
         (2, "REFERENCE_1"),
+        (3, "MARKS_1"),
     ]
 
 

@@ -213,6 +213,63 @@ class Settings:
         component=True,
     )
 
+    bolts_window_length_count = Setting[int | None](
+        "topology.bolts.window.length.count",
+        None,
+        whole(1).or_null(),
+        "Length of the windows of a WindowedBolt, in tuples.",
+        component=True,
+    )
+    bolts_window_length_duration_ms = Setting[int | None](
+        "topology.bolts.window.length.duration.ms",
+        None,
+        whole(1).or_null(),
+        "Length of the windows of a WindowedBolt, as a time.",
+        component=True,
+    )
+    bolts_window_sliding_interval_count = Setting[int | None](
+        "topology.bolts.window.sliding.interval.count",
+        None,
+        whole(1).or_null(),
+        "Slide of the windows of a WindowedBolt, in tuples.",
+        component=True,
+    )
+    bolts_window_sliding_interval_duration_ms = Setting[int | None](
+        "topology.bolts.window.sliding.interval.duration.ms",
+        None,
+        whole(1).or_null(),
+        "Slide of the windows of a WindowedBolt, as a time.",
+        component=True,
+    )
+    bolts_tuple_timestamp_field_name = Setting[str | None](
+        "topology.bolts.tuple.timestamp.field.name",
+        None,
+        TEXT.or_null(),
+        "Field of the time, in milliseconds, that the windows of a WindowedBolt go by.",
+        component=True,
+    )
+    bolts_tuple_timestamp_max_lag_ms = Setting[int | None](
+        "topology.bolts.tuple.timestamp.max.lag.ms",
+        None,
+        whole(0).or_null(),
+        "Time by which a tuple may be late in a WindowedBolt.",
+        component=True,
+    )
+    bolts_watermark_event_interval_ms = Setting[int | None](
+        "topology.bolts.watermark.event.interval.ms",
+        None,
+        whole(0).or_null(),
+        "Shortest time between two moves of a WindowedBolt's watermark.",
+        component=True,
+    )
+    bolts_late_tuple_stream = Setting[str | None](
+        "topology.bolts.late.tuple.stream",
+        None,
+        TEXT.or_null(),
+        "Stream of a WindowedBolt's late tuples, which it must declare.",
+        component=True,
+    )
+
     batch_target_ms = Setting[int](
         "topology.batch.target.ms",
         2000,

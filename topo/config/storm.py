@@ -43,12 +43,8 @@ _BY_REMEDY: dict[str, str] = {
         topology.backpressure.wait.progressive.level2.count
         topology.backpressure.wait.progressive.level3.sleep.millis
         """,
-    "keep the window in the bolt's state, and use ticks": """
-        topology.bolts.window.length.count topology.bolts.window.length.duration.ms
-        topology.bolts.window.sliding.interval.count
-        topology.bolts.window.sliding.interval.duration.ms
-        topology.bolts.late.tuple.stream topology.bolts.tuple.timestamp.max.lag.ms
-        topology.bolts.watermark.event.interval.ms topology.bolts.message.id.field.name
+    "windows are in committed state, so that no tuple is counted twice": """
+        topology.bolts.message.id.field.name
         """,
     "use Python's logging": """
         topology.logging.config topology.logging.sensitivity topology.multilang.log.handler

@@ -58,6 +58,9 @@ class ComponentStats:
         of="bolt",
         default=0.0,
     )
+    late: int = counter("tuples", "Tuples too late for every window of theirs", of="bolt")
+    ahead: int = counter("tuples", "Tuples whose time is too far ahead of the clock", of="bolt")
+    state_rows: int = gauge("rows", "Windows, cells or tuples that windows hold", of="bolt")
     execute_ms: float | None = mean(
         "execute_seconds", "executed", 1000, "milliseconds", "Mean time of one execute", of="bolt"
     )

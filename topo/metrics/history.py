@@ -61,7 +61,7 @@ def _sample_of(figures: Mapping[str, Any]) -> dict[str, Any]:
 def _difference(
     now: Mapping[str, Any], before: Mapping[str, Any] | None, secs: float
 ) -> dict[str, Any]:
-    if before is None or any(now[key] < before[key] for key in _COUNTERS):
+    if before is None or any(now.get(key, 0) < before.get(key, 0) for key in _COUNTERS):
         return dict(now)  # counted anew in between
     found = difference(COMPONENT, now, before, secs)
     found["by_task"] = {

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from topo.topology.layout import MAX_TASKS
 from topo.tracking.trees import Anchor
 from topo.wire.column import dump, dump_emitted
 from topo.wire.frame import I64, AnyFrame, Column, Trees
+
+if TYPE_CHECKING:
+    from topo.runtime.time_reading import TimeObserver
 
 emitted_tuples = logging.getLogger("topo.emitted")
 
@@ -51,6 +54,8 @@ class OutStream:
     take_unread: Callable[[], int] | None = None
     width: int = 0
     takes_direct: bool = False
+    observers: list[TimeObserver] = field(default_factory=list)
+    """Of the time, for bolts that read the stream in event time."""
 
     def __post_init__(self) -> None:
         self.width = len(self.fields)
@@ -226,6 +231,8 @@ class Emitter:
         rows = Rows(stream.rows, columns, stream.targets)
         # All of them before the first is handed out: a grouping of the user's may raise.
         deals = [deal for reader in stream.subscriptions for deal in self._deals(reader, rows)]
+        for observer in stream.observers:
+            observer.note(columns, count)
         self.emitted[stream.name] = self.emitted.get(stream.name, 0) + count
         self.dealt += count
         trees = self.trees
@@ -281,6 +288,13 @@ class Emitter:
         """Return all flushed rows as frames, and leave the emitter empty."""
         self._position = 0
         return self.outbox.take()
+
+    def observe_time(self, value: Any, stream: str = "default") -> None:
+        """Take a time that was seen, as if a tuple of it had been emitted on the stream."""
+        if stream not in self.streams:
+            raise self._no_stream(stream)
+        for observer in self.streams[stream].observers:
+            observer.observe(value)
 
     def start_batch(self) -> None:
         self.outbox.start_batch()

@@ -52,6 +52,7 @@ class BoltPort:
         self.settling = Settling()
         self.report_error = report_error
         self._outlet = outlet
+        self.observe_time = outlet.observe_time
         self._tracking = tracking
         self._threads = threads
         self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
@@ -198,6 +199,7 @@ class BasicBoltPort:
         self.report_error = report_error
         self.reset: list[int] = []
         self._outlet = outlet
+        self.observe_time = outlet.observe_time
         self._this_input = this_input
         self._threads = threads
         self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
@@ -288,6 +290,7 @@ class SpoutPort:
         self.report_error = report_error
         self.pending_count = pending
         self._outlet = outlet
+        self.observe_time = outlet.observe_time
         self._track = track
         self._threads = threads
         self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit

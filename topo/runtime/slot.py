@@ -19,9 +19,11 @@ from typing import TypeVar
 from topo.metrics.counters import TaskMetrics
 from topo.runtime.basic_bolt_task import BasicBoltTask
 from topo.runtime.bolt_task import BoltTask
+from topo.runtime.input_times import Marks
 from topo.runtime.rich_bolt_task import RichBoltTask
 from topo.runtime.spout_task import SpoutTask
 from topo.runtime.task import Task, TaskEnvironment, full_conf, note_of
+from topo.runtime.timed_task import TimedBoltTask
 from topo.storage.saving import Changes
 from topo.topology.order import producers_first
 from topo.tracking.ids import EdgeIds, Updates, fresh_nonce
@@ -84,6 +86,8 @@ class SlotTasks:
         self.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask)]
         self._batch = Batch(0, 0.0, 0.0)
         self._exhausted: set[int] = set()
+        self.marks = Marks()
+        """What this batch's producers said about time: those of this slot, and what has come."""
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -103,6 +107,7 @@ class SlotTasks:
 
     def begin(self, batch: Batch) -> None:
         self._batch = batch
+        self.marks = Marks()
         ids = EdgeIds(self._nonce())
         for task in self.tasks.values():
             task.begin(batch.id, batch.now, ids)
@@ -135,6 +140,8 @@ class SlotTasks:
     def set_active(self, active: bool) -> None:
         for spout in self.spouts:
             spout.set_active(active)
+            if not active:
+                self.marks.asked[spout.id] = False
 
     def meet_ackers(self, incarnations: Mapping[int, int]) -> None:
         """Tell the bolts the incarnation of the acker that has the roots of each spout task.
@@ -186,12 +193,23 @@ class SlotTasks:
             if emitted == before and rounds is None:
                 break
             asked = [spout for spout in asked if not (spout.at_limit or spout.is_paused)]
+        for spout in self.spouts:
+            self.marks.asked[spout.id] = spout in asked
         return emitted
 
     @property
     def stalls(self) -> tuple[str, ...]:
         """The reasons of the spouts that cannot emit."""
         return tuple(spout.stalled for spout in self.spouts if spout.stalled)
+
+    @property
+    def timed(self) -> list[TimedBoltTask]:
+        """The tasks of bolts that work in event time."""
+        return [task for task in self.tasks.values() if isinstance(task, TimedBoltTask)]
+
+    def wakes_at(self) -> list[float | None]:
+        """Return when, by the clock, something is due: idle inputs, windows by arrival, timers."""
+        return [task.next_due() for task in self.timed]
 
     @property
     def exhausted(self) -> bool:
@@ -218,12 +236,15 @@ class SlotTasks:
         *,
         last_tick: bool = False,
         pre_commit: bool = True,
+        marks: Iterable[Marks] = (),
     ) -> Iterator[PackedFrame]:
         """Run every task over the frames for it; yield the frames for tasks of other slots.
 
         The caller must iterate to the end: tasks run during the iteration. `pre_commit` False: more
         work of the same batch follows.
         """
+        for said in marks:
+            self.marks.add(said)
         inbox: dict[int, list[AnyFrame]] = {}
         for frame in frames:
             inbox.setdefault(frame.target_task, []).append(frame)
@@ -234,6 +255,8 @@ class SlotTasks:
                 if isinstance(task, BoltTask):
                     self._run_bolt(task, inbox.pop(task.id, []), last_tick)
                 task.settle()
+                if pre_commit and isinstance(task, TimedBoltTask):
+                    task.advance(self.marks, ended=last_tick)
                 if pre_commit:
                     task.pre_commit(self._batch.id)
                 for frame in task.outlet.frames():
@@ -242,10 +265,16 @@ class SlotTasks:
                     else:
                         assert isinstance(frame, PackedFrame), "what leaves is packed"
                         yield frame
+            for task in tasks:
+                for consumer, stream, highest in task.marks():
+                    key = (task.component_id, stream, task.id)
+                    self.marks.highest.setdefault(consumer, {})[key] = highest
 
     def _run_bolt(self, task: BoltTask, frames: list[AnyFrame], last_tick: bool) -> None:
         if task.tick_due(self._batch.now, self._batch.before):
             task.tick()
+        if isinstance(task, TimedBoltTask):
+            task.begin_rows()
         if frames:
             task.execute(self._ordered(frames))
         if last_tick and task.last_tick_due():
@@ -294,6 +323,8 @@ def _task(setting: TaskEnvironment, task: int) -> Task:
     definition = setting.topology.component(setting.layout.component_of(task))
     if definition.is_spout:
         return SpoutTask(setting, task)
+    if definition.timed:
+        return TimedBoltTask(setting, task)
     return (BasicBoltTask if definition.basic else RichBoltTask)(setting, task)
 
 

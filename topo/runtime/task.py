@@ -25,10 +25,12 @@ from topo.running import Listener
 from topo.runtime import user_errors as failures
 from topo.runtime.emitter import Emitter, OutStream, Subscription
 from topo.runtime.threads import CallsFromThreads
+from topo.runtime.time_reading import TimeObserver, time_reader
 from topo.shipping.pickling import LocalPickle, load_component
 from topo.storage.attributes import SavedAttributes
 from topo.storage.keyed import KeyedState
 from topo.storage.saving import Changes
+from topo.timed import TimedBolt
 from topo.topology.layout import TaskLayout
 from topo.topology.model import ComponentDef, GroupingDef, Topology
 from topo.tracking.ids import EdgeIds
@@ -55,6 +57,18 @@ class TaskEnvironment:
     wake: Callable[[], None] | None = None
     """Ends the wait of an idle engine; for any thread."""
     checkpoint_id: str = ""
+    _timed: dict[str, TimedBolt] = field(default_factory=dict)
+
+    def timed(self, component: str) -> TimedBolt:
+        """Return the declaration of a bolt that works in event time."""
+        found = self._timed.get(component)
+        if found is None:
+            made = load_component(self.topology.component(component))
+            assert isinstance(made, TimedBolt), "the topology says that it is"
+            conf = self.topology.component(component).conf
+            made.configure(for_component(self.conf, component, conf))
+            found = self._timed[component] = made
+        return found
 
     @property
     def tracking(self) -> bool:
@@ -158,6 +172,8 @@ class Task(LogSource):
         self._batch_id = self.context.batch_id = batch_id
         self.worked = False
         self.outlet.start_batch()
+        for observer in self._observers():
+            observer.start_batch(now)
         if self.definition.stateless and not self.definition.is_spout:
             for grouper in self._groupers().values():
                 grouper.start_batch(batch_id)
@@ -366,7 +382,30 @@ class Task(LogSource):
                 for consumer, read in self.setting.topology.consumers(self.component_id)
                 if read.stream == output.name
             ]
-            yield OutStream(output.name, output.fields, output.direct, subscriptions, index)
+            made = OutStream(output.name, output.fields, output.direct, subscriptions, index)
+            if not self.definition.timed:  # the readers of such a bolt hear its watermark
+                made.observers += self._time_observers(output.name)
+            yield made
+
+    def _time_observers(self, stream: str) -> Iterator[TimeObserver]:
+        for consumer, read in self.setting.topology.consumers(self.component_id):
+            if consumer.timed and read.stream == stream:
+                bolt = self.setting.timed(consumer.id)
+                reader = time_reader(self.setting, consumer, bolt, self.component_id, stream)
+                time = bolt.timing()
+                if reader is not None and time is not None:
+                    yield TimeObserver(consumer.id, time, reader)
+
+    def _observers(self) -> Iterator[TimeObserver]:
+        for out in self.outlet.streams.values():
+            yield from out.observers
+
+    def marks(self) -> Iterator[tuple[str, str, int]]:
+        """Yield (reading component, stream, highest time) of what was emitted in this batch."""
+        for out in self.outlet.streams.values():
+            for observer in out.observers:
+                if observer.highest is not None:
+                    yield observer.consumer, out.name, observer.highest
 
     def _grouper(self, consumer: ComponentDef, grouping: GroupingDef, stream: str) -> Grouper:
         tasks = list(self.setting.layout.tasks_of(consumer.id))

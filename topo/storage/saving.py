@@ -99,6 +99,11 @@ class SavedMapping:
             self._live = self._bytes
         self._superseded = []
 
+    def drop(self, changes: Changes) -> None:
+        """Delete the whole mapping: one delete per blob, however many entries it has."""
+        changes.deletes.extend(map(self._key, self._sizes))
+        self._sizes.clear()
+
     def _is_large(self, count: int) -> bool:
         outgrown = self._bytes > 2 * self._live or self._entries > 2 * count
         return self._bytes > _SMALL_LOG and outgrown

@@ -44,6 +44,10 @@ class SteppedRun(Run, Protocol):
         """Build every instance anew from what was saved, as after a crash of everything."""
         ...
 
+    def watermark(self, component: str) -> Any:
+        """Return a bolt's watermark in the unit of its time field; None before it has one."""
+        ...
+
 
 class TestCluster:
     """A cluster that runs topologies under simulated time.

@@ -16,11 +16,18 @@ _numbers = itertools.count()
 _feeds: weakref.WeakValueDictionary[int, _Feed]
 
 
+class _Seen:
+    """A time among what is fed."""
+
+    def __init__(self, ts: Any) -> None:
+        self.ts = ts
+
+
 class _Feed:
     """The queue and the verdicts that the test and the feeder's tasks share."""
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[list[Any], Any]] = deque()
+        self.waiting: deque[tuple[list[Any] | _Seen, Any]] = deque()
         self.acked: list[Any] = []
         self.failed: list[Any] = []
         self.reasons: dict[Any, str] = {}
@@ -52,6 +59,10 @@ class FeederSpout(Spout):
             )
         self._feed = feed
 
+    def observe_time(self, ts: Any) -> None:
+        """Have the readers in event time told of a time, in order with what is fed."""
+        self._feed.waiting.append((_Seen(ts), None))
+
     def feed(self, values: list[Any] | tuple[Any, ...], msg_id: Any = None) -> None:
         """Queue a tuple for emission; it is tracked if it has a message id."""
         check_values(values, f"FeederSpout({list(self.outputs)}) was fed")
@@ -73,9 +84,12 @@ class FeederSpout(Spout):
         return self._feed.reasons
 
     def next_tuple(self) -> None:
-        if self._feed.waiting:
+        while self._feed.waiting:
             values, msg_id = self._feed.waiting.popleft()
-            self.emit(values, msg_id=msg_id)
+            if not isinstance(values, _Seen):
+                self.emit(values, msg_id=msg_id)
+                return
+            self.collector.observe_time(values.ts)
 
     def ack(self, msg_id: Any) -> None:
         self._feed.acked.append(msg_id)

@@ -79,6 +79,7 @@ class ComponentDef:
     stateless: bool = False
     finite: bool = False  # a spout that overrides is_exhausted
     basic: bool = False  # a bolt whose inputs are acked for it
+    timed: bool = False  # a bolt that works in event time
     requires: tuple[str, ...] = ()  # distributions it imports where it runs
     # The same component for engines in this process, which need no copy of its classes.
     local: LocalPickle | None = field(default=None, compare=False, repr=False)

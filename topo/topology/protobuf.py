@@ -57,6 +57,7 @@ def _component_message(component: ComponentDef) -> pb.Component:
         stateless=component.stateless,
         finite=component.finite,
         basic=component.basic,
+        timed=component.timed,
         requires=component.requires,
     )
     for output in component.outputs:
@@ -85,6 +86,7 @@ def _component(message: pb.Component) -> ComponentDef:
         stateless=message.stateless,
         finite=message.finite,
         basic=message.basic,
+        timed=message.timed,
         requires=tuple(message.requires),
     )
 

@@ -14,6 +14,7 @@ from topo.components import BasicBolt, OutputFieldsDeclarer, Spout
 from topo.config import Config
 from topo.errors import InvalidTopologyError, Problem, TopoError, did_you_mean
 from topo.shipping.pickling import pickle_component
+from topo.timed import InputFields, TimedBolt
 from topo.topology.draft import Draft
 from topo.topology.lint import component_problems
 from topo.topology.model import ComponentDef, InputDef, StreamDef, Topology
@@ -49,6 +50,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
         )
     for draft in drafts.values():
         problems += _input_problems(draft, drafts, outputs)
+        problems += _time_problems(draft, drafts, outputs)
     problems += _cycles(drafts) or list(_depth_problems(drafts))
     if problems:
         raise InvalidTopologyError(problems)
@@ -82,6 +84,7 @@ def _component(draft: Draft, outputs: Streams, conf: Mapping[str, Any]) -> Compo
         stateless=bool(draft.component.stateless),
         finite=_is_finite(draft.component),
         basic=isinstance(draft.component, BasicBolt),
+        timed=isinstance(draft.component, TimedBolt),
         requires=tuple(Fields(draft.component.requires)),
         local=local,
     )
@@ -182,6 +185,53 @@ def _read_problems(
                 f"{name!r}, which has {_names(fields)}"
             )
             yield Problem("unknown-field", draft.where, text, did_you_mean(name, fields))
+
+
+def _time_problems(
+    draft: Draft, drafts: Mapping[str, Draft], outputs: Mapping[str, Streams]
+) -> Iterator[Problem]:
+    bolt = draft.component
+    if not isinstance(bolt, TimedBolt):
+        return
+    reads = [
+        InputFields(
+            read.component,
+            read.stream,
+            outputs[read.component][read.stream].fields,
+            read.grouping.kind,
+            tuple(read.grouping.fields),
+        )
+        for read in draft.inputs
+        if read.stream in outputs.get(read.component, {})
+    ]
+    if bolt.stateless:
+        text = f"{draft.where} says stateless = True, but keeps windows or the like"
+        yield Problem("stateless", draft.where, text, "take stateless = True away")
+    try:
+        bolt.configure(draft.conf)
+        time = bolt.timing()
+        tasks = max(draft.parallelism, draft.conf.get("topology.tasks") or 1)
+        yield from bolt.problems(draft.where, reads, tasks, outputs[draft.id])
+    except TopoError as error:
+        yield Problem("window", draft.where, f"{draft.where}: {error.message}", error.hint)
+        return
+    if time is None or time.extractor is not None:
+        return
+    for read in reads:
+        if read.component in time.untimed:
+            continue
+        producer = drafts[read.component].component
+        name = bolt.time_field(read)
+        if name is None and isinstance(producer, TimedBolt):
+            found = producer.result_time(read.stream)
+            name = found[0] if found else None
+        if name is None or name not in read.fields:
+            wanted = "no time field is named" if name is None else f"there is no field {name!r}"
+            text = f"{draft.where} reads {read.component!r} in event time, where {wanted}"
+            hint = f"its fields are {_names(read.fields)}; an input without times is named in "
+            hint += f"EventTime(..., untimed=[{read.component!r}])"
+            near = did_you_mean(name, read.fields) if name is not None else ""
+            yield Problem("time-field", draft.where, text, near or hint)
 
 
 def _name_problems(where: str, what: str, name: str) -> Iterator[Problem]:

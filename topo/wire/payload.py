@@ -20,12 +20,14 @@ class PayloadKind(IntEnum):
     HEADER_1 = 0  # the batch's number, clock and mode, for one slot
     FRAME_1 = 1
     REFERENCE_1 = 2  # the name of a file with frames, and their places in it
+    MARKS_1 = 3  # the times that the tasks of a slot have seen in this batch
 
 
-HEADER, FRAME, REFERENCE = (
+HEADER, FRAME, REFERENCE, MARKS = (
     PayloadKind.HEADER_1,
     PayloadKind.FRAME_1,
     PayloadKind.REFERENCE_1,
+    PayloadKind.MARKS_1,
 )
 
 

@@ -34,6 +34,7 @@ from topo.running import (
 from topo.runtime.bolt_task import BoltTask
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.runtime.spout_task import Pause
+from topo.runtime.timed_task import TimedBoltTask
 from topo.shipping.pickling import install_user_classes
 from topo.shipping.requirements import check_requirements
 from topo.topology.layout import TaskLayout
@@ -217,8 +218,21 @@ class InlineRun(Completion):
     def next_event(self, until: float) -> float | None:
         """Return the time of the next timeout or tick up to `until`, or None."""
         times = [self._ledger.next_timeout(), *self._tick_times(), *self._pause_times()]
+        times += self._host.wakes_at() if self._host else []
         due = [time for time in times if time is not None and time <= until]
         return min(due, default=None) if self._is_live() else None
+
+    def watermark(self, component: str) -> Any:
+        """Return a bolt's watermark in the unit of its time field.
+
+        It is None before every input has spoken, and at the end of a finite input.
+        """
+        task = next(iter(self.layout.tasks_of(component)))
+        found = self._host.tasks.get(task) if self._host is not None else None
+        if self._host is None and self._saved and self._is_live():
+            self._host = self._opened()
+            found = self._host.tasks[task]
+        return found.shown_watermark if isinstance(found, TimedBoltTask) else None
 
     def activate(self) -> None:
         self._set_active(True)
@@ -333,7 +347,9 @@ class InlineRun(Completion):
             metrics[task].saved_bytes = sum(map(len, self._saved[task].values()))
         self._book.add(metrics, now)
         host.tell_committed()
-        return moved + sum(int(m.executed + m.emitted.total()) for m in metrics.values())
+        fired = sum(task.moved() for task in host.timed)
+        worked = sum(int(m.executed + m.emitted.total()) for m in metrics.values())
+        return moved + fired + worked
 
     def _deliver(self, host: SlotTasks) -> int:
         heard = 0

@@ -173,7 +173,8 @@ def _level(
     producers = [placed[read.component] for read in definition.inputs]
     levels = {producer.level for producer in producers}
     covered = set(slots) >= {slot for producer in producers for slot in producer.slots}
-    if _reads_locally(definition) and len(levels) == 1 and covered:
+    # A bolt in event time hears of the tasks of all slots, which only an exchange brings.
+    if _reads_locally(definition) and len(levels) == 1 and covered and not definition.timed:
         return producers[0].level, producers[0].id
     return 1 + max(levels), None
 

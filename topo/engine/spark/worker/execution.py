@@ -33,6 +33,7 @@ from topo.engine.spark.worker.state_size import StoredSizes
 from topo.errors import AckerError, EngineError, TopoError
 from topo.logs.capture import collect_logs, collected_lines
 from topo.logs.requests import LogRequests
+from topo.runtime.input_times import Marks
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment
 from topo.shipping.pickling import install_user_classes
 from topo.topology.layout import TaskLayout
@@ -42,7 +43,7 @@ from topo.tracking.epochs import Cursor
 from topo.tracking.ids import Updates, fresh_nonce
 from topo.tracking.plan import Mode
 from topo.wire.frame import PackedFrame
-from topo.wire.payload import HEADER
+from topo.wire.payload import HEADER, MARKS
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ class SlotRunner:
         self._setting = spec.environment(slot)
         if spec.capture or spec.conclusions:
             self._setting.listener = self._capture
+        self.topology = self._setting.topology
         self.log_requests = LogRequests(masked)
         self._instances: dict[int, _Instances] = {}
         self._polling = Polling(spec.conf)
@@ -187,6 +189,12 @@ class SlotRunner:
         """True if threads of user code have left calls for a task, at any level but the present."""
         return any(each.host.is_called for each in self._instances.values())
 
+    def wakes_at(self, spouts: SlotTasks) -> float | None:
+        """Return when, by the clock, a task of this slot in event time has something to do."""
+        hosts = [spouts, *(known.host for known in self._instances.values())]
+        times = [time for host in hosts for time in host.wakes_at() if time is not None]
+        return min(times, default=None)
+
     def client(self, lease: Lease) -> AckerClient:
         if self._client is None or self._lease != lease:
             self._lease, self._client = lease, AckerClient(lease)
@@ -214,6 +222,7 @@ class _Execution:
         self._has_news = False
         self._ticks_last = False
         self._outcome = Outcome()
+        self._marks: list[Marks] = []
 
     # -- level 0 ------------------------------------------------------------------------------
 
@@ -280,7 +289,13 @@ class _Execution:
             asked = host if asking else None
             slot, abandoned = self._work.slot, self._abandoned
             report.tuples = self._polling.wait(
-                self._client, start, slot, asked, abandoned, lambda: self._ends_early(host)
+                self._client,
+                start,
+                slot,
+                asked,
+                abandoned,
+                lambda: self._ends_early(host),
+                self._runner.wakes_at(host) if asking else None,
             )
             report.waited_secs = self._polling.waited_secs
 
@@ -306,6 +321,7 @@ class _Execution:
     def run_bolts(self) -> Outcome:
         payloads = list(self._work.payloads)
         header = _Header.find(payloads)
+        payloads = self._take_marks(payloads)
         tasks = self._plan.tasks_at(self._work.level, self._work.slot)
         # A level that never ran is not opened to be closed. Only an active level gets a last tick.
         runs = header.mode in (Mode.ACTIVE, Mode.LAST_TICK) or payloads or self._work.committed
@@ -424,12 +440,31 @@ class _Execution:
     def _run_tasks(self, host: SlotTasks, payloads: list[Payload]) -> None:
         frames = map(PackedFrame.of, each_frame(payloads))
         with self._runner.spool.begin(self._work.batch) as bundle:
-            for frame in host.work(frames, last_tick=self._ticks_last):
+            for frame in host.work(frames, last_tick=self._ticks_last, marks=self._marks):
                 level, slot = self._plan.place_of(frame.target_task)
                 bundle.add(slot, level, frame.data)
                 self._polling.budget.moved(len(frame.data))
                 self._check_wanted()
         self._outcome.sends += bundle.sends()
+        self._send_marks(host.marks)
+
+    def _take_marks(self, payloads: list[Payload]) -> list[Payload]:
+        """Take out the times that the slots of other levels have seen."""
+        found = [payload for payload in payloads if payload[0] == MARKS]
+        self._marks = [Marks.unpack(memoryview(payload)[1:]) for payload in found]
+        return [payload for payload in payloads if payload[0] != MARKS] if found else payloads
+
+    def _send_marks(self, marks: Marks) -> None:
+        """Tell every slot of the levels below that reads in event time of the times seen here."""
+        topology, level = self._runner.topology, self._work.level
+        for deeper, placed in enumerate(self._plan.levels):
+            timed = [one.id for one in placed if topology.component(one.id).timed]
+            if deeper <= level or not timed:
+                continue
+            own = marks.only_for(timed)
+            if own.highest or (level == 0 and own.asked):
+                payload = bytes([MARKS]) + own.pack()
+                self._outcome.sends += [(s, deeper, payload) for s in range(self._plan.slots)]
 
     def _save(self, host: SlotTasks) -> None:
         outcome = self._outcome

@@ -9,6 +9,7 @@ the coordinator and asks them again meanwhile, until some slot has data.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -87,6 +88,7 @@ class Polling:
         self._poll_secs = conf["topology.batch.poll.ms"] / 1000
         self._threads = ThreadPoolExecutor(4, "waiting")
         self._woken = threading.Event()
+        self._woken_for: float | None = None
         self.waited_secs = 0.0
         """How long the last `wait` was."""
 
@@ -110,14 +112,17 @@ class Polling:
         host: SlotTasks | None,
         abandoned: Callable[[], bool],
         has_news: Callable[[], bool] = lambda: False,
+        wake_at: float | None = None,
     ) -> int:
         """Wait until a slot has data; meanwhile ask the spouts of `host`, if given.
 
         Return how much they emitted. `has_news` says, after they were asked, whether the batch is
-        to end although they emitted nothing.
+        to end although they emitted nothing. At `wake_at`, by the batches' clock, it ends: the next
+        batch will do what is due then.
         """
         began = time.monotonic()
         deadline = began + self._idle_secs
+        wakes = self._wakes(start, wake_at, began)
         waiting = self._submit(client, start, slot, self._idle_secs)
         pause = self._poll_secs / 8
         while not abandoned():
@@ -129,11 +134,22 @@ class Polling:
                 waiting = self._submit(client, start, slot, left)
             self.waited_secs = time.monotonic() - began
             emitted = self.fill(host) if host else 0
-            if emitted or has_news():
+            if emitted or has_news() or time.monotonic() >= wakes:
                 client.wait(start, slot, 0.0, busy=True)
                 return emitted
             pause = min(self._poll_secs if host else 0.25, 1.5 * pause)
         return 0
+
+    def _wakes(self, start: BatchStart, wake_at: float | None, began: float) -> float:
+        """Return when the wait is to end, by the monotonic clock.
+
+        A time that the batch's clock has passed is waited for once only: the batch that follows
+        the wait does what is due, and what it leaves has another cause.
+        """
+        if wake_at is None or (wake_at <= start.clock and wake_at == self._woken_for):
+            return math.inf
+        self._woken_for = wake_at
+        return began + max(0.0, wake_at - start.clock)
 
     def _submit(
         self, client: AckerClient, start: BatchStart, slot: int, secs: float

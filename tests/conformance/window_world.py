@@ -1,0 +1,237 @@
+"""One window case on the inline engine: a feeder, the bolt under test, and what came out of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from topo import (
+    AfterCount,
+    AfterDelay,
+    AtWatermark,
+    Bolt,
+    Collect,
+    Combiner,
+    Count,
+    EventTime,
+    EveryEventTime,
+    Global,
+    Max,
+    Session,
+    Sliding,
+    Sum,
+    Then,
+    TopologyBuilder,
+    Trigger,
+    Tumbling,
+    When,
+    WindowAggregate,
+    WindowedBolt,
+)
+from topo import Any as AnyOf
+from topo.testing import FeederSpout, TestCluster
+from topo.windows.assigners import WindowSpec
+
+CASES: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "cases" / "windows.json").read_text(encoding="utf-8")
+)["cases"]
+
+LAG = 1 << 40
+"""With this lag no tuple moves the watermark: a case that sets it by hand observes W + LAG."""
+END_OF_TIME = 1 << 50
+SEEDS = (0, 1, 2)
+
+
+def cases(*kinds: str) -> Iterator[dict[str, Any]]:
+    """Yield the cases that must hold, of these kinds."""
+    return (case for case in CASES if case["kind"] in kinds and case["topo"] == "must")
+
+
+def name_of(case: Mapping[str, Any]) -> str:
+    return f"{case['kind']}: {case['name']} ({case['source'].split()[0]})"
+
+
+class CountBy(Combiner):
+    """Counts by value, as an own combiner."""
+
+    def init(self) -> dict[Any, int]:
+        return {}
+
+    def add(self, acc: dict[Any, int], value: Any) -> dict[Any, int]:
+        acc[value] = acc.get(value, 0) + 1
+        return acc
+
+    def merge(self, a: dict[Any, int], b: dict[Any, int]) -> dict[Any, int]:
+        return {key: a.get(key, 0) + b.get(key, 0) for key in [*a, *(k for k in b if k not in a)]}
+
+    def result(self, acc: dict[Any, int]) -> dict[Any, int]:
+        return dict(acc)
+
+
+def window_of(settings: Mapping[str, Any]) -> WindowSpec:
+    window = settings["window"]
+    kind = window["type"]
+    if kind == "tumbling":
+        return Tumbling(window["length"], window.get("offset", 0))
+    if kind == "sliding":
+        return Sliding(window["length"], window["slide"], window.get("offset", 0))
+    return Session(window["gap"]) if kind == "session" else Global()
+
+
+def trigger_of(trigger: Mapping[str, Any], top: bool = True) -> Trigger:
+    """Return the trigger of a case; on top, `once` ends the window after it has fired."""
+    on = trigger["on"]
+    made: Trigger
+    if on == "count":
+        made = AfterCount(trigger["n"])
+        return Then(made) if top and trigger.get("once") else made
+    if on == "delay":
+        return AfterDelay(timedelta(seconds=trigger["after"]))
+    if on == "repeat":
+        return trigger_of(trigger["of"], top=False)
+    if on == "any":
+        made = AnyOf(*(trigger_of(part, top=False) for part in trigger["of"]))
+        once = any(part.get("once") for part in trigger["of"])
+        return Then(made) if top and once else made
+    if on == "event-time-every":
+        return EveryEventTime(trigger["every"])
+    if on == "condition":
+        return condition_of(trigger)
+    early, late = trigger.get("early"), trigger.get("late", {"on": "count", "n": 1})
+    return AtWatermark(
+        early=trigger_of(early, top=False) if early else None,
+        late=trigger_of(late, top=False) if late else None,
+    )
+
+
+def condition_of(trigger: Mapping[str, Any]) -> Trigger:
+    if trigger["expression"] == "sum >= 9":
+        return When(lambda results: results["value"] >= 9)
+    assert trigger["expression"] == "sum + value > 10"
+    return When(lambda results, new: results["value"] + new["value"] > 10, before=True)
+
+
+def combiner_of(aggregate: str) -> Combiner:
+    made: dict[str, Combiner] = {
+        "sum": Sum("value"),
+        "list": Collect("value"),
+        "count": Count(),
+        "max": Max("value"),
+        "count by value": CountBy("value"),
+    }
+    return made[aggregate]
+
+
+class LateOnes(Bolt):
+    """Emits what it finds in late tuples."""
+
+    outputs = ("values",)
+
+    def execute(self, tup: Any) -> None:
+        self.emit([tup["late_tuple"].values], anchors=tup)
+        self.ack(tup)
+
+
+class World:
+    """A running topology: feeder `in` with key, value and ts, bolt `w`, and its late tuples."""
+
+    def __init__(self, bolt: Any, seed: int, conf: Mapping[str, Any] | None = None) -> None:
+        self.feeder = FeederSpout(["key", "value", "ts"])
+        builder = TopologyBuilder()
+        builder.set_spout("in", self.feeder)
+        key = ["key"]
+        builder.set_bolt("w", bolt, 2 if isinstance(bolt, WindowAggregate) else 1).fields_grouping(
+            "in", key
+        )
+        self._has_late = bolt.late_stream is not None
+        if self._has_late:
+            builder.set_bolt("late", LateOnes()).shuffle_grouping("w", bolt.late_stream)
+        self.cluster = TestCluster(seed=seed)
+        self.run = self.cluster.submit_topology("t", builder.create_topology(), conf)
+        self._taken = {"w": 0, "late": 0, "acked": 0}
+        self._fed = 0
+
+    def feed(self, value: Any, ts: int, key: Any = "") -> None:
+        """Feed a tuple without running it; its number is its message id."""
+        self.feeder.feed([key, value, ts], msg_id=self._fed)
+        self._fed += 1
+
+    def watermark(self, watermark: Any, plus: int = 0) -> None:
+        """Bring the watermark to a value, with what was fed before."""
+        self.run.settle()
+        at = END_OF_TIME if watermark == "end" else watermark + plus
+        self.feeder.observe_time(at + LAG)
+        self.run.settle()
+
+    def batch(self) -> None:
+        """Run all that was fed in one batch."""
+        self.run.step(max(1, len(self.feeder._feed.waiting)))
+
+    def rows(self, component: str = "w") -> list[list[Any]]:
+        """Return what came out since the last call."""
+        found = self.run.tuples(component)
+        start, self._taken[component] = self._taken[component], len(found)
+        return found[start:]
+
+    def late(self) -> list[list[Any]]:
+        return [row[0] for row in self.rows("late")]
+
+    def acked(self) -> list[int]:
+        start, self._taken["acked"] = self._taken["acked"], len(self.feeder.acked)
+        return self.feeder.acked[start:]
+
+    def late_count(self) -> int:
+        return self.run.stats().components["w"].late
+
+    def held(self) -> list[Any]:
+        """Return the windows in state, as records."""
+        host: Any = vars(self.run)["_host"]
+        return [record for task in host.timed for record in task._operator._windows.records()]
+
+
+def aggregate(
+    settings: Mapping[str, Any],
+    *,
+    time: EventTime,
+    trigger: Trigger | None,
+    lateness: Any = 0,
+    aggregates: Mapping[str, Combiner] | None = None,
+    **more: Any,
+) -> WindowAggregate:
+    """Return the bolt of a case that aggregates."""
+    if "mode" in settings and "mode" not in more:
+        more["mode"] = {"discarding": "discard", "accumulating": "accumulate"}[settings["mode"]]
+    return WindowAggregate(
+        key="key",
+        window=window_of(settings),
+        time=time,
+        aggregates=aggregates or {"value": combiner_of(settings.get("aggregate", "list"))},
+        trigger=trigger,
+        allowed_lateness=lateness,
+        late_stream="late",
+        **more,
+    )
+
+
+class Panes(WindowedBolt):
+    """Emits everything that a pane says of itself."""
+
+    outputs = ("start", "end", "value", "timing", "index", "non_speculative", "first", "last")
+
+    def execute(self, window: Any) -> None:
+        pane = window.pane
+        self.emit(
+            [
+                window.start,
+                window.end,
+                [tup.value for tup in window],
+                pane.timing.replace("_", "-"),
+                pane.index,
+                pane.non_speculative,
+                pane.first,
+                pane.last,
+            ]
+        )

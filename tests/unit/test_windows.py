@@ -1,0 +1,706 @@
+"""Windows in topologies: what users see of them, under simulated time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from datetime import timedelta as td
+from random import Random
+from typing import Any
+
+import pytest
+
+from topo import (
+    AfterCount,
+    AfterDelay,
+    AtWatermark,
+    BasicBolt,
+    Collect,
+    Count,
+    EventTime,
+    Every,
+    FailTuple,
+    Global,
+    InvalidTopologyError,
+    Max,
+    Session,
+    Sliding,
+    Sum,
+    TimestampError,
+    TopologyBuilder,
+    Tumbling,
+    UncaughtError,
+    When,
+    WindowAggregate,
+    WindowedBolt,
+    WindowError,
+)
+from topo import Any as AnyOf
+from topo.testing import FeederSpout, TestCluster, complete_topology
+
+SECOND = td(seconds=1)
+SEEDS = pytest.mark.parametrize("seed", range(4))
+
+
+def builder_of(bolt: Any, *feeders: FeederSpout, tasks: int = 1) -> TopologyBuilder:
+    builder = TopologyBuilder()
+    declared = builder.set_bolt("w", bolt, tasks)
+    for number, feeder in enumerate(feeders):
+        builder.set_spout(f"in{number}", feeder)
+        declared.fields_grouping(f"in{number}", ["key"])
+    return builder
+
+
+@contextmanager
+def running(
+    bolt: Any, *feeders: FeederSpout, seed: int = 0, conf: Any = None, tasks: int = 1
+) -> Iterator[tuple[TestCluster, Any]]:
+    with TestCluster(seed=seed) as cluster:
+        topology = builder_of(bolt, *feeders, tasks=tasks).create_topology()
+        yield cluster, cluster.submit_topology("t", topology, conf)
+
+
+def counts(window: Any = None, **more: Any) -> WindowAggregate:
+    time = more.pop("time", EventTime("ts"))
+    return WindowAggregate(
+        key="key", window=window or Tumbling(10), time=time, aggregates={"n": Count()}, **more
+    )
+
+
+def feeder() -> FeederSpout:
+    return FeederSpout(["key", "ts"])
+
+
+class Sizes(WindowedBolt):
+    """Emits the end and the values of a window."""
+
+    outputs = ("end", "values")
+
+    def execute(self, window: Any) -> None:
+        self.emit([window.end, [tup.ts for tup in window]])
+
+
+# -- event time ---------------------------------------------------------------------------------
+
+
+@SEEDS
+def test_a_window_is_reported_in_the_batch_that_completes_it(seed: int) -> None:
+    feed = feeder()
+    with running(counts(), feed, seed=seed) as (_, run):
+        assert run.watermark("w") is None
+        for ts in (1, 2, 9):
+            feed.feed(["a", ts])
+        run.settle()
+        assert run.tuples("w") == []
+        feed.feed(["a", 10])
+        run.settle()
+        assert run.tuples("w") == [["a", 0, 10, 3]]
+        assert run.watermark("w") == 10
+
+
+@SEEDS
+def test_the_watermark_is_that_of_the_slowest_input(seed: int) -> None:
+    fast, slow = feeder(), feeder()
+    with running(counts(time=EventTime("ts", idle=None)), fast, slow, seed=seed) as (_, run):
+        fast.feed(["a", 100])
+        run.settle()
+        assert run.watermark("w") is None
+        slow.feed(["a", 5])
+        run.settle()
+        assert run.watermark("w") == 5
+        slow.feed(["a", 20])
+        run.settle()
+        assert run.tuples("w") == [["a", 0, 10, 1]]
+
+
+@SEEDS
+def test_an_input_that_has_nothing_is_left_out_and_comes_back(seed: int) -> None:
+    fast, slow = feeder(), feeder()
+    with running(counts(late_stream="late"), fast, slow, seed=seed) as (cluster, run):
+        fast.feed(["a", 100])
+        slow.feed(["a", 5])
+        run.settle()
+        cluster.advance(4.9)
+        fast.feed(["a", 101])
+        run.settle()
+        assert run.tuples("w") == []
+        cluster.advance(0.2)  # the slow input has had nothing for five seconds
+        assert run.tuples("w") == [["a", 0, 10, 1]]
+        assert run.watermark("w") == 101
+        slow.feed(["a", 6])
+        run.settle()
+        assert run.watermark("w") == 101
+        assert [row[0].ts for row in run.tuples("w", "late")] == [6]
+        slow.feed(["a", 300])
+        run.settle()
+        assert run.watermark("w") == 101  # aligned again, and the other one is there
+
+
+def test_a_source_at_its_pending_limit_is_not_idle() -> None:
+    class Holding(WindowedBolt):
+        length = 100
+
+        def execute(self, window: Any) -> None: ...
+
+    feed = feeder()
+    bolt = Holding().with_timestamp_field("ts").with_ack("expiry")
+    with running(bolt, feed, conf={"topology.max.spout.pending": 200}) as (cluster, run):
+        assert run.watermark("w") is None
+        cluster.advance(20)
+        feed.feed(["a", 5])
+        run.settle()
+        assert run.watermark("w") == 5
+
+
+@SEEDS
+def test_an_input_without_times_is_left_out(seed: int) -> None:
+    feed, settings = feeder(), FeederSpout(["key"])
+    bolt = (
+        Sizes().with_window(td(milliseconds=10)).with_event_time(EventTime("ts", untimed=["in1"]))
+    )
+
+    class Both(Sizes):
+        def execute(self, window: Any) -> None:
+            self.emit([window.end, [tup.source_component for tup in window]])
+
+    bolt = (
+        Both()
+        .with_tumbling_window(td(milliseconds=10))
+        .with_event_time(EventTime("ts", untimed=["in1"]))
+    )
+    with running(bolt, feed, settings, seed=seed) as (_, run):
+        feed.feed(["a", 5])
+        feed.feed(["a", 11])
+        run.settle()
+        assert run.tuples("w") == [[10, ["in0"]]]
+
+
+@SEEDS
+def test_the_clock_goes_on_for_inputs_that_stop(seed: int) -> None:
+    feed = feeder()
+    time = EventTime("ts", lag=SECOND, when_idle="clock")
+    with running(counts(Tumbling(10_000), time=time), feed, seed=seed) as (cluster, run):
+        feed.feed(["a", 5_000])
+        run.settle()
+        assert run.watermark("w") == 4_000
+        cluster.advance(5.9)
+        assert run.tuples("w") == []
+        cluster.advance(0.1)
+        assert run.tuples("w") == [["a", 0, 10_000, 1]]
+
+
+def test_a_wrong_clock_does_not_move_the_watermark() -> None:
+    feed = feeder()
+    time = EventTime("ts", max_ahead=td(hours=1))
+    with running(counts(time=time), feed) as (_, run):
+        feed.feed(["a", 5])
+        feed.feed(["a", 10_000_000])
+        with pytest.warns(UserWarning, match="max_ahead beyond the clock"):
+            run.settle()
+        assert run.watermark("w") == 5
+        assert run.stats().components["w"].ahead == 1
+
+
+@SEEDS
+def test_late_tuples_are_acked_and_counted_and_not_lost(seed: int) -> None:
+    feed = feeder()
+    with running(counts(late_stream="late"), feed, seed=seed) as (_, run):
+        for number, ts in enumerate((5, 30)):
+            feed.feed(["a", ts], msg_id=number)
+        run.settle()
+        feed.feed(["b", 7], msg_id=2)
+        run.settle()
+        assert sorted(feed.acked) == [0, 1, 2]
+        assert [row[0].values for row in run.tuples("w", "late")] == [["b", 7]]
+        assert run.stats().components["w"].late == 1
+
+
+def test_filters_may_tell_what_they_have_seen() -> None:
+    class OnlyBig(BasicBolt):
+        outputs = ("key", "ts")
+
+        def execute(self, tup: Any) -> None:
+            self.collector.observe_time(tup.ts)
+            if tup.key == "big":
+                self.emit([tup.key, tup.ts])
+
+    feed = feeder()
+    builder = TopologyBuilder()
+    builder.set_spout("in", feed)
+    builder.set_bolt("filter", OnlyBig()).shuffle_grouping("in")
+    builder.set_bolt("w", counts()).fields_grouping("filter", ["key"])
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        feed.feed(["big", 5])
+        feed.feed(["small", 50])
+        run.settle()
+        assert run.tuples("w") == [["big", 0, 10, 1]]
+
+
+def test_an_extractor_computes_the_time() -> None:
+    feed = FeederSpout(["key", "at"])
+
+    class Ends(Sizes):
+        def execute(self, window: Any) -> None:
+            self.emit([window.end, [tup["at"] for tup in window]])
+
+    made = Ends().with_tumbling_window(td(milliseconds=10))
+    made.with_timestamp_extractor(lambda tup: int(tup["at"].split("=")[1]))
+    with running(made, feed) as (_, run):
+        feed.feed(["a", "t=3"])
+        feed.feed(["a", "t=14"])
+        run.settle()
+        assert run.tuples("w") == [[10, ["t=3"]]]
+
+
+def test_datetimes_and_seconds_come_back_as_they_were() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    for unit, first, second, wanted in (
+        ("datetime", start, start + td(seconds=11), [start, start + td(seconds=10)]),
+        ("s", 100.5, 110, [100, 110]),
+        ("us", 1, 10_000_001, [0, 10_000_000]),
+    ):
+        feed = feeder()
+        bolt = counts(Tumbling(td(seconds=10)), time=EventTime("ts", unit=unit))
+        with running(bolt, feed) as (_, run):
+            feed.feed(["a", first])
+            feed.feed(["a", second])
+            run.settle()
+            assert run.tuples("w") == [["a", *wanted, 1]]
+
+
+# -- bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bad", [None, "12", True, math.nan, 1.5, datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC)]
+)
+def test_what_is_no_time_is_an_error_or_late(bad: Any) -> None:
+    feed = feeder()
+    with running(counts(), feed) as (_, run):
+        feed.feed(["a", bad])
+        with pytest.raises(UncaughtError, match="field 'ts': the time is"):
+            run.settle()
+    feed = feeder()
+    bolt = counts(time=EventTime("ts", on_bad="late"), late_stream="late")
+    with running(bolt, feed) as (_, run):
+        feed.feed(["a", 1])
+        feed.feed(["a", bad])
+        feed.feed(["a", 15])
+        run.settle()
+        assert run.tuples("w") == [["a", 0, 10, 1]]
+        assert len(run.tuples("w", "late")) == 1
+
+
+def test_a_naive_datetime_is_refused_with_the_remedy() -> None:
+    with pytest.raises(TimestampError, match=r"naive datetime.*tzinfo=UTC"):
+        EventTime("ts", unit="datetime").read(datetime(2026, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Tumbling(0), "above zero"),
+        (lambda: Tumbling(-SECOND), "above zero"),
+        (lambda: Tumbling(1.5), "timedelta"),  # type: ignore[arg-type]
+        (lambda: Sliding(SECOND, 0), "slide"),
+        (lambda: Session(td(0)), "gap"),
+        (lambda: Sizes().with_window(20.0), "int, a count, or a timedelta"),  # type: ignore[arg-type]
+        (lambda: Sizes().with_window(True), "int, a count"),
+        (lambda: Sizes().with_window(5, -1), "slide"),
+        (lambda: Sizes().with_lag(-SECOND), "lag"),
+        (lambda: AfterCount(0), "1 or more"),
+        (lambda: AfterDelay(td(0)), "above zero"),
+        (lambda: EventTime("ts", idle=td(0)), "idle"),
+        (lambda: EventTime("ts", unit="min"), "unit"),
+        (lambda: EventTime("ts", untimed="in"), "list of components"),
+        (lambda: counts(Tumbling(td(microseconds=1500))), "whole number of ms"),
+        (lambda: counts(Tumbling), "takes Tumbling"),
+        (lambda: counts(mode="both"), "mode"),
+        (lambda: counts(time=None, late_stream="late"), "needs event time"),
+        (lambda: WindowAggregate(window=Tumbling(1), aggregates={"n": Count}), "Count()"),  # type: ignore[dict-item]
+        (lambda: WindowAggregate(window=Tumbling(1), aggregates={}), "aggregates"),
+        (lambda: AnyOf(), "one trigger"),
+    ],
+)
+def test_a_window_that_cannot_be_is_refused_where_it_is_written(make: Any, said: str) -> None:
+    with pytest.raises(WindowError, match=said):
+        make()
+
+
+class NoExecute(WindowedBolt):
+    length = 5
+
+
+class SlideOnly(Sizes):
+    slide = 5
+
+
+@pytest.mark.parametrize(
+    ("bolt", "said"),
+    [
+        (Sizes(), "without a window"),
+        (SlideOnly(), "has a slide, but no length"),
+        (NoExecute(), "does not override 'execute'"),
+        (Sizes().with_window(5).with_late_tuple_stream("late"), "late stream needs a time"),
+        (Sizes().with_window(5).with_timestamp_field("tss"), "no field 'tss'"),
+        (Sizes().with_window(5).with_key("user"), "the key 'user' is no field"),
+        (
+            Sizes().with_session(SECOND).with_timestamp_field("ts").with_ack("expiry"),
+            "length and a slide only",
+        ),
+        (
+            Sizes().with_window(5, 5).with_timestamp_field("ts").with_allowed_lateness(SECOND),
+            "windows by time",
+        ),
+        (WindowAggregate(window=Tumbling(1), aggregates={"n": Sum("cost")}), "reads field 'cost'"),
+        (counts(time=EventTime()), "no time field is named"),
+    ],
+)
+def test_a_declaration_that_does_not_fit_is_a_problem_of_the_topology(bolt: Any, said: str) -> None:
+    with pytest.raises(InvalidTopologyError, match=said):
+        builder_of(bolt, feeder()).create_topology()
+
+
+def test_keys_that_come_to_several_tasks_are_a_problem_with_the_line_to_write() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("in", feeder())
+    builder.set_bolt("w", counts(), 2).shuffle_grouping("in")
+    with pytest.raises(InvalidTopologyError, match=r"fields_grouping\('in', \['key'\]\)"):
+        builder.create_topology()
+
+
+# -- arrival ------------------------------------------------------------------------------------
+
+
+@SEEDS
+def test_windows_by_arrival_end_with_the_clock(seed: int) -> None:
+    feed = feeder()
+    bolt = WindowAggregate(key="key", window=Tumbling(td(seconds=10)), aggregates={"n": Count()})
+    with running(bolt, feed, seed=seed) as (cluster, run):
+        cluster.advance(3)
+        feed.feed(["a", 0])
+        cluster.advance(6)
+        feed.feed(["a", 0])
+        run.settle()
+        run.restart()
+        cluster.advance(0.9)
+        assert run.tuples("w") == []
+        feed.feed(["a", 0])
+        cluster.advance(0.1)
+        assert run.tuples("w") == [["a", 0, 10_000, 3]]
+        feed.feed(["a", 0])
+        cluster.advance(25)
+        assert run.tuples("w")[1:] == [["a", 10_000, 20_000, 1]]
+
+
+@SEEDS
+def test_storms_windows_by_arrival(seed: int) -> None:
+    feed = feeder()
+    with running(Sizes().with_window(td(seconds=20), td(seconds=10)), feed, seed=seed) as (
+        cluster,
+        run,
+    ):
+        for ts in range(4):
+            feed.feed(["a", ts])
+            cluster.advance(8)
+            run.restart()
+        cluster.advance(40)
+        sizes = [(end / 1_000_000, values) for end, values in run.tuples("w")]
+        assert sizes == [(10, [0, 1]), (20, [0, 1, 2]), (30, [2, 3]), (40, [3])]
+
+
+# -- panes --------------------------------------------------------------------------------------
+
+
+@SEEDS
+def test_early_panes_by_the_clock_come_at_their_time(seed: int) -> None:
+    for trigger, at in ((AfterDelay(td(seconds=3)), 5), (Every(td(seconds=3)), 3)):
+        feed = feeder()
+        with running(counts(trigger=AtWatermark(early=trigger)), feed, seed=seed) as (
+            cluster,
+            run,
+        ):
+            cluster.advance(2)
+            feed.feed(["a", 1])
+            run.settle()
+            run.restart()
+            cluster.advance(at - 2 - 0.1)
+            assert run.tuples("w") == []
+            cluster.advance(0.1)
+            assert run.tuples("w") == [["a", 0, 10, 1, "early", 0]]
+            feed.feed(["a", 12])
+            run.settle()
+            assert run.tuples("w")[1:] == [["a", 0, 10, 1, "on_time", 1]]
+
+
+@SEEDS
+def test_late_panes_come_while_lateness_is_allowed(seed: int) -> None:
+    feed = feeder()
+    with running(counts(allowed_lateness=5, late_stream="late"), feed, seed=seed) as (_, run):
+        for ts in (1, 12, 3, 16, 4):
+            feed.feed(["a", ts])
+            run.settle()
+            run.restart()
+        assert run.tuples("w") == [["a", 0, 10, 1, "on_time", 0], ["a", 0, 10, 2, "late", 1]]
+        assert len(run.tuples("w", "late")) == 1
+
+
+def test_modes_say_what_is_new_everything_or_what_changed() -> None:
+    wanted = {
+        "discard": [],
+        "accumulate": [[2, "early"], [3, "early"]],
+        "retract": [[2, "+", "early"], [2, "-", "early"], [3, "+", "early"]],
+    }
+    for mode, rows in wanted.items():
+        feed = feeder()
+        trigger: Any = AnyOf(AfterCount(2), When(lambda results: results["n"] >= 2))
+        if mode == "discard":
+            trigger, rows = AtWatermark(early=AfterCount(1)), [[1, "early"]] * 3
+        bolt = counts(trigger=trigger, mode=mode)
+        with running(bolt, feed) as (_, run):
+            for _ in range(3):
+                feed.feed(["a", 1])
+            run.settle()
+            assert [row[3:-1] for row in run.tuples("w")] == rows
+
+
+@SEEDS
+def test_sessions_with_a_gap_of_each_tuple(seed: int) -> None:
+    feed = FeederSpout(["key", "ts", "gap"])
+    bolt = counts(Session(lambda tup: tup.gap))
+    with running(bolt, feed, seed=seed) as (_, run):
+        for ts, gap in ((0, 5), (5, 20), (22, 3), (40, 1), (60, 1)):
+            feed.feed(["a", ts, gap])
+        run.settle()
+        run.restart()
+        assert run.tuples("w") == [["a", 0, 25, 3], ["a", 40, 41, 1]]
+
+
+@SEEDS
+def test_a_windowed_bolt_with_sessions_gets_all_tuples_of_one(seed: int) -> None:
+    feed = feeder()
+    bolt = Sizes().with_session(5).with_timestamp_field("ts").with_key("key")
+    with running(bolt, feed, seed=seed) as (_, run):
+        for key, ts in (("a", 1), ("b", 3), ("a", 4), ("a", 20), ("b", 30)):
+            feed.feed([key, ts])
+        run.settle()
+        run.restart()
+        feed.feed(["b", 50])
+        run.settle()
+        assert sorted(run.tuples("w")) == [[8, [3]], [9, [1, 4]], [25, [20]], [35, [30]]]
+
+
+def test_the_global_window_reports_by_its_trigger() -> None:
+    feed = feeder()
+    with running(counts(Global(), trigger=AfterCount(2), mode="discard"), feed) as (_, run):
+        for ts in range(5):
+            feed.feed(["a", ts])
+        run.settle()
+        assert run.tuples("w") == [
+            ["a", None, None, 2, "early", 0],
+            ["a", None, None, 2, "early", 1],
+        ]
+
+
+# -- the end, failures, restarts ------------------------------------------------------------------
+
+
+def test_a_finite_input_ends_all_windows_level_by_level() -> None:
+    rows = [["a", 1], ["b", 3], ["a", 25]]
+    builder = builder_of(counts(), feeder())
+    second = WindowAggregate(
+        window=Tumbling(100), time=EventTime(), aggregates={"n": Sum("n"), "keys": Collect("key")}
+    )
+    builder.set_bolt("w2", second).global_grouping("w")
+    builder.set_bolt("sizes", Sizes().with_window(2, 2)).global_grouping("in0")
+    result = complete_topology(builder.create_topology(), mock_sources={"in0": rows})
+    assert sorted(result.tuples("w")) == [["a", 0, 10, 1], ["a", 20, 30, 1], ["b", 0, 10, 1]]
+    ((start, end, n, keys),) = result.tuples("w2")
+    assert (start, end, n, sorted(keys)) == (0, 100, 3, ["a", "a", "b"])
+    assert [values for _, values in result.tuples("sizes")] == [[1, 3], [25]]
+
+
+def test_an_inactive_topology_fires_nothing() -> None:
+    feed, other = feeder(), feeder()
+    with running(counts(), feed, other) as (cluster, run):
+        feed.feed(["a", 50])
+        other.feed(["a", 5])
+        run.settle()
+        run.deactivate()
+        cluster.advance(60)
+        assert run.tuples("w") == []
+        run.activate()
+        cluster.advance(5)
+        assert run.tuples("w") == [["a", 0, 10, 1]]
+
+
+def test_what_a_window_raises_is_reported_or_stops_the_topology() -> None:
+    class Bad(Sizes):
+        def execute(self, window: Any) -> None:
+            raise ValueError("no window of mine")
+
+    feed = feeder()
+    with running(Bad().with_window(2, 2), feed) as (_, run):
+        feed.feed(["a", 1])
+        feed.feed(["a", 2])
+        with pytest.raises(UncaughtError, match="no window of mine"):
+            run.settle()
+    feed = feeder()
+    conf = {"topology.uncaught.error": "fail"}
+    with running(Bad().with_window(2, 2), feed, conf=conf) as (_, run):
+        for number in range(4):
+            feed.feed(["a", number], msg_id=number)
+        run.settle()
+        assert sorted(feed.acked) == [0, 1, 2, 3]
+        assert run.errors()[0].count == 2
+
+
+@SEEDS
+def test_acks_by_expiry_wait_for_the_window_and_fail_with_it(seed: int) -> None:
+    class Picky(Sizes):
+        def execute(self, window: Any) -> None:
+            if window.tuples[-1].ts == 4:
+                raise FailTuple("four")
+            super().execute(window)
+
+    feed = feeder()
+    with running(Picky().with_window(2, 2).with_ack("expiry"), feed, seed=seed) as (_, run):
+        for ts in range(1, 7):
+            feed.feed(["a", ts], msg_id=ts)
+            run.settle()
+            run.restart()
+        run.settle()
+        assert sorted(feed.acked) == [1, 2]
+        assert sorted(feed.failed) == [3, 4]
+        assert [values for _, values in run.tuples("w")] == [[1, 2], [5, 6]]
+
+
+@SEEDS
+@pytest.mark.parametrize("kind", ["tumbling", "sliding", "sessions", "early", "raw"])
+def test_restarts_change_nothing(kind: str, seed: int) -> None:
+    random = Random(seed)
+    events = [(random.choice("abc"), 10 * n + random.randint(0, 40)) for n in range(120)]
+
+    def bolt() -> Any:
+        lag = td(milliseconds=60)
+        time = EventTime("ts", lag=lag)
+        if kind == "raw":
+            made = Sizes().with_window(td(milliseconds=90), td(milliseconds=30))
+            return made.with_event_time(time).with_key("key")
+        window: Any = {
+            "tumbling": Tumbling(50),
+            "sliding": Sliding(90, 30),
+            "sessions": Session(25),
+            "early": Tumbling(50),
+        }[kind]
+        trigger = AtWatermark(early=AfterCount(3)) if kind == "early" else None
+        aggregates = {"n": Count(), "last": Max("ts")}
+        return WindowAggregate(
+            key="key", window=window, time=time, aggregates=aggregates, trigger=trigger
+        )
+
+    def rows(restarts: bool) -> list[Any]:
+        feed = feeder()
+        with running(bolt(), feed, seed=seed, tasks=2) as (_, run):
+            for number, (key, ts) in enumerate(events):
+                feed.feed([key, ts])
+                if number % 7 == 0:
+                    run.settle()
+                    if restarts:
+                        run.restart()
+            run.settle()
+            return sorted(run.tuples("w"))
+
+    assert rows(restarts=True) == rows(restarts=False)
+    assert len(rows(restarts=False)) > 10
+
+
+def test_an_ended_window_leaves_nothing_in_the_state() -> None:
+    feed = feeder()
+    with running(counts(), feed) as (_, run):
+        for number in range(3):
+            for key in range(200):
+                feed.feed([key, 10 * number])
+            run.settle()
+        sizes = []
+        for number in range(3, 9):
+            feed.feed([0, 10 * number])
+            run.settle()
+            sizes.append(run.stats().components["w"].saved_bytes)
+        assert run.stats().components["w"].state_rows == 1
+        assert sizes[-1] < 2_000
+
+
+def test_a_commit_costs_what_changed() -> None:
+    feed = feeder()
+    with running(counts(Tumbling(td(hours=1))), feed) as (_, run):
+        for key in range(5_000):
+            feed.feed([key, 1])
+        run.settle()
+        host: Any = vars(run)["_host"]
+        written = []
+        keep = host.save
+
+        def save() -> Any:
+            changes = keep()
+            written.append(sum(len(b) for c in changes.values() for b in c.puts.values()))
+            return changes
+
+        host.save = save
+        feed.feed([17, 2])
+        run.settle()
+        assert max(written) < 2_000
+
+
+def test_a_watermark_that_stands_names_the_input_that_holds_it_back() -> None:
+    feed, silent = feeder(), feeder()
+    time = EventTime("ts", idle=None)
+    with running(counts(time=time), feed, silent) as (cluster, run):
+        feed.feed(["a", 1])
+        run.settle()
+        cluster.advance(61)
+        feed.feed(["a", 2])
+        with pytest.warns(UserWarning, match="held back by 'in1' task"):
+            run.settle()
+
+
+def test_stats_show_watermark_and_lag() -> None:
+    feed = feeder()
+    with running(counts(Tumbling(10_000)), feed) as (cluster, run):
+        cluster.advance(30)
+        feed.feed(["a", 12_000])
+        run.settle()
+        stats = run.stats().components["w"]
+        assert stats.gauges["watermark_secs"] == 12.0
+        assert stats.gauges["watermark_lag_secs"] == 18.0
+        assert stats.gauges["oldest_window_secs"] == 10.0
+        assert stats.state_rows == 1
+
+
+def test_storms_settings_configure_a_windowed_bolt() -> None:
+    feed = feeder()
+    builder = TopologyBuilder()
+    builder.set_spout("in", feed)
+    declared = builder.set_bolt("w", Sizes()).global_grouping("in")
+    declared.add_configurations(
+        {
+            "topology.bolts.window.length.duration.ms": 20,
+            "topology.bolts.window.sliding.interval.duration.ms": 10,
+            "topology.bolts.tuple.timestamp.field.name": "ts",
+            "topology.bolts.tuple.timestamp.max.lag.ms": 5,
+        }
+    )
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        for ts in (603, 605, 607, 618, 626, 636):
+            feed.feed(["a", ts])
+        run.settle()
+        assert run.watermark("w") == 631
+        assert run.tuples("w") == [
+            [610, [603, 605, 607]],
+            [620, [603, 605, 607, 618]],
+            [630, [618, 626]],
+        ]

@@ -1,0 +1,417 @@
+"""`WindowedBolt`: Storm's windows over raw tuples, by key where wanted, with state.
+
+With nothing but a length and a slide it behaves as Storm's `BaseWindowedBolt`: `storm` has the
+rules. With a session, a trigger or an allowed lateness, windows are [start, end), lateness is per
+window, and each pane is an execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, ClassVar, TypeVar
+
+from topo.components import OutputFieldsDeclarer, StatefulBolt
+from topo.errors import Problem, WindowError, did_you_mean
+from topo.event_time import Duration, EventTime
+from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
+from topo.tuples import Fields, Tuple
+from topo.windows.aggregate import UNBOUNDED, key_problems
+from topo.windows.assigners import Session, Sliding, Tumbling
+from topo.windows.keyed import MODES, Pane
+from topo.windows.storm import Extent
+from topo.windows.triggers import Trigger, check_trigger
+
+B = TypeVar("B", bound="WindowedBolt")
+
+ARRIVAL = EventTime(None, unit="us", idle=None)
+"""Stands for the time of windows by arrival: the batch's clock, in microseconds."""
+
+_BOLTS = "topology.bolts."
+
+
+class Window:
+    """The argument of `execute`: the tuples of one window, in the order of their arrival.
+
+    `new` are those that were in no window before, `expired` those that left since the last one.
+    `start` and `end` are in the unit of the time field; `start` is None where the length is a
+    count. `pane` tells, of windows that may report several times, which report it is.
+    """
+
+    __slots__ = ("end", "expired", "key", "new", "pane", "start", "tuples")
+
+    def __init__(
+        self,
+        tuples: list[Tuple],
+        new: list[Tuple],
+        expired: list[Tuple],
+        start: Any,
+        end: Any,
+        key: Any = None,
+        pane: Pane | None = None,
+    ) -> None:
+        self.tuples = tuples
+        self.new = new
+        self.expired = expired
+        self.start = start
+        self.end = end
+        self.key = key
+        self.pane = pane
+
+    def __iter__(self) -> Iterator[Tuple]:
+        return iter(self.tuples)
+
+    def __len__(self) -> int:
+        return len(self.tuples)
+
+    def __repr__(self) -> str:
+        return f"<Window {self.start!r}..{self.end!r} of {len(self.tuples)} tuples>"
+
+
+class WindowedBolt(TimedBolt, StatefulBolt):
+    """A bolt whose `execute` gets a window at a time.
+
+    A length or a slide is an int, a count of tuples, or a timedelta. The class attributes do what
+    the `with_...` methods do, so that a bolt can carry its window. What a window holds is saved
+    with the state, so inputs are acked at once: with `ack = "expiry"` they are acked when they
+    leave the window, as Storm does, and emits are anchored to all tuples of the window.
+    """
+
+    length: ClassVar[int | timedelta | None] = None
+    slide: ClassVar[int | timedelta | None] = None
+    timestamp_field: ClassVar[str | None] = None
+    lag: ClassVar[Duration] = 0
+    key: ClassVar[str | Iterable[str] | None] = None
+    ack_mode: ClassVar[str] = "state"
+
+    # -- Storm's configuration ----------------------------------------------------------------
+
+    def with_window(self: B, length: int | timedelta, slide: int | timedelta | None = None) -> B:
+        """Have windows of this length; without a slide, one for each tuple."""
+        _check_extent(length, "the length of a window")
+        if slide is not None:
+            _check_extent(slide, "the slide of a window")
+        return self._set(length=length, slide=slide)
+
+    def with_tumbling_window(self: B, length: int | timedelta) -> B:
+        """Have windows end to end."""
+        return self.with_window(length, length)
+
+    def with_full_windows(self: B) -> B:
+        """Have windows of counts begin with the first tuple, and give only those that are full.
+
+        Storm's end with every n-th tuple, n being the slide, so that the first ones have less.
+        """
+        return self._set(_only_full=True)
+
+    def with_timestamp_field(self: B, name: str, unit: str = "ms") -> B:
+        """Take the time from a field."""
+        if not isinstance(name, str):
+            raise WindowError(f"a timestamp field is a name; got {name!r}")
+        return self._retimed(field=name, extractor=None, unit=unit)
+
+    def with_timestamp_extractor(self: B, extractor: Callable[[Tuple], Any], unit: str = "ms") -> B:
+        """Take the time that a function of the tuple returns."""
+        if not callable(extractor):
+            raise WindowError(f"a timestamp extractor is a function of a tuple; got {extractor!r}")
+        return self._retimed(field=None, extractor=extractor, unit=unit)
+
+    def with_event_time(self: B, time: EventTime) -> B:
+        """Take the time as an EventTime says, with all its options."""
+        if not isinstance(time, EventTime):
+            raise WindowError(f"with_event_time takes an EventTime; got {time!r}")
+        return self._set(_time=time)
+
+    def with_lag(self: B, lag: timedelta) -> B:
+        """Have the watermark stay this far behind the highest time."""
+        EventTime("", lag=lag)
+        return self._set(_lag=lag)
+
+    def with_idle(self: B, idle: timedelta | None) -> B:
+        """Leave an input out that had nothing for so long; None waits for ever, as Storm does."""
+        EventTime("", idle=idle)
+        return self._set(_idle=idle)
+
+    def with_watermark_interval(self: B, interval: timedelta) -> B:
+        """Have the watermark move at most this often; by default it does in every batch."""
+        if not isinstance(interval, timedelta) or interval < timedelta(0):
+            raise WindowError(f"a watermark interval is a timedelta; got {interval!r}")
+        return self._set(_interval=interval.total_seconds())
+
+    def with_late_tuple_stream(self: B, stream: str) -> B:
+        """Declare a stream with the field `late_tuple`, and emit late tuples on it."""
+        if not isinstance(stream, str) or not stream:
+            raise WindowError(f"a late stream has a name; got {stream!r}")
+        return self._set(late_stream=stream)
+
+    def with_persistence(self: B) -> B:
+        """Do nothing: windows are in committed state anyway."""
+        return self
+
+    def with_max_events_in_memory(self: B, number: int) -> B:
+        """Do nothing: a window's tuples are in memory, and saved as they come."""
+        return self
+
+    def with_message_id_field(self: B, name: str) -> B:
+        """Do nothing: state is exactly-once, so that no tuple is counted twice."""
+        return self
+
+    # -- beyond Storm -------------------------------------------------------------------------
+
+    def with_key(self: B, *fields: str) -> B:
+        """Have windows of its own for each value of these fields."""
+        return self._set(_key=tuple(Fields(*fields)))
+
+    def with_session(self: B, gap: Duration | Callable[[Tuple], Duration]) -> B:
+        """Have windows of activity: a tuple joins those within the gap of it."""
+        return self._set(_session=Session(gap))
+
+    def with_allowed_lateness(self: B, lateness: Duration | str) -> B:
+        """Keep windows for tuples that come after the end; then execute them again."""
+        return self._set(_lateness=lateness)
+
+    def with_trigger(
+        self: B,
+        trigger: Trigger,
+        mode: str = "accumulate",
+        *,
+        on_time: str = "always",
+        final: str = "if_new",
+    ) -> B:
+        """Execute a window when the trigger says so; `discard` gives only what is new."""
+        check_trigger(trigger)
+        if mode not in MODES or mode == "retract":
+            raise WindowError(
+                f"mode is {mode!r}; a WindowedBolt takes 'accumulate' or 'discard'",
+                hint="a WindowAggregate takes back its reports: mode='retract'",
+            )
+        return self._set(_trigger=trigger, _mode=mode, _on_time=on_time, _final=final)
+
+    def with_ack(self: B, mode: str) -> B:
+        """Ack inputs with the state ("state"), or when they leave the window ("expiry")."""
+        if mode not in ("state", "expiry"):
+            raise WindowError(f"with_ack({mode!r}): 'state' or 'expiry'")
+        return self._set(ack_mode=mode)
+
+    def _set(self: B, **settings: Any) -> B:
+        vars(self).update(settings)
+        return self
+
+    def _retimed(self: B, **changes: Any) -> B:
+        time = replace(vars(self).get("_time") or EventTime(""), **changes)
+        return self._set(_time=time)
+
+    # -- what it comes to ---------------------------------------------------------------------
+
+    def execute(self, window: Window) -> None:
+        """Process one window."""
+        raise NotImplementedError
+
+    def emit(  # type: ignore[override]
+        self,
+        values: list[Any] | tuple[Any, ...],
+        *,
+        stream: str = "default",
+        anchors: Any = None,
+        task_ids: bool = False,
+    ) -> list[int] | None:
+        """Emit a tuple; with `ack = "expiry"` it is anchored to all tuples of the window."""
+        if anchors is None:
+            anchors = getattr(self.collector, "window_anchors", ())
+        made: list[int] | None = self.collector.emit(
+            values, stream=stream, anchors=anchors, task_ids=task_ids
+        )
+        return made
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        super().declare_output_fields(declarer)
+        late = vars(self).get("late_stream")
+        if late is not None and late not in declarer.streams:
+            declarer.declare_stream(late, "late_tuple")
+
+    @property
+    def acks(self) -> str:  # type: ignore[override]
+        return self.ack_mode
+
+    def timing(self) -> EventTime | None:
+        """Return the event time that the settings come to; None for windows by arrival."""
+        own = vars(self)
+        time: EventTime | None = own.get("_time") or self.event_time
+        if time is None and self.timestamp_field is not None:
+            time = EventTime(self.timestamp_field)
+        if time is None:
+            return None
+        lag = own.get("_lag", self.lag)
+        if lag:
+            time = replace(time, lag=lag)
+        return replace(time, idle=own["_idle"]) if "_idle" in own else time
+
+    def watermark_every(self) -> float:
+        return float(vars(self).get("_interval", 0.0))
+
+    def key_fields(self) -> tuple[str, ...]:
+        """Return the fields of the key; none for one window of all."""
+        own = vars(self).get("_key")
+        return tuple(Fields(self.key or ())) if own is None else tuple(own)
+
+    def configure(self, conf: Mapping[str, Any]) -> None:
+        """Take Storm's settings, `topology.bolts.*`, where the bolt does not say otherwise."""
+        length = _extent_of(conf, "window.length.count", "window.length.duration.ms")
+        slide = _extent_of(
+            conf, "window.sliding.interval.count", "window.sliding.interval.duration.ms"
+        )
+        if length is not None and self.length is None and "_session" not in vars(self):
+            self.with_window(length, slide)
+        if slide is not None and self.slide is None and self.length is not None:
+            self.with_window(self.length, slide)
+        name = conf.get(_BOLTS + "tuple.timestamp.field.name")
+        if name is not None and self.timing() is None:
+            self.with_timestamp_field(name)
+        lag = conf.get(_BOLTS + "tuple.timestamp.max.lag.ms")
+        if lag is not None and not vars(self).get("_lag", self.lag):
+            self.with_lag(timedelta(milliseconds=lag))
+        interval = conf.get(_BOLTS + "watermark.event.interval.ms")
+        if interval is not None and "_interval" not in vars(self):
+            self.with_watermark_interval(timedelta(milliseconds=interval))
+        late = conf.get(_BOLTS + "late.tuple.stream")
+        if late is not None and self.late_stream is None:
+            vars(self)["_undeclared_late"] = late
+
+    def problems(
+        self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
+    ) -> Iterator[Problem]:
+        own = vars(self)
+        if type(self).execute is WindowedBolt.execute:
+            text = f"{where} does not override 'execute'"
+            yield Problem("no-execute", where, text, "write def execute(self, window)")
+        if self.length is None and "_session" not in own:
+            text = f"{where} is a WindowedBolt without a window"
+            if self.slide is not None:
+                text = f"{where} has a slide, but no length"
+            yield Problem("window", where, text, "give it one: .with_window(length, slide)")
+            return
+        time = self.timing()
+        undeclared = own.get("_undeclared_late")
+        if undeclared is not None:
+            text = (
+                f"{where}: the late stream {undeclared!r} of {_BOLTS}late.tuple.stream must be "
+                "declared"
+            )
+            hint = f"write .with_late_tuple_stream({undeclared!r})"
+            yield Problem("late-stream", where, text, hint)
+        if (self.late_stream is not None or undeclared is not None) and time is None:
+            text = f"{where}: a late stream needs a time: by arrival, nothing is late"
+            yield Problem("late-stream", where, text, "give it .with_timestamp_field(name)")
+        for read in inputs:
+            for name in self.key_fields():
+                if name not in read.fields:
+                    text = f"{where}: the key {name!r} is no field of {read.component!r}"
+                    known = ", ".join(map(repr, read.fields))
+                    hint = did_you_mean(name, read.fields) or f"its fields are {known}"
+                    yield Problem("window-key", where, text, hint)
+            yield from key_problems(self.key_fields(), where, read, tasks)
+        if self.is_general and self.ack_mode == "expiry":
+            text = f'{where}: ack="expiry" goes with windows of a length and a slide only'
+            yield Problem("window-ack", where, text, 'write .with_ack("state")')
+        if own.get("_only_full") and not isinstance(self.length, int):
+            text = f"{where}: only windows of counts can be full"
+            yield Problem("window", where, text, "give length and slide as counts")
+        self.check_window(time or ARRIVAL)
+
+    @property
+    def only_full(self) -> bool:
+        """True if only full windows of counts are given."""
+        return bool(vars(self).get("_only_full"))
+
+    @property
+    def is_general(self) -> bool:
+        """True if panes, not Storm's windows, are executed."""
+        own = vars(self)
+        return any(own.get(name) for name in ("_session", "_trigger", "_lateness"))
+
+    def check_window(self, time: EventTime) -> None:
+        """Raise a WindowError if the window cannot be."""
+        if self.is_general:
+            self.assigner(time)
+        else:
+            self.extents(time)
+
+    def extents(self, time: EventTime) -> tuple[Extent, Extent]:
+        """Return length and slide."""
+        length, slide = self.length, self.slide
+        if length is None:
+            raise WindowError("a WindowedBolt needs a window", hint="with_window(length, slide)")
+        _check_extent(length, "the length of a window")
+        if slide is None:
+            return _extent(length, time), Extent(1, by_time=False)
+        _check_extent(slide, "the slide of a window")
+        return _extent(length, time), _extent(slide, time)
+
+    def assigner(self, time: EventTime) -> Any:
+        """Return the windows of the general kind."""
+        session: Session | None = vars(self).get("_session")
+        if session is not None:
+            return session.in_ticks(time)
+        length, slide = self.length, self.slide
+        if not isinstance(length, timedelta) or not isinstance(slide, timedelta | None):
+            raise WindowError(
+                "a trigger or an allowed lateness goes with windows by time",
+                hint="give length and slide as timedeltas",
+            )
+        spec = Tumbling(length) if slide in (None, length) else Sliding(length, slide or length)
+        return spec.in_ticks(time)
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The settings of panes."""
+        own = vars(self)
+        return {
+            "trigger": own.get("_trigger"),
+            "mode": own.get("_mode", "accumulate"),
+            "lateness": own.get("_lateness", 0),
+            "on_time": own.get("_on_time", "always"),
+            "final": own.get("_final", "if_new"),
+        }
+
+    def operator(self, task: OperatorTask) -> Operator:
+        from topo.windows.executing import PaneExecutor, StormExecutor
+
+        return PaneExecutor(self, task) if self.is_general else StormExecutor(self, task)
+
+
+StatefulWindowedBolt = WindowedBolt
+"""Storm's name for a windowed bolt with state; here every one has `self.state`."""
+
+
+def lateness_ticks(lateness: Any, time: EventTime) -> int | None:
+    """Return an allowed lateness in ticks; None if unbounded."""
+    return None if lateness == UNBOUNDED else time.ticks(lateness, "allowed_lateness", at_least=0)
+
+
+def _check_extent(value: Any, what: str) -> None:
+    if isinstance(value, timedelta):
+        if value <= timedelta(0):
+            raise WindowError(f"{what} is {value!r}; it must be above zero")
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise WindowError(
+            f"{what} is {value!r}; it takes an int, a count, or a timedelta",
+            hint="write timedelta(seconds=...)" if isinstance(value, float) else "",
+        )
+    if value < 1:
+        raise WindowError(f"{what} is {value!r}; a count is 1 or more")
+
+
+def _extent(value: int | timedelta, time: EventTime) -> Extent:
+    if isinstance(value, timedelta):
+        return Extent(time.ticks(value, "a window's length or slide"), by_time=True)
+    return Extent(value, by_time=False)
+
+
+def _extent_of(conf: Mapping[str, Any], count: str, millis: str) -> int | timedelta | None:
+    if conf.get(_BOLTS + count) is not None:
+        return int(conf[_BOLTS + count])
+    if conf.get(_BOLTS + millis) is not None:
+        return timedelta(milliseconds=conf[_BOLTS + millis])
+    return None

@@ -1,0 +1,424 @@
+"""The values of a window, combined: accumulators that can be merged.
+
+A window of an hour that slides every second holds 3600 partial results, not its tuples; that works
+for whatever can be merged. The rules for an own `Combiner`: `add` may change the accumulator and
+returns it; `merge` returns a new one and leaves both arguments as they are, because they stay in
+use; `result` gives out nothing that a later `add` changes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, ClassVar, TypeAlias
+
+from topo.errors import WindowError, did_you_mean
+
+FieldOrFunction: TypeAlias = "str | Callable[[Any], Any] | None"
+
+TIME = object()
+"""Stands for the tuple's time among the inputs of a combiner."""
+ROW = object()
+"""Stands for all values of the tuple."""
+
+
+class Combiner:
+    """An aggregate of your own: subclass it and override the methods.
+
+    Without an own `merge`, every window is added up by itself: no panes are shared between
+    sliding windows, and sessions cannot be joined.
+    """
+
+    inline: ClassVar[tuple[str, str] | None] = None
+    """Source of the first accumulator and of the next ({a}, {v}), for the generated loop."""
+    exact: ClassVar[bool] = False
+    """True: over ints, a part can be taken away again with `subtract`."""
+
+    field: FieldOrFunction = None
+
+    def __init__(self, field: FieldOrFunction = None) -> None:
+        self.field = field
+
+    def init(self) -> Any:
+        """Return the accumulator of nothing."""
+        return None
+
+    def add(self, acc: Any, value: Any) -> Any:
+        """Return the accumulator with one value more."""
+        raise NotImplementedError
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """Return the accumulator of both, `a` being the earlier one."""
+        raise NotImplementedError
+
+    def result(self, acc: Any) -> Any:
+        """Return what the window reports."""
+        return acc
+
+    def subtract(self, whole: Any, part: Any) -> Any:
+        """Return the accumulator without a part of it; only asked if `exact`."""
+        raise NotImplementedError
+
+    def can_subtract(self, acc: Any) -> bool:
+        """Return True if taking this accumulator away leaves no trace: floats drift."""
+        return False
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The fields that make the value: names, functions of the row, TIME or ROW."""
+        return (ROW,) if self.field is None else (self.field,)
+
+    @property
+    def mergeable(self) -> bool:
+        return type(self).merge is not Combiner.merge
+
+
+class Count(Combiner):
+    """The number of tuples; of a field, the number of its values that are not None."""
+
+    inline = ("1", "{a} + 1")
+    exact = True
+
+    def init(self) -> int:
+        return 0
+
+    def add(self, acc: int, value: Any) -> int:
+        return acc + 1 if self.field is None or value is not None else acc
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+    def subtract(self, whole: int, part: int) -> int:
+        return whole - part
+
+    def can_subtract(self, acc: Any) -> bool:
+        return True
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        return () if self.field is None else (self.field,)
+
+
+class Sum(Combiner):
+    """The sum of a field."""
+
+    inline = ("{v}", "{a} + {v}")
+    exact = True
+
+    def __init__(self, field: FieldOrFunction) -> None:
+        super().__init__(field)
+
+    def init(self) -> Any:
+        return 0
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return acc + value
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a + b
+
+    def subtract(self, whole: Any, part: Any) -> Any:
+        return whole - part
+
+    def can_subtract(self, acc: Any) -> bool:
+        return type(acc) is int
+
+
+class Min(Combiner):
+    """The lowest value of a field; None over nothing."""
+
+    inline = ("{v}", "{v} if {v} < {a} else {a}")
+
+    def __init__(self, field: FieldOrFunction) -> None:
+        super().__init__(field)
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return value if acc is None or value < acc else acc
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return a if b is None else b
+        return b if b < a else a
+
+
+class Max(Combiner):
+    """The highest value of a field; None over nothing."""
+
+    inline = ("{v}", "{v} if {v} > {a} else {a}")
+
+    def __init__(self, field: FieldOrFunction) -> None:
+        super().__init__(field)
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return value if acc is None or value > acc else acc
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return a if b is None else b
+        return b if b > a else a
+
+
+class Mean(Combiner):
+    """The mean of a field; None over nothing."""
+
+    exact = True
+
+    def __init__(self, field: FieldOrFunction) -> None:
+        super().__init__(field)
+
+    def init(self) -> tuple[Any, int]:
+        return 0, 0
+
+    def add(self, acc: tuple[Any, int], value: Any) -> tuple[Any, int]:
+        return acc[0] + value, acc[1] + 1
+
+    def merge(self, a: tuple[Any, int], b: tuple[Any, int]) -> tuple[Any, int]:
+        return a[0] + b[0], a[1] + b[1]
+
+    def subtract(self, whole: tuple[Any, int], part: tuple[Any, int]) -> tuple[Any, int]:
+        return whole[0] - part[0], whole[1] - part[1]
+
+    def can_subtract(self, acc: Any) -> bool:
+        return type(acc[0]) is int
+
+    def result(self, acc: tuple[Any, int]) -> Any:
+        return acc[0] / acc[1] if acc[1] else None
+
+
+class Var(Combiner):
+    """The variance of a field, of the whole population unless `sample=True`.
+
+    Kept as count, mean and squared distances (Welford, merged after Chan), which does not lose
+    small variances of large values as a sum of squares does.
+    """
+
+    def __init__(self, field: FieldOrFunction, *, sample: bool = False) -> None:
+        super().__init__(field)
+        self.sample = sample
+
+    def init(self) -> tuple[int, float, float]:
+        return 0, 0.0, 0.0
+
+    def add(self, acc: tuple[int, float, float], value: Any) -> tuple[int, float, float]:
+        n, mean, squares = acc
+        n += 1
+        distance = value - mean
+        mean += distance / n
+        return n, mean, squares + distance * (value - mean)
+
+    def merge(
+        self, a: tuple[int, float, float], b: tuple[int, float, float]
+    ) -> tuple[int, float, float]:
+        if not a[0] or not b[0]:
+            return a if a[0] else b
+        n = a[0] + b[0]
+        distance = b[1] - a[1]
+        mean = a[1] + distance * b[0] / n
+        return n, mean, a[2] + b[2] + distance * distance * a[0] * b[0] / n
+
+    def result(self, acc: tuple[int, float, float]) -> float | None:
+        count = acc[0] - 1 if self.sample else acc[0]
+        return acc[2] / count if count > 0 else None
+
+
+class _Timed(Combiner):
+    """The base of First and Last: a value with its time."""
+
+    def __init__(self, field: FieldOrFunction) -> None:
+        super().__init__(field)
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        return (TIME, self.field)
+
+    def result(self, acc: Any) -> Any:
+        return None if acc is None else acc[1]
+
+
+class First(_Timed):
+    """The value with the lowest time; of equal times, the first to arrive."""
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return value if acc is None or value[0] < acc[0] else acc
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return a if b is None else b
+        return b if b[0] < a[0] else a
+
+
+class Last(_Timed):
+    """The value with the highest time; of equal times, the last to arrive."""
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return value if acc is None or value[0] >= acc[0] else acc
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return a if b is None else b
+        return b if b[0] >= a[0] else a
+
+
+class Distinct(Combiner):
+    """The number of different values of a field, exactly."""
+
+    def __init__(self, field: FieldOrFunction) -> None:
+        super().__init__(field)
+
+    def init(self) -> set[Any]:
+        return set()
+
+    def add(self, acc: set[Any], value: Any) -> set[Any]:
+        acc.add(value)
+        return acc
+
+    def merge(self, a: set[Any], b: set[Any]) -> set[Any]:
+        return a | b
+
+    def result(self, acc: set[Any]) -> int:
+        return len(acc)
+
+
+class TopK(Combiner):
+    """The n tuples with the highest `by`, highest first: (value of `field`, by) each.
+
+    Without `field`, just the values of `by`. Of equal ones, the first to arrive comes first.
+    """
+
+    def __init__(self, n: int, by: FieldOrFunction, field: FieldOrFunction = None) -> None:
+        super().__init__(field)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise WindowError(f"TopK: n is {n!r}; it must be a whole number of 1 or more")
+        self.n = n
+        self.by = by
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        return (self.by,) if self.field is None else (self.field, self.by)
+
+    def init(self) -> list[Any]:
+        return []
+
+    def add(self, acc: list[Any], value: Any) -> list[Any]:
+        by = value if self.field is None else value[1]
+        if len(acc) == self.n and by <= acc[-1][0]:
+            return acc
+        at = len(acc)
+        while at and by > acc[at - 1][0]:
+            at -= 1
+        acc.insert(at, (by, value))
+        del acc[self.n :]
+        return acc
+
+    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
+        merged = heapq.merge(a, b, key=itemgetter(0), reverse=True)
+        return [entry for entry, _ in zip(merged, range(self.n), strict=False)]
+
+    def result(self, acc: list[Any]) -> list[Any]:
+        return [value for _, value in acc]
+
+
+class Collect(Combiner):
+    """All values of a field, in the order of their arrival; without a field, the rows."""
+
+    def init(self) -> list[Any]:
+        return []
+
+    def add(self, acc: list[Any], value: Any) -> list[Any]:
+        acc.append(value)
+        return acc
+
+    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
+        return a + b
+
+    def result(self, acc: list[Any]) -> list[Any]:
+        return list(acc)
+
+
+class ArgMax(Combiner):
+    """The value of `field` in the tuple with the highest `by`; of equal ones, the first."""
+
+    def __init__(self, field: FieldOrFunction, by: FieldOrFunction) -> None:
+        super().__init__(field)
+        self.by = by
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        return (self.field, self.by)
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return value if acc is None or value[1] > acc[1] else acc
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return a if b is None else b
+        return b if b[1] > a[1] else a
+
+    def result(self, acc: Any) -> Any:
+        return None if acc is None else acc[0]
+
+
+def check_aggregates(aggregates: Any) -> dict[str, Combiner]:
+    """Return the aggregates by name; raise a WindowError if they are none."""
+    if not isinstance(aggregates, Mapping) or not aggregates:
+        raise WindowError(
+            f"aggregates is {aggregates!r}; it takes a dict of names and combiners",
+            hint='write aggregates={"views": Count()}',
+        )
+    for name, combiner in aggregates.items():
+        if isinstance(combiner, type) or not isinstance(combiner, Combiner):
+            shown = combiner.__name__ if isinstance(combiner, type) else repr(combiner)
+            raise WindowError(
+                f"aggregate {name!r} is {shown}; it takes an instance of a Combiner",
+                hint=f"write {shown}()" if isinstance(combiner, type) else "such as Count()",
+            )
+    return dict(aggregates)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The places of a combiner's values in the columns of a stream."""
+
+    combiner: Combiner
+    getters: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, combiner: Combiner, fields: Sequence[str], where: str) -> Inputs:
+        """Find the combiner's fields; raise a WindowError that names the one that is missing."""
+        getters: list[Any] = []
+        for wanted in combiner.inputs:
+            if isinstance(wanted, str):
+                if wanted not in fields:
+                    known = ", ".join(map(repr, fields)) or "none"
+                    raise WindowError(
+                        f"{type(combiner).__name__} reads field {wanted!r}, but {where} has "
+                        f"{known}",
+                        hint=did_you_mean(wanted, fields),
+                    )
+                getters.append(fields.index(wanted))
+            else:
+                getters.append(wanted)
+        return cls(combiner, tuple(getters))
+
+    def column(
+        self,
+        columns: Sequence[Sequence[Any]],
+        times: Sequence[Any],
+        rows: Callable[[], Iterable[Any]],
+    ) -> Iterable[Any] | None:
+        """Return the values, one for each tuple; None if the combiner needs none."""
+        parts: list[Iterable[Any]] = []
+        for getter in self.getters:
+            if getter is TIME:
+                parts.append(times)
+            elif getter is ROW:
+                parts.append(zip(*columns, strict=True))
+            elif callable(getter):
+                parts.append(map(getter, rows()))
+            else:
+                parts.append(columns[getter])
+        if not parts:
+            return None
+        return parts[0] if len(parts) == 1 else zip(*parts, strict=True)

@@ -1,0 +1,495 @@
+"""Windows by key with every trigger, mode and lateness: the general operator, without I/O.
+
+It is told of each tuple (`add`), of the end of a batch's tuples (`end_batch`) and of the new
+watermark (`advance`), and hands out panes. Each window of a key is a record; what is due when lies
+in heaps of (time, record), whose outdated entries are skipped. `panes` does the ordinary case,
+aligned windows that report once, several times faster.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeAlias
+
+from topo.errors import WindowError
+from topo.event_time import AFTER_ALL, BEFORE_ALL
+from topo.windows.accumulators import Accumulators
+from topo.windows.assigners import Aligned, Sessions, Whole, intersects
+from topo.windows.triggers import (
+    BATCH,
+    EARLY,
+    ELEMENT,
+    END,
+    LATE,
+    MOMENT,
+    ON_TIME,
+    AfterCount,
+    AfterDelay,
+    AtWatermark,
+    EachBatch,
+    Every,
+    EveryEventTime,
+    Facts,
+    Trigger,
+    When,
+)
+
+Assigner: TypeAlias = "Aligned | Sessions | Whole"
+MODES = ("accumulate", "discard", "retract")
+
+_SESSIONS = 0
+"""The namespace of all sessions."""
+
+
+@dataclass(frozen=True)
+class Pane:
+    """One report of a window."""
+
+    key: Any
+    start: int
+    end: int
+    results: list[Any]
+    change: str
+    """"+", or "-" for a pane that is taken back (mode `retract`)."""
+    timing: str
+    index: int
+    non_speculative: int
+    """How many panes before it were on time or late; -1 for an early one."""
+    first: bool
+    last: bool
+    ts: int
+    new: int
+    """How many tuples it has that no pane before had."""
+
+
+class Record:
+    """One window of one key."""
+
+    __slots__ = ("alive", "cell", "early_ts", "end", "event_base", "finished", "first_now",
+                 "index", "key", "late_ts", "new", "non_speculative", "on_time", "sent", "start",
+                 "steps")  # fmt: skip
+
+    def __init__(self, key: Any, start: int, end: int, cell: Any) -> None:
+        self.key = key
+        self.start = start
+        self.end = end
+        self.cell = cell
+        self.alive = True
+        self.new = 0
+        self.first_now: float | None = None
+        self.event_base = BEFORE_ALL
+        self.index = 0
+        self.non_speculative = 0
+        self.on_time = False
+        self.finished = False
+        self.sent: list[tuple[int, int, list[Any]]] = []  # what `retract` takes back
+        self.steps: dict[int, int] = {}
+        self.early_ts = AFTER_ALL  # lowest time on time in this pane
+        self.late_ts = BEFORE_ALL  # highest time in this pane
+
+    def __reduce__(self) -> tuple[object, ...]:
+        names = Record.__slots__
+        return _record, (tuple(getattr(self, name) for name in names),)
+
+
+def _start(record: Record) -> int:
+    return record.start
+
+
+def _record(values: tuple[Any, ...]) -> Record:
+    made = Record.__new__(Record)
+    for name, value in zip(Record.__slots__, values, strict=True):
+        setattr(made, name, value)
+    return made
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The settings of a window's reports, beside its trigger."""
+
+    mode: str = "accumulate"
+    lateness: int | None = 0
+    """In ticks; None: unbounded."""
+    on_time: str = "always"
+    """Whether the pane at the end is sent without news: "always", or "if_new"."""
+    final: str = "if_new"
+    """Whether a last pane is sent without news: "if_new", or "always"."""
+    result_ts: str = "end"
+    """The time of a result: "end", "earliest" or "latest" of its tuples."""
+
+    def __post_init__(self) -> None:
+        for name, words in (
+            ("mode", MODES),
+            ("on_time", ("always", "if_new")),
+            ("final", ("if_new", "always")),
+            ("result_ts", ("end", "earliest", "latest")),
+        ):
+            if getattr(self, name) not in words:
+                known = " or ".join(map(repr, words))
+                raise WindowError(f"{name} is {getattr(self, name)!r}; it must be {known}")
+
+
+class KeyedWindows:
+    """The windows of all keys of one task."""
+
+    def __init__(
+        self,
+        assigner: Assigner,
+        cells: Accumulators,
+        trigger: Trigger,
+        rules: Rules,
+        emit: Callable[[Pane], None],
+        touch: Callable[[int, Any], None] = lambda namespace, key: None,
+        drop: Callable[[int], None] = lambda namespace: None,
+    ) -> None:
+        self._assigner = assigner
+        self._cells = cells
+        self._trigger = trigger
+        self._rules = rules
+        self._emit = emit
+        self._touch = touch
+        self._drop = drop
+        self._facts = Facts()
+        self.tables: dict[int, dict[Any, Any]] = {}
+        """{window start: {key: record}}; sessions: {0: {key: [records]}}."""
+        self.watermark = BEFORE_ALL
+        self._changed: dict[Record, None] = {}  # in this batch
+        self._heap: list[tuple[int, int, Record, bool]] = []
+        self._clock: list[tuple[float, int, Record]] = []
+        self._number = count()
+        kinds = [type(part) for part in trigger.walk()]
+        asks = [part for part in trigger.walk() if isinstance(part, When)]
+        self._asks_before = any(part.before for part in asks)
+        self._by_element = AfterCount in kinds or bool(asks)
+        silent = type(trigger) is AtWatermark and trigger.early is None and rules.lateness == 0
+        self._by_batch = EachBatch in kinds and not silent
+        self._by_clock = AfterDelay in kinds or Every in kinds
+        self._by_event = EveryEventTime in kinds
+        if isinstance(assigner, Sessions) and not cells.mergeable:
+            raise WindowError(
+                "sessions join, and one of the aggregates has no merge",
+                hint="override Combiner.merge",
+            )
+
+    # -- tuples -------------------------------------------------------------------------------
+
+    def add(self, key: Any, ts: int, values: Sequence[Any], now: float, row: Any = None) -> bool:
+        """Take one tuple in; return False if it is late for all its windows."""
+        assigner = self._assigner
+        if isinstance(assigner, Sessions):
+            return self._add_to_session(assigner.session(ts, row), key, ts, values, now)
+        accepted = False
+        for start, end in assigner.assign(ts):
+            if self._is_over(end):
+                continue
+            accepted = True
+            table = self.tables.get(start)
+            if table is None:
+                table = self.tables[start] = {}
+            record = table.get(key)
+            if record is None:
+                record = table[key] = Record(key, start, end, self._cells.new())
+                self._schedule_end(record)
+            self._take(record, ts, values, now)
+        return accepted
+
+    def _add_to_session(
+        self, interval: tuple[int, int], key: Any, ts: int, values: Sequence[Any], now: float
+    ) -> bool:
+        table = self.tables.get(_SESSIONS)
+        if table is None:
+            table = self.tables[_SESSIONS] = {}
+        live: list[Record] | None = table.get(key)
+        start, end = interval
+        # Sessions do not touch each other and are in order: one that begins no earlier than the
+        # last can meet no other.
+        if live and start >= live[-1].start and start <= live[-1].end:
+            record = live[-1]
+            if end > record.end:
+                record.end = end
+                if record.on_time and end > self.watermark:
+                    record.on_time = False
+                    self._schedule_end(record)
+        else:
+            met = [one for one in live or () if intersects((one.start, one.end), interval)]
+            if met:
+                record = self._merged(met, interval)
+                table[key] = [one for one in live or () if one is record or one not in met]
+            elif self._is_over(end):
+                return False
+            else:
+                record = Record(key, start, end, self._cells.new())
+                self._schedule_end(record)
+                if live is None:
+                    table[key] = [record]
+                else:
+                    live.append(record)
+                    if len(live) > 1 and live[-2].start > start:
+                        live.sort(key=_start)
+        self._take(record, ts, values, now)
+        return True
+
+    def _merged(self, absorbed: list[Record], interval: tuple[int, int]) -> Record:
+        """Return the session that these become with the interval: the earliest takes the rest."""
+        into, *rest = sorted(absorbed, key=lambda record: record.start)
+        for gone in rest:
+            gone.alive = False
+            self._changed.pop(gone, None)
+            into.cell = self._cells.merge(into.cell, gone.cell)
+            if gone.new and not into.new:
+                into.first_now, into.event_base = gone.first_now, gone.event_base
+            elif gone.new and gone.first_now is not None and into.first_now is not None:
+                into.first_now = min(into.first_now, gone.first_now)
+                into.event_base = min(into.event_base, gone.event_base)
+            into.new += gone.new
+            into.index = max(into.index, gone.index)
+            into.non_speculative = max(into.non_speculative, gone.non_speculative)
+            into.on_time = into.on_time or gone.on_time
+            into.finished = into.finished and gone.finished
+            into.sent += gone.sent
+            into.early_ts = min(into.early_ts, gone.early_ts)
+            into.late_ts = max(into.late_ts, gone.late_ts)
+            into.end = max(into.end, gone.end)
+        end = max(into.end, interval[1])
+        into.start = min(into.start, interval[0])
+        if end != into.end or rest:
+            into.end = end
+            if end > self.watermark:
+                into.on_time = False
+            self._schedule_end(into)  # the heap may only have a later moment of it
+        if rest and into.new:
+            self._schedule_pane(into)
+        return into
+
+    def _take(self, record: Record, ts: int, values: Sequence[Any], now: float) -> None:
+        if record.finished:
+            return
+        if self._asks_before and record.new:
+            named = dict(zip(self._cells.names, values, strict=True))
+            self._look(record, ELEMENT, now, named)
+        record.cell = self._cells.add(record.cell, values)
+        record.new += 1
+        if ts >= self.watermark and ts < record.early_ts:
+            record.early_ts = ts
+        if ts > record.late_ts:
+            record.late_ts = ts
+        if record.new == 1:
+            record.first_now = now
+            base = max(self.watermark, record.start)
+            record.event_base = base if base > BEFORE_ALL else ts
+            self._schedule_pane(record)
+        if record not in self._changed:
+            self._changed[record] = None
+            self._note(record)
+        if self._by_element:
+            self._look(record, ELEMENT, now)
+
+    def _is_over(self, end: int) -> bool:
+        lateness = self._rules.lateness
+        limit = AFTER_ALL if lateness is None or end == AFTER_ALL else end + lateness
+        return limit <= self.watermark
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def end_batch(self, now: float) -> None:
+        """Fire what fires once a batch, and what is due by the clock; after a batch's tuples."""
+        changed, self._changed = self._changed, {}
+        while self._clock and self._clock[0][0] <= now:
+            due, _, record = heapq.heappop(self._clock)
+            facts = self._known(record, MOMENT, due)
+            if record.alive and self._trigger.clock_due(facts) == due:
+                self._look(record, MOMENT, now)
+        if self._by_batch:
+            for record in changed:
+                if record.alive and record.new:
+                    self._look(record, BATCH, now)
+
+    def advance(self, watermark: int, now: float) -> int:
+        """Fire everything that is due up to a new watermark, in order; return how many windows."""
+        fired = 0
+        while self._heap and self._heap[0][0] <= watermark:
+            due, _, record, is_end = heapq.heappop(self._heap)
+            if not record.alive:
+                continue
+            if not is_end:
+                self.watermark = max(self.watermark, due)
+                self._look(record, MOMENT, now)
+                continue
+            if record.end > due:  # it has grown since
+                self._schedule(record, record.end)
+                continue
+            if not record.on_time:
+                record.on_time = True
+                self.watermark = max(self.watermark, record.end)
+                self._end_window(record, watermark, now)
+                fired += 1
+            clean = self._clean_at(record)
+            if clean <= watermark:
+                self._remove(record, now)
+            else:
+                self._schedule(record, clean)
+        self.watermark = max(self.watermark, watermark)
+        return fired
+
+    def next_event(self) -> int | None:
+        """Return the watermark at which something may be due."""
+        return self._heap[0][0] if self._heap else None
+
+    def next_clock(self) -> float | None:
+        """Return when something is due by the clock."""
+        return self._clock[0][0] if self._clock else None
+
+    def _clean_at(self, record: Record) -> int:
+        lateness = self._rules.lateness
+        return AFTER_ALL if lateness is None else min(record.end + lateness, AFTER_ALL)
+
+    def _end_window(self, record: Record, watermark: int, now: float) -> None:
+        last = self._clean_at(record) <= watermark
+        facts = self._known(record, END, now)
+        self._note(record)
+        if not record.finished and self._trigger.fires(facts):
+            if record.new or self._rules.on_time == "always":
+                self._send(record, ON_TIME, last=last)
+            self._after(record, facts)
+        elif last and record.new and not record.finished:
+            self._send(record, ON_TIME, last=True)
+        if last:
+            record.finished = True
+
+    def _remove(self, record: Record, now: float) -> None:
+        """Send the last pane, if it has something to say, and forget the window."""
+        if not record.finished and (record.new or self._rules.final == "always"):
+            self._send(record, LATE, last=True)
+        record.alive = False
+        namespace = _SESSIONS if isinstance(self._assigner, Sessions) else record.start
+        table = self.tables[namespace]
+        if isinstance(self._assigner, Sessions):
+            live = table[record.key]
+            live.remove(record)
+            if not live:
+                del table[record.key]
+            self._touch(namespace, record.key)
+        else:
+            del table[record.key]
+            if table:
+                self._touch(namespace, record.key)
+            else:
+                del self.tables[namespace]
+                self._drop(namespace)
+
+    # -- panes --------------------------------------------------------------------------------
+
+    def _known(self, record: Record, what: str, now: float) -> Facts:
+        facts = self._facts
+        facts.what = what
+        facts.new = record.new
+        facts.first_now = record.first_now
+        facts.event_base = record.event_base
+        facts.now = now
+        facts.watermark = self.watermark
+        facts.end = record.end
+        facts.steps = record.steps
+        facts.incoming = None
+        facts.results = lambda: self._cells.named(record.cell)
+        return facts
+
+    def _look(
+        self, record: Record, what: str, now: float, incoming: dict[str, Any] | None = None
+    ) -> None:
+        """Send a pane if the trigger says so."""
+        facts = self._known(record, what, now)
+        facts.incoming = incoming
+        if record.finished or not self._trigger.fires(facts):
+            return
+        late = self.watermark >= record.end
+        self._send(record, LATE if late else EARLY, last=False)
+        self._after(record, facts)
+
+    def _after(self, record: Record, facts: Facts) -> None:
+        self._trigger.fired(facts)
+        self._note(record)
+        if self._trigger.finished(facts):
+            record.finished = True
+
+    def _note(self, record: Record) -> None:
+        namespace = _SESSIONS if isinstance(self._assigner, Sessions) else record.start
+        self._touch(namespace, record.key)
+
+    def _send(self, record: Record, timing: str, *, last: bool) -> None:
+        results = self._cells.results(record.cell)
+        ts = self._result_time(record)
+        non_speculative = -1 if timing == EARLY else record.non_speculative
+        rest = (timing, record.index, non_speculative, record.index == 0, last, ts, record.new)
+        if self._rules.mode == "retract":
+            for start, end, old in record.sent:
+                self._emit(Pane(record.key, start, end, old, "-", *rest))
+            record.sent = [(record.start, record.end, results)]
+        self._emit(Pane(record.key, record.start, record.end, results, "+", *rest))
+        record.index += 1
+        if timing != EARLY:
+            record.non_speculative += 1
+        record.new = 0
+        record.first_now = None
+        record.early_ts, record.late_ts = AFTER_ALL, BEFORE_ALL
+        if self._rules.mode == "discard":
+            record.cell = self._cells.new()
+
+    def _result_time(self, record: Record) -> int:
+        rule = self._rules.result_ts
+        if rule == "earliest" and record.early_ts < AFTER_ALL:
+            return record.early_ts
+        if rule == "latest" and record.late_ts > BEFORE_ALL:
+            return record.late_ts
+        return record.end - 1
+
+    # -- what is due --------------------------------------------------------------------------
+
+    def _schedule_end(self, record: Record) -> None:
+        if record.end <= self.watermark:  # a late window has no pane on time
+            record.on_time = True
+        self._schedule(record, record.end)
+
+    def _schedule(self, record: Record, at: int) -> None:
+        heapq.heappush(self._heap, (at, next(self._number), record, True))
+
+    def _schedule_pane(self, record: Record) -> None:
+        if not (self._by_clock or self._by_event):
+            return
+        facts = self._known(record, MOMENT, 0.0)
+        if self._by_clock and (due := self._trigger.clock_due(facts)) is not None:
+            heapq.heappush(self._clock, (due, next(self._number), record))
+        if self._by_event and (moment := self._trigger.event_due(facts)) is not None:
+            heapq.heappush(self._heap, (moment, next(self._number), record, False))
+
+    # -- what is saved ------------------------------------------------------------------------
+
+    def restore(self, tables: Mapping[int, dict[Any, Any]], watermark: int) -> None:
+        """Take over the windows that were saved, at the committed watermark."""
+        self.tables = {namespace: table for namespace, table in tables.items() if table}
+        self.watermark = watermark
+        for record in self.records():
+            self._schedule_end(record)
+            if record.new:
+                self._schedule_pane(record)
+
+    def records(self) -> Iterable[Record]:
+        """Yield every window."""
+        for table in self.tables.values():
+            for entry in table.values():
+                if isinstance(entry, list):
+                    yield from entry
+                else:
+                    yield entry
+
+    @property
+    def rows(self) -> int:
+        """The number of windows held, over all keys."""
+        return sum(map(len, self.tables.values()))
+
+    @property
+    def oldest(self) -> int | None:
+        """The start of the oldest window."""
+        return min((record.start for record in self.records()), default=None)

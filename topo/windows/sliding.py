@@ -1,0 +1,113 @@
+"""Sliding windows out of panes: the combined cells of the panes in reach, without adding all.
+
+Both ways work on whole panes, {key: cell}, and cost a few operations per key of a pane, however
+many panes a window has. `RunningTotals` adds the newest pane and takes the oldest away, which is
+exact for ints only: floats would drift (1e16 + 1 - 1e16). `TwoStacks` never takes away: the older
+panes are merged from the newest to the oldest, once, keeping for each what remains without it;
+newer ones are merged into a second heap. An hour by a second (3600 panes) costs the same as ten
+seconds by one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from topo.windows.accumulators import Accumulators, Cells
+
+_NOTHING: Any = object()
+
+
+class PaneWindow(Protocol):
+    """The combined cells of a run of panes, a queue: new ones come in, the oldest go out."""
+
+    def push(self, cells: Cells) -> None: ...
+    def pop(self) -> None: ...
+    def items(self) -> Iterable[tuple[Any, Any]]: ...
+
+
+class CannotSubtract(Exception):
+    """A cell that leaves a trace when it is taken away again: a float."""
+
+
+class RunningTotals:
+    """The sum of the panes, kept by adding and taking away."""
+
+    def __init__(self, accumulators: Accumulators) -> None:
+        self._accumulators = accumulators
+        self._panes: deque[Cells] = deque()
+        self._totals: Cells = {}
+        self._alive: dict[Any, int] = {}  # in how many panes a key is
+
+    def push(self, cells: Cells) -> None:
+        self._panes.append(cells)
+        totals, alive, made = self._totals, self._alive, self._accumulators
+        for key, cell in cells.items():
+            if not made.can_subtract(cell):
+                raise CannotSubtract
+            whole = totals.get(key, _NOTHING)
+            totals[key] = cell if whole is _NOTHING else made.merge(whole, cell)
+            alive[key] = alive.get(key, 0) + 1
+
+    def pop(self) -> None:
+        totals, alive, subtract = self._totals, self._alive, self._accumulators.subtract
+        for key, cell in self._panes.popleft().items():
+            left = alive[key] - 1
+            if left:
+                alive[key] = left
+                totals[key] = subtract(totals[key], cell)
+            else:
+                del alive[key], totals[key]
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self._totals.items()
+
+
+class TwoStacks:
+    """The merge of the panes, kept without taking away."""
+
+    def __init__(self, accumulators: Accumulators) -> None:
+        self._merge = accumulators.merge
+        self._front: Cells = {}  # of the older panes, merged
+        self._undo: list[Mapping[Any, Any]] = []  # the oldest last: what remains without it
+        self._back: Cells = {}  # of the newer panes, merged
+        self._newer: list[Cells] = []
+
+    def push(self, cells: Cells) -> None:
+        self._newer.append(cells)
+        back, merge = self._back, self._merge
+        for key, cell in cells.items():
+            known = back.get(key, _NOTHING)
+            back[key] = cell if known is _NOTHING else merge(known, cell)
+
+    def pop(self) -> None:
+        if not self._undo:
+            self._turn()
+        front = self._front
+        for key, remains in self._undo.pop().items():
+            if remains is _NOTHING:
+                del front[key]
+            else:
+                front[key] = remains
+
+    def _turn(self) -> None:
+        """Merge the newer panes from the newest to the oldest, noting what each one covers."""
+        front, merge = self._front, self._merge
+        for cells in reversed(self._newer):
+            undo = {}
+            for key, cell in cells.items():
+                remains = undo[key] = front.get(key, _NOTHING)
+                front[key] = cell if remains is _NOTHING else merge(cell, remains)
+            self._undo.append(undo)
+        self._newer = []
+        self._back = {}
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        front, back, merge = self._front, self._back, self._merge
+        for key, cell in front.items():
+            newer = back.get(key, _NOTHING)
+            yield key, cell if newer is _NOTHING else merge(cell, newer)
+        for key, cell in back.items():
+            if key not in front:
+                yield key, cell
