@@ -39,6 +39,8 @@ class Marker:
     sent: int
     mode: int = 0
     clock: float = 0.0
+    marks: bytes = b""
+    """The times that the source's tasks have seen in the epoch."""
 
 
 class Alignment(Generic[T]):
@@ -67,6 +69,11 @@ class Alignment(Generic[T]):
     def marker(self) -> Marker:
         """A marker that ended the present epoch; all of them say the same of it."""
         return next(iter(self._ended.values()))
+
+    @property
+    def marks(self) -> list[bytes]:
+        """The times seen in the present epoch, of each source that has ended it with some."""
+        return [marker.marks for marker in self._ended.values() if marker.marks]
 
     @property
     def missing(self) -> list[int]:

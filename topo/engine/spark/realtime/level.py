@@ -20,6 +20,7 @@ from topo.engine.spark.realtime.messages import SlotSetup, Start
 from topo.engine.spark.realtime.stream import Stream
 from topo.engine.spark.worker.report import Capture, Report
 from topo.metrics.counters import TaskMetrics
+from topo.runtime.input_times import Marks
 from topo.runtime.slot import Batch, SlotTasks
 from topo.runtime.task import TaskEnvironment
 from topo.tracking.ids import Updates
@@ -61,6 +62,8 @@ class Level:
         self._reports = setup.spec.reports
         self._is_last = number == len(plan.levels) - 1
         self._tasks = plan.tasks_at(number, setup.slot)
+        components = environment.topology.components.values()
+        self._is_timed = any(component.timed for component in components)
         self._capture = Capture(setup.spec.capture, setup.spec.conclusions)
         captures = setup.spec.capture or setup.spec.conclusions
         self._environment = replace(environment, listener=self._capture if captures else None)
@@ -101,7 +104,9 @@ class Level:
         if kind == _DATA:
             self.alignment.receive(source, (level, view[_HEAD.size :]))
         elif kind == _MARKER:
-            self.alignment.receive(source, Marker(*_END.unpack_from(view, _HEAD.size)))
+            marks = bytes(view[_HEAD.size + _END.size :])
+            epoch, sent, mode, clock = _END.unpack_from(view, _HEAD.size)
+            self.alignment.receive(source, Marker(epoch, sent, mode, clock, marks))
         else:
             raise Misaligned(f"a message of kind {kind} on level {self.number}")
 
@@ -240,12 +245,16 @@ class Level:
         puts: dict[Key, bytes] = {}
         deletes: list[Key] = []
         updates, cursors = Updates(), {}
+        marks = Marks()
+        for said in self.alignment.marks if self.alignment is not None else ():
+            marks.add(Marks.unpack(said))
         if host is not None and not self._closed:
             ticks_last = self._note_last_tick(mode, puts, deletes)
             now = max(time.time(), self._now)
             host.turn(now, ticking=mode not in (Mode.LAST_TICK, Mode.CLOSE))
             self._now = now
-            self._collect(host.work(last_tick=ticks_last))
+            self._collect(host.work(last_tick=ticks_last, marks=[marks]))
+            marks = host.marks
             if mode == Mode.CLOSE:
                 host.close()
                 self._closed = True
@@ -254,18 +263,19 @@ class Level:
             cursors = {spout.id: spout.cursor for spout in host.spouts}
         self._send()
         report = self._report(mode)
-        self._pass_on(epoch, mode, clock)
+        self._pass_on(epoch, mode, clock, marks)
         self.epoch += 1
         if host is not None and not self._closed:
             host.begin(Batch(self.epoch, self._now, self._now))
         return Staged(puts, deletes, updates, cursors, report)
 
-    def _pass_on(self, epoch: int, mode: Mode, clock: float) -> None:
+    def _pass_on(self, epoch: int, mode: Mode, clock: float, marks: Marks) -> None:
         if self._is_last:
             return
+        seen = marks.pack() if self._is_timed else b""
         for slot, sent in enumerate(self._sent):
             head = _HEAD.pack(_MARKER, self._slot, self.number)
-            self._put(slot, head, _END.pack(epoch, sent, int(mode), clock))
+            self._put(slot, head, _END.pack(epoch, sent, int(mode), clock), seen)
         self._sent = [0] * len(self._sent)
 
     def _save(self, host: SlotTasks, puts: dict[Key, bytes], deletes: list[Key]) -> None:
