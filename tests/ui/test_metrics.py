@@ -37,8 +37,8 @@ def test_every_figure_is_exposed(world: World, site: Site) -> None:
     driver = world.drivers["words"]
     driver.figures["components"]["words"] |= {
         "complete_by": {"0.1": 900, "0.5": 60},
-        "gauges": {"lag": 17.0},
-        "counters": {"polls": 4},
+        "gauges": {'lag{partition="3",topic="a\\"b"}': 17.0, "depth": 2.0, "odd-name": 1.0},
+        "counters": {'polls{component="x"}': 4},
     }
     driver.errors_found = [{"component": "split", "kind": "failed", "count": 3}]
     found = families(site)
@@ -53,6 +53,9 @@ def test_every_figure_is_exposed(world: World, site: Site) -> None:
     assert value(found["topo_batch_seconds"], le="0.3") == 10
     assert value(found["topo_batch_seconds"], le="+Inf") == 812
     assert value(found["topo_complete_seconds"], component="words", le="0.1") == 900
+    assert value(found["topo_source_lag"], component="words", partition="3", topic='a"b') == 17
+    assert value(found["topo_component_depth"], component="words") == 2
+    assert value(found["topo_component_polls"], component="words", component_="x") == 4
     assert value(found["topo_complete_seconds"], component="words", le="+Inf") == 960
     topologies = {s.labels["topology"] for family in found.values() for s in family.samples}
     assert topologies == {"words"}

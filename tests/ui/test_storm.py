@@ -126,6 +126,10 @@ def test_metrics_and_visualization(world: World, site: Site) -> None:
     table = get(site, "topology/words/visualization-init")["visualizationTable"]
     assert table[0][":row"][0][":stream"] == "default"
     assert get(site, "topology/words/lag") == []
+    lag = {'lag{partition="3",topic="clicks"}': 17.0, "depth": 1.0}
+    world.drivers["words"].figures["components"]["words"]["gauges"] = lag
+    (spout,) = get(site, "topology/words/lag")
+    assert (spout["spoutId"], spout["spoutLagResult"]["clicks"]["3"]["lag"]) == ("words", 17.0)
     assert get(site, "topology/words/logconfig") == {"namedLoggerLevels": {}}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
@@ -53,6 +54,7 @@ WINDOWS: dict[str, float | None] = {"10m": 600.0, "3h": 10_800.0, "1d": 86_400.0
 ASK_SECS = 2.0
 """How long an answer waits for a driver before the figures it wrote last are taken."""
 _MOST_LINES = 5000
+_ASKED_AT_ONCE = 8
 T = TypeVar("T")
 
 
@@ -89,12 +91,11 @@ class Management:
     def topologies(self, *, everything: bool = True) -> TopologyList:
         """Return every topology, those that run before those that are over, the latest first."""
         damaged = [directory.name for directory in self.registry.damaged()]
-        rows = []
-        for run in self.registry.runs(all_of_them=everything):
-            try:
-                rows.append(row_of(run))
-            except Exception:  # one entry of the registry must not hide the others
-                damaged.append(run.directory.name)
+        runs = self.registry.runs(all_of_them=everything)
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:  # a driver that hangs holds up one thread
+            found = list(pool.map(_row_or_none, runs))
+        rows = [row for row in found if row is not None]
+        damaged += [run.directory.name for run, row in zip(runs, found, strict=True) if row is None]
         rows.sort(key=lambda row: (row.over, -row.submitted_at))
         return TopologyList(rows, sorted(set(damaged)), str(self.registry.home))
 
@@ -250,6 +251,13 @@ class Management:
 
 
 # Documents of one run
+
+
+def _row_or_none(run: RunRecord) -> TopologyRow | None:
+    try:
+        return row_of(run)
+    except Exception:  # one entry of the registry must not hide the others
+        return None
 
 
 def row_of(run: RunRecord) -> TopologyRow:

@@ -6,6 +6,7 @@ they are many.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -23,8 +24,10 @@ from prometheus_client.registry import Collector
 
 from topo.metrics.figure import BUCKETS, Figure
 from topo.metrics.figures import COMPONENT
+from topo.metrics.keys import name_and_labels
 from topo.metrics.totals import BATCH_SECONDS
 
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 STATUSES = ("STARTING", "ACTIVE", "INACTIVE", "STALLED", "KILLED", "COMPLETED", "FAILED")
 _OF_TOPOLOGY, _OF_COMPONENT = ("topology",), ("topology", "component")
 
@@ -117,6 +120,29 @@ class Figures(Collector):
                 if of.get(figure.name) is not None and figure.of in ("", of["kind"]):
                     _add(metric, figure, labels, of)
             yield metric
+        yield from self._chosen(rows, "gauges")
+        yield from self._chosen(rows, "counters")
+
+    def _chosen(
+        self, rows: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]], kind: str
+    ) -> Iterator[Metric]:
+        """Yield the gauges or counters that components name and label themselves."""
+        families: dict[str, Metric] = {}
+        for own, of in rows:
+            for key, value in (of.get(kind) or {}).items():
+                name, labels = name_and_labels(key)
+                if not _NAME.fullmatch(name):
+                    continue  # a damaged document; a context takes identifiers only
+                exposed = "topo_source_lag" if name == "lag" else f"topo_component_{name}"
+                family = families.setdefault(
+                    name, Metric(exposed, f"{name}, as components tell it.", kind.rstrip("s"))
+                )
+                suffix = "_total" if kind == "counters" else ""
+                chosen = {f"{label}_" if label in self._labels else label: text
+                          for label, text in labels.items()}  # fmt: skip
+                mine = dict(zip(self._labels, own, strict=True))
+                family.add_sample(f"{exposed}{suffix}", {**mine, **chosen}, value)
+        yield from families.values()
 
     def _metric(self, figure: Figure) -> Metric | None:
         """Return the empty family of a figure; None if another one has its samples."""

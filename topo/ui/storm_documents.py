@@ -11,6 +11,7 @@ from topo.errors import ConfigError, did_you_mean
 from topo.logs.reader import LEVELS
 from topo.manage.api import UnknownComponent
 from topo.manage.views import Change, PlacedComponent, TopologyView
+from topo.metrics.keys import name_and_labels
 from topo.ui import storm_parts as parts
 from topo.ui.storm_cluster import ClusterDocuments
 
@@ -174,9 +175,22 @@ class StormDocuments(ClusterDocuments):
         return found
 
     def lag(self, name: str) -> list[dict[str, Any]]:
-        """Return the lag by partition of the spouts that tell one."""
-        self._management.topology(name)
-        return []
+        """Return the lag by partition of each spout that tells one: its gauge "lag"."""
+        found = []
+        for spout, of in parts.by_kind(self._management.topology(name))[0].items():
+            topics: dict[str, dict[str, Any]] = {}
+            for key, value in (of.get("gauges") or {}).items():
+                gauge, labels = name_and_labels(key)
+                if gauge == "lag":
+                    partitions = topics.setdefault(labels.get("topic", ""), {})
+                    partitions[labels.get("partition", "0")] = {
+                        "consumerCommittedOffset": None,
+                        "logHeadOffset": None,
+                        "lag": value,
+                    }
+            if topics:
+                found.append({"spoutId": spout, "spoutType": "KAFKA", "spoutLagResult": topics})
+        return found
 
     def log_levels(self, name: str) -> dict[str, Any]:
         levels = self._management.log_requests(name).levels
