@@ -46,6 +46,7 @@ class SlotLost(EngineError):
     """A slot's process is gone, or does not come."""
 
     code = "slot-lost"
+    slot: int | None = None
 
 
 class Coordinator(threading.Thread):
@@ -234,7 +235,9 @@ class Coordinator(threading.Thread):
                     error: Exception = pickle.loads(data)
                     raise error
         if not stream.is_open:
-            raise SlotLost(f"the process of slot {slot} is gone")
+            lost = SlotLost(f"the process of slot {slot} is gone")
+            lost.slot = slot
+            raise lost
 
     def _go(self) -> None:
         self._is_going = True

@@ -18,6 +18,7 @@ import time
 import traceback
 from dataclasses import replace
 
+from topo.config.secrets import masked
 from topo.engine.spark.realtime.level import MOST_WAITING_BYTES, Level
 from topo.engine.spark.realtime.messages import (
     COORDINATOR,
@@ -33,6 +34,7 @@ from topo.engine.spark.realtime.messages import (
 from topo.engine.spark.realtime.stream import Listener, Stream, connect
 from topo.engine.spark.worker.slot_process import portable
 from topo.errors import EngineError, TopoError
+from topo.logs.requests import LogRequests
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode
 from topo.wire.column import dump
@@ -65,6 +67,7 @@ class SlotLoop:
         self._listener = Listener(path, setup.token, self._selector, self._accepted)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake_fd, selectors.EVENT_READ, self)
+        self._log_requests = LogRequests(masked)
         self._pipes: dict[int, Stream] = {}
         self._levels: list[Level] = []
         self._incarnation = ""
@@ -150,6 +153,10 @@ class SlotLoop:
         ]
         self._connect_levels()
 
+    def _meet_log_requests(self) -> None:
+        hosts = [level.host for level in self._levels if level.host is not None]
+        self._log_requests.meet(task for host in hosts for task in host.tasks.values())
+
     def _cut(self, epoch: int, mode: Mode, clock: float) -> None:
         level = self._levels[0]
         if mode != self._mode:
@@ -160,6 +167,7 @@ class SlotLoop:
         self._pause = _FIRST_PAUSE_SECS
         self._emitted, self._cut_at = 0, time.monotonic()
         self._stage(level, mode, clock)
+        self._meet_log_requests()
 
     def _adapt(self) -> None:
         """Let spouts emit less in an epoch where epochs take long, and more where they do not."""

@@ -34,6 +34,7 @@ from topo.engine.spark.realtime.epochs import Committed
 from topo.engine.spark.realtime.messages import SlotSetup
 from topo.engine.spark.realtime.query import build_rows, start_streaming
 from topo.engine.spark.realtime.store import EpochStore
+from topo.engine.spark.worker.doing import last_words, note_end
 from topo.engine.spark.worker.slot_process import write_setup
 from topo.errors import EngineError
 from topo.shipping.requirements import check_requirements
@@ -76,6 +77,9 @@ class Streaming:
     def stop(self) -> None:
         """End the slots, Spark's tasks, and the coordinator."""
         self.found_lost = self.lost
+        failure = self.coordinator.failure if self.coordinator else None
+        if isinstance(failure, SlotLost) and failure.slot is not None:
+            self._note_last_words(failure, failure.slot)
         for process in self.processes:
             with suppress(OSError):
                 process.kill()
@@ -90,6 +94,14 @@ class Streaming:
             with suppress(OSError):
                 process.stdin.close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _note_last_words(self, failure: SlotLost, slot: int) -> None:
+        """Add to the failure how the slot's process ended, and in which task."""
+        path = os.path.join(self.directory, f"slot-{slot}")
+        with suppress(subprocess.TimeoutExpired):
+            note_end(path, self.processes[slot].wait(timeout=1))
+            if words := last_words(path):
+                failure.message = f"{failure.message}: {words}"
 
 
 class RealTimeResources(RunResources):

@@ -16,6 +16,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from topo.engine.spark.worker.slot_process import close_in_children
+
 _HEAD = struct.Struct("<iI")
 _READ_BYTES = 1 << 18
 _SOCKET_BYTES = 1 << 20
@@ -26,6 +28,7 @@ class Stream:
     """One connection. `receive` gives what has come; `send` collects, `flush` writes."""
 
     def __init__(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
+        close_in_children(connection)
         connection.setblocking(False)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             connection.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BYTES)
@@ -137,6 +140,7 @@ class Listener:
         self._selector = selector
         self._accepted = accepted
         self._socket = socket.socket(socket.AF_UNIX)
+        close_in_children(self._socket)
         starting = f"{path}.{os.getpid()}"
         self._socket.bind(starting)
         self._socket.listen(256)

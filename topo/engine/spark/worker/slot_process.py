@@ -64,11 +64,11 @@ def main() -> None:
     starting = f"{path}.{os.getpid()}"
     listener.bind(starting)
     listener.listen(64)
-    _close_in_children(listener)
+    close_in_children(listener)
     os.rename(starting, path)  # nobody finds it before it listens, and a dead one's is replaced
     while True:
         connection, _ = listener.accept()
-        _close_in_children(connection)
+        close_in_children(connection)
         serve(Relay(connection), runner)
 
 
@@ -90,7 +90,7 @@ def take_standard_input() -> IO[bytes]:
 _sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
-def _close_in_children(own: socket.socket) -> None:
+def close_in_children(own: socket.socket) -> None:
     """Close the socket in every forked child, or nobody would notice the end of this process."""
     _sockets.add(own)
 
