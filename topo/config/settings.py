@@ -325,6 +325,12 @@ class Settings:
         FLAG,
         "Real-time: whether a commit waits for the disk, to outlive a power failure.",
     )
+    checkpoint_sync = Setting[bool | None](
+        "topology.checkpoint.sync",
+        None,
+        FLAG.or_null(),
+        "Commit a batch when its files are on the disk; null: if Spark runs on this machine.",
+    )
     restart_max = Setting[int](
         "topology.restart.max",
         10,

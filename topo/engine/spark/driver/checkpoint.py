@@ -6,6 +6,7 @@ Files are read and written through Hadoop's file systems, since a checkpoint may
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,16 @@ from topo.engine.spark.plan import Plan
 from topo.errors import CheckpointError
 from topo.storage.checkpoints import OWNER_FILE, PLAN_FILE, REMOVED, is_known, local_path
 from topo.storage.ownership import Ownership
+from topo.storage.recovery import cut_back
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MICRO_BATCH, REAL_TIME = "micro-batch", "real-time"
 """The values of topology.mode."""
+
+
+log = logging.getLogger("topo.spark")
 
 
 class Checkpoint:
@@ -55,6 +60,7 @@ class Checkpoint:
                 document["mode"] = mode
             self.write(PLAN_FILE, json.dumps(document, indent=1))
             return checkpoint_id
+        self._recover()
         where = f"{self.path}/{PLAN_FILE}"
         try:
             found = json.loads(written)
@@ -74,6 +80,20 @@ class Checkpoint:
             )
         plan.check_same(before, where)
         return checkpoint_id
+
+    def _recover(self) -> None:
+        """Take back what a power cut left half written, of a checkpoint on this machine."""
+        directory = local_path(self.location)
+        lost = cut_back(directory) if directory else None
+        if lost is not None:
+            whole, last = lost
+            log.warning(
+                "%s was cut short, as by a power failure: batch %d is the last that is whole, "
+                "the %d after it are lost; topology.checkpoint.sync keeps that from happening",
+                self.path,
+                whole,
+                last - whole,
+            )
 
     def _check_empty(self) -> None:
         if self.read(REMOVED) is not None:

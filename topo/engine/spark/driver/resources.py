@@ -23,10 +23,11 @@ from topo.engine.spark.driver.query_errors import error_of
 from topo.engine.spark.driver.scratch import make_run_directory
 from topo.engine.spark.driver.slots import SlotProcesses
 from topo.engine.spark.driver.worker_check import check_workers
+from topo.engine.spark.jvm.local_files import sync_below
 from topo.engine.spark.jvm.session import query_session, query_settings, start_session
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.worker.execution import RunSpec, SlotRunner
-from topo.errors import AckerError
+from topo.errors import AckerError, ConfigError
 from topo.logs.capture import LOG_DIR
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import REPORTS, local_path
@@ -91,6 +92,7 @@ class RunResources(ExitStack):
         self.checkpoint = Checkpoint(session, path)
         if run.conf["topology.checkpoint.dir"]:
             self._own_checkpoint()
+            self._sync_checkpoint(session)
         if not is_local(run.master):
             self._open_ackers(session.conf.get("spark.driver.host", "") or "")
             self._plan_for_cluster(session)
@@ -109,6 +111,20 @@ class RunResources(ExitStack):
 
         owned = self.checkpoint.claim(run.name, run.run_id, sleep)
         self._ownership = self.enter_context(closing(owned))
+
+    def _sync_checkpoint(self, session: SparkSession) -> None:
+        wanted = self._run.conf["topology.checkpoint.sync"]
+        path = local_path(self.checkpoint.location)
+        if wanted is False or (wanted is None and (path is None or not is_local(self._run.master))):
+            return
+        if path is None or not is_local(self._run.master):
+            raise ConfigError(
+                "topology.checkpoint.sync is for a Spark on one machine, and a checkpoint in its "
+                "own file system",
+                at="topology.checkpoint.sync",
+                hint="elsewhere, the file system of the checkpoint says when a file is durable",
+            )
+        sync_below(session.sparkContext, str(path), is_required=bool(wanted))
 
     def check_ownership(self) -> None:
         """Raise a CheckpointError if another driver was seen to have taken the checkpoint."""

@@ -10,28 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from topo.engine.spark.jvm.local_files import install, local_files
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 log = logging.getLogger("topo.spark")
-
-# Spark compiles the class with the compiler for its own generated code.
-_FILES_CLASS = "TopoLocalFiles"
-_FILES_SOURCE = f"""
-import java.nio.file.Files;
-import java.nio.file.attribute.PosixFilePermissions;
-import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.RawLocalFileSystem;
-import org.apache.hadoop.fs.permission.FsPermission;
-
-public final class {_FILES_CLASS} extends RawLocalFileSystem {{
-  public void setPermission(Path path, FsPermission mode) throws java.io.IOException {{
-    String symbols = mode.toString().substring(0, 9).replace('t', 'x').replace('T', '-');
-    Files.setPosixFilePermissions(
-        pathToFile(path).toPath(), PosixFilePermissions.fromString(symbols));
-  }}
-}}
-"""
 
 
 def apply_jvm_speedups(context: SparkContext) -> None:
@@ -58,20 +42,12 @@ def _where_possible(change: Callable[[SparkContext, Any], None], context: SparkC
 
 def _write_no_checksum_files(context: SparkContext, jvm: Any) -> None:
     """Write no checksum file beside each local file of a checkpoint; exactly-once needs none."""
-    _local_files(context, jvm).setWriteChecksum(False)
+    local_files(context).setWriteChecksum(False)
 
 
 def _set_permissions_without_forks(context: SparkContext, jvm: Any) -> None:
-    """Set file permissions by a system call instead of a process.
-
-    Hadoop starts a `chmod` for each new file and waits for it: 6 of 3 to 7 ms each in a batch of
-    two state levels over two slots.
-    """
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(_FILES_SOURCE)
-    raw = compiler.getClassLoader().loadClass(_FILES_CLASS).newInstance()
-    raw.initialize(jvm.java.net.URI("file:///"), _hadoop(context))
-    _field(jvm, "org.apache.hadoop.fs.FilterFileSystem", "fs").set(_local_files(context, jvm), raw)
+    """Set file permissions by a system call instead of a process."""
+    install(context)
 
 
 def _forget_where_settings_are_from(context: SparkContext, jvm: Any) -> None:
@@ -102,11 +78,6 @@ def _field(jvm: Any, of: str, name: str) -> Any:
     field = jvm.java.lang.Class.forName(of).getDeclaredField(name)
     field.setAccessible(True)
     return field
-
-
-def _local_files(context: SparkContext, jvm: Any) -> Any:
-    """Return the object that Spark gets from Hadoop's cache for every local file."""
-    return jvm.org.apache.hadoop.fs.FileSystem.getLocal(_hadoop(context))
 
 
 def _hadoop(context: SparkContext) -> Any:

@@ -1,0 +1,74 @@
+"""What a power cut leaves of a checkpoint, and the last batch of it that is whole.
+
+A process that is killed leaves whole files: they appear by a rename. A machine that loses its power
+may leave names whose content was never written, empty or cut, for what was written in the last
+seconds before, unless `topology.checkpoint.sync` is set. Spark refuses such a checkpoint for good;
+the state of the batches before is all there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def cut_back(directory: Path) -> tuple[int, int] | None:
+    """Take back the batches at the end that are not whole; return (last whole, last there).
+
+    None: all is whole, or nothing was committed. -1 is the batch before the first.
+    """
+    commits, offsets = _numbers(directory / "commits"), _numbers(directory / "offsets")
+    last = commits[-1] if commits else -1
+    whole = last
+    while whole >= 0 and not _is_whole(directory, whole):
+        whole -= 1
+        while whole >= 0 and whole not in commits:
+            whole -= 1
+    started = [number for number in offsets if number > whole]
+    torn = [n for n in started if n > whole + 1 or not _is_log(directory / "offsets" / str(n))]
+    if whole == last and not torn:
+        return None
+    for number in reversed(torn):  # the last first: what is left is a log without gaps
+        _delete(directory / "offsets", number)
+    for number in reversed([number for number in commits if number > whole]):
+        _delete(directory / "commits", number)
+    return (whole, last) if whole < last else None
+
+
+def _is_whole(directory: Path, batch: int) -> bool:
+    """Return True if a batch was committed, and all that it wrote has a content."""
+    logs = (directory / "commits" / str(batch), directory / "offsets" / str(batch))
+    if not all(map(_is_log, logs)):
+        return False
+    return all(file.stat().st_size for file in _state_files(directory, batch + 1))
+
+
+def _state_files(directory: Path, version: int) -> Iterator[Path]:
+    """Yield the files in which the stores of every level and slot have this version."""
+    for place in (directory / "state").glob("*/[0-9]*"):
+        yield from place.rglob(f"{version}[._]*")
+
+
+def _is_log(path: Path) -> bool:
+    """Return True for a file of Spark's: its version, then a line of JSON for each part."""
+    try:
+        version, *lines = path.read_text(encoding="utf-8").splitlines()
+        for line in filter(None, lines):
+            if line != "-":  # a source that has nothing
+                json.loads(line)
+    except (OSError, ValueError):
+        return False
+    return version.startswith("v") and bool(lines)
+
+
+def _numbers(directory: Path) -> list[int]:
+    try:
+        return sorted(int(path.name) for path in directory.iterdir() if path.name.isdigit())
+    except FileNotFoundError:
+        return []
+
+
+def _delete(directory: Path, number: int) -> None:
+    (directory / str(number)).unlink(missing_ok=True)
+    (directory / f".{number}.crc").unlink(missing_ok=True)
