@@ -6,14 +6,17 @@ import json
 import logging
 import os
 import pty
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.terminal import read_all
+from topo.cli.foreground import Shown
 from topo.cli.quickstart import FILES
 from topo.cli.root import run
 
@@ -234,3 +237,95 @@ def test_log_records_of_user_code_are_shown(
     lines = capsys.readouterr().err.splitlines()
     assert sorted(line for line in lines if " mine: " in line) == shown
     assert logging.getLogger().handlers == before
+
+
+def shown(limit: int | None = None) -> Shown:
+    from tests.conformance.doubles import Total
+    from tests.wiring import line
+    from topo.testing import FeederSpout
+
+    return Shown(["s"], line(FeederSpout(["x"]), Total()), limit)
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise ValueError("no")
+
+
+def test_every_row_is_shown_whatever_is_in_it(capsys: Captured) -> None:
+    printing = shown()
+    circle: list[object] = []
+    circle.append(circle)
+    odd = [{(1, 2): 3}, circle, "caf\udce9", Unshowable(), b"\xff", float("nan"), 7]
+    printing.emitted("s", "default", 1, [[value] for value in odd])
+    printing.finish()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["values"] for line in lines] == [
+        ["{(1, 2): 3}"],
+        ["[[...]]"],
+        ["caf\udce9"],
+        ["<Unshowable, whose repr raised ValueError>"],
+        ["b'\\xff'"],
+        [pytest.approx(float("nan"), nan_ok=True)],
+        [7],
+    ]
+
+
+def test_a_reader_that_stops_reading_holds_nobody_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading = threading.Event()
+    monkeypatch.setattr("topo.cli.foreground.click.echo", lambda line: reading.wait())
+    monkeypatch.setattr("topo.cli.foreground._ROWS_KEPT", 2)
+    monkeypatch.setattr("topo.cli.foreground._LAST_WRITE_SECS", 0.01)
+    printing = shown()
+    emitting = threading.Thread(
+        target=printing.emitted, args=("s", "default", 1, [[n] for n in range(100)])
+    )
+    emitting.start()
+    finishing = threading.Thread(target=printing.finish)
+    finishing.start()
+    assert emitting.is_alive()
+    printing.give_up()
+    emitting.join(60)
+    finishing.join(60)
+    assert not emitting.is_alive()
+    assert not finishing.is_alive()
+    assert printing.is_stuck
+    reading.set()
+
+
+BLOCKS = """
+import time
+from topo import BasicBolt, Spout, TopologyBuilder
+
+class Source(Spout):
+    outputs = ("n",)
+    def next_tuple(self):
+        print("in", flush=True)
+        time.sleep(10_000)
+
+class Sink(BasicBolt):
+    def execute(self, tup): ...
+
+def topology():
+    builder = TopologyBuilder()
+    builder.set_spout("s", Source())
+    builder.set_bolt("b", Sink()).shuffle_grouping("s")
+    return builder
+"""
+
+
+def test_ctrl_c_ends_a_topology_whose_code_blocks(place: Path) -> None:
+    (place / "blocks.py").write_text(BLOCKS)
+    command = [*TOPO, "local", "--engine", "inline", "blocks.py"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "in\n"
+        process.send_signal(signal.SIGINT)
+        assert any("stopping: " in line for line in iter(process.stderr.readline, ""))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130

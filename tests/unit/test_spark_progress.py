@@ -25,7 +25,9 @@ TOPOLOGY = line(Endless(), Total())
 
 def progress(conf: dict[str, Any] | None = None, clock: list[float] | None = None) -> Progress:
     now = clock or [0.0]
-    return Progress(TOPOLOGY, full_conf(conf or {}), monotonic=lambda: now[0])
+    seen = Progress(TOPOLOGY, full_conf(conf or {}), monotonic=lambda: now[0])
+    seen.begin_epoch(1)
+    return seen
 
 
 def status(first: int, *reports: Report, level: int = 0, **changes: Any) -> AckerStatus:
@@ -115,6 +117,22 @@ def test_a_batch_without_progress_says_who_is_done() -> None:
     )
     seen.take_in(replace(IDLE, waiting=1), 0.0)  # it waits for the spout, which has nothing
     assert seen.stall() == ""
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_first_batch_that_hangs_is_a_stall(restarts: bool) -> None:
+    clock = [0.0]
+    seen = progress(clock=clock)
+    if restarts:
+        seen.take_in(status(1, Report({}, exhausted=False)), 1.0)
+        clock[0] += 3600
+        seen.begin_epoch(1)
+    hangs = replace(IDLE, waiting=0, staged=())
+    seen.take_in(hangs, 0.0)
+    clock[0] += 59
+    assert seen.stall() == ""
+    clock[0] += 2
+    assert seen.stall() == "batch 5 has made no progress for 61 s; done: nothing"
 
 
 def test_the_status_is_asked_for_while_reports_come_in() -> None:

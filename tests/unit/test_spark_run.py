@@ -61,6 +61,7 @@ class FailingResources(RunResources):
         self.checkpoint = self
 
     path = "/nowhere"
+    spout_slots = 1
 
     def next_batch(self) -> int:
         return self.slot.next_batch

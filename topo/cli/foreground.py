@@ -7,6 +7,7 @@ On a terminal, stderr shows a live table; otherwise a line every few seconds. Th
 from __future__ import annotations
 
 import json
+import os
 import queue
 import signal
 import threading
@@ -17,7 +18,7 @@ from typing import Any, Literal, Protocol
 
 import click
 
-from topo.cli.failures import usage_error
+from topo.cli.failures import INTERRUPTED, usage_error
 from topo.cli.output import Output
 from topo.cli.runs import count
 from topo.cli.stats import COLUMNS, cells_of, head_of
@@ -34,6 +35,8 @@ LONGEST_DRAIN_SECS = 10.0
 LINE_SECS = 5.0
 _ROWS_KEPT = 10_000
 _WIDE = 120
+_FORCED = 3
+_LAST_WRITE_SECS = 1.0
 _EXPENDABLE = ("KIND", "TASKS", "HELD (OLDEST)", "STATE")
 """Columns that a terminal narrower than _WIDE does without."""
 
@@ -51,6 +54,7 @@ class TupleOutput:
         """The limit is reached, or nobody reads."""
         self.error: OSError | None = None
         self._limit = limit
+        self._is_given_up = False
         self._rows: queue.Queue[dict[str, Any] | None] = queue.Queue(_ROWS_KEPT)
         self._printer = threading.Thread(target=self._print, name="show", daemon=True)
         self._printer.start()
@@ -65,17 +69,41 @@ class TupleOutput:
         for values in rows:
             if self.enough.is_set():
                 return
-            self._rows.put(
+            self._put(
                 {"component": component, "stream": stream, "task": task, "values": list(values)}
             )
+
+    def _put(self, row: dict[str, Any] | None) -> None:
+        """Wait for room, unless nobody reads any more."""
+        while not self.enough.is_set() or row is None:
+            try:
+                return self._rows.put(row, timeout=POLL_SECS)
+            except queue.Full:
+                if self._is_given_up:
+                    return None
+        return None
+
+    def give_up(self) -> None:
+        """Let go of everybody who waits for a reader that has stopped reading."""
+        self._is_given_up = True
+        self.enough.set()
+
+    @property
+    def is_stuck(self) -> bool:
+        """True if a write to stdout does not return, which holds the lock of its buffer."""
+        return self._is_given_up and self._printer.is_alive()
 
     def concluded(self, component: str, msg_id: Any, reason: str | None) -> None:
         """Do nothing: the figures count verdicts."""
 
     def finish(self) -> None:
         """Print the remaining tuples; raise the printing thread's exception, if any."""
-        self._rows.put(None)
-        self._printer.join()
+        self._put(None)
+        while self._printer.is_alive():
+            self._printer.join(POLL_SECS)
+            if self._is_given_up:
+                self._printer.join(_LAST_WRITE_SECS)
+                break
         if self.error:
             raise self.error
 
@@ -85,13 +113,35 @@ class TupleOutput:
             if self.enough.is_set():
                 continue  # those who wait to put a row must get through
             try:
-                click.echo(json.dumps(row, ensure_ascii=False, default=repr))
+                click.echo(line_of(row))
             except OSError as error:
                 self.error = error
                 self.enough.set()
             printed += 1
             if printed == self._limit:
                 self.enough.set()
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """Return a row as JSON; a value that JSON or UTF-8 lacks is shown as Python writes it."""
+    try:
+        line = json.dumps(row, ensure_ascii=False, default=repr)
+        line.encode()
+    except Exception:  # of the user's __repr__, too
+        values = [_shown(value) for value in row["values"]]
+        return json.dumps({**row, "values": values})
+    return line
+
+
+def _shown(value: Any) -> Any:
+    try:
+        json.dumps(value)
+    except Exception:
+        try:
+            return repr(value)
+        except Exception as error:
+            return f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
+    return value
 
 
 def _parse_show(text: str, topology: Topology) -> tuple[str, str]:
@@ -110,7 +160,10 @@ def _parse_show(text: str, topology: Topology) -> tuple[str, str]:
 
 
 class Interrupts:
-    """A counter of Ctrl-C and SIGTERM, which are then not raised at arbitrary places."""
+    """A counter of Ctrl-C and SIGTERM, which are then not raised at arbitrary places.
+
+    The third ends the process as it stands, whatever does not return.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -127,6 +180,8 @@ class Interrupts:
 
     def _note(self, number: int, frame: object) -> None:
         self.count += 1
+        if self.count >= _FORCED:
+            os._exit(INTERRUPTED)
 
 
 class Foreground:
@@ -169,6 +224,7 @@ class Foreground:
             killed = threads.submit(self._run.kill, wait_secs=wait_secs)
             while not wait([killed], POLL_SECS).done:
                 if self._interrupts.count > before:
+                    self._shown.give_up()
                     self._run.stop()
             killed.result()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,10 +33,12 @@ def _running(engine: str, launch: Launch) -> Iterator[Run]:
     logs = make_log_directory()
     runner = engine_named(engine)
     run = runner.launch(replace(launch, log_file=logs / "spark.log"))
-    yield run.start()
-    runner.stop()
-    if run.error is None:
-        shutil.rmtree(logs, ignore_errors=True)
+    try:
+        yield run.start()
+    finally:
+        runner.stop()
+        if run.error is None:
+            shutil.rmtree(logs, ignore_errors=True)
 
 
 @click.command(cls=TargetCommand)
@@ -125,6 +128,8 @@ def local(
         out.say(f"{run.name}: {size} · {where}")
         foreground = Foreground(out, run, shown, secs, interrupts)
         why = foreground.follow(settings.message_timeout_secs)
+    if shown.is_stuck:
+        os._exit(INTERRUPTED)  # or the interpreter waits for the buffer that is being written
     if run.error:
         raise run.error
     totals = totals_of(run.stats())

@@ -1,7 +1,9 @@
 """The inline engine by the wall clock, in a thread of its own: `topo local --engine inline`.
 
 The engine needs no Java and saves nothing: state lives as long as the run. Requests from other
-threads are answered by the engine's own thread, between two steps.
+threads are answered by the engine's own thread, between two steps. Code of the user's that does not
+return keeps that thread: a request then gets what is known without it after a while, and the run
+can still be stopped, whose thread is left behind.
 """
 
 from __future__ import annotations
@@ -11,21 +13,29 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from topo.config import Config
 from topo.engine.completion import Completion
 from topo.engine.inline.run import InlineRun
+from topo.errors import EngineError
 from topo.running import ENDED, BatchRecord, ErrorEntry, Listener, RunStats
 from topo.topology.model import Topology
 from topo.tracking.clock import SteadyClock
 
 T = TypeVar("T")
 
+_PATIENCE_SECS = 1.0
+"""How long a question waits for the engine's thread before it is answered without it."""
 _STEP_SECS = 0.05
 """How long a step is to take, about: questions wait for its end."""
 _MOST_ROUNDS = 4096
 _DRAIN_POLL_SECS = 0.02
+
+
+class Busy(Exception):
+    """The engine's thread is kept by user code that does not return."""
 
 
 class RealTimeRun(Completion):
@@ -57,6 +67,9 @@ class RealTimeRun(Completion):
             listener=listener,
             wake=self._wake,
         )
+        self._seen = self._inner.stats()
+        self._stepped = time.monotonic()  # when the engine's thread began its last step
+        self._is_abandoned = threading.Event()
         self._questions: deque[Callable[[], None]] = deque()
         self._asked = threading.Condition()
         self._ended = True  # not started: nothing moves
@@ -71,17 +84,23 @@ class RealTimeRun(Completion):
 
     @property
     def status(self) -> str:
-        return self._ask(lambda: self._inner.status)
+        return self._ask_or(lambda: self._inner.status, lambda: self._inner.status)
 
     @property
     def reason(self) -> str:
-        return self._ask(lambda: self._inner.reason)
+        return self._ask_or(lambda: self._inner.reason, self._why_busy)
 
     def stats(self) -> RunStats:
-        return self._ask(self._inner.stats)
+        """Return the figures; while user code does not return, those from before."""
+
+        def look() -> RunStats:
+            self._seen = self._inner.stats()
+            return self._seen
+
+        return self._ask_or(look, lambda: replace(self._seen, reason=self._why_busy()))
 
     def errors(self) -> list[ErrorEntry]:
-        return self._ask(self._inner.errors)
+        return self._ask_or(self._inner.errors, self._inner.errors)
 
     def batches(self) -> list[BatchRecord]:
         return self._ask(self._inner.batches)
@@ -109,21 +128,41 @@ class RealTimeRun(Completion):
 
     def kill(self, wait_secs: float = 0) -> None:
         """Stop the spouts, wait up to `wait_secs` for messages in flight, then end."""
-        if self.status not in ENDED:
-            self.deactivate()
         deadline = time.monotonic() + wait_secs
-        while time.monotonic() < deadline and self._ask(lambda: self._inner.pending):
+        while not self._is_abandoned.is_set():
+            try:
+                left = self._ask(self._settle, _PATIENCE_SECS)
+            except Busy:
+                left = 1
+            if not left or time.monotonic() >= deadline:
+                break
             self.wait(_DRAIN_POLL_SECS)
-        self._ask(self._inner.kill)
+        self.stop()
+
+    def _settle(self) -> int:
+        """Stop the spouts; return how many messages are in flight. It may have ended by itself."""
+        if self._inner.status in ENDED:
+            return 0
+        self._inner.deactivate()
+        return self._inner.pending
+
+    def stop(self) -> None:
+        """Stop at once; a thread that is kept by user code is left behind."""
+        if self._is_abandoned.is_set():
+            return
+        try:
+            self._ask(self._inner.kill, _PATIENCE_SECS)
+        except Busy:
+            self._is_abandoned.set()
+            self._inner.abandon(self._why_busy())
+            return
         if self._thread.ident:
             self._thread.join()
 
-    def stop(self) -> None:
-        """Stop at once."""
-        self.kill()
-
     def wait(self, secs: float | None = None) -> bool:
         """Wait up to `secs` for the end of the run; return True if it has ended."""
+        if self._is_abandoned.is_set():
+            return True
         if self._thread.ident:
             self._thread.join(secs)
         return self._inner.status in ENDED and not self._thread.is_alive()
@@ -134,25 +173,51 @@ class RealTimeRun(Completion):
             self._is_woken = True
             self._asked.notify()
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _ask_or(self, question: Callable[[], T], otherwise: Callable[[], T]) -> T:
+        try:
+            return self._ask(question, _PATIENCE_SECS)
+        except Busy:
+            return otherwise()
+
+    def _ask(self, question: Callable[[], T], patience: float | None = None) -> T:
+        """Return the answer of the engine's thread; raises Busy if it takes longer than that."""
         answer: Future[T] = Future()
 
         def reply() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return  # nobody waits any more
             try:
                 answer.set_result(question())
             except Exception as error:
                 answer.set_exception(error)
 
         with self._asked:
-            ended = self._ended
+            ended = self._ended or self._is_abandoned.is_set()
             if not ended:
                 self._questions.append(reply)
                 self._asked.notify()
         if ended:
             reply()  # nothing moves any more
-        return answer.result()
+        try:
+            return answer.result(patience)
+        except TimeoutError:
+            if answer.cancel():
+                raise Busy from None
+            return answer.result()  # it has just begun to answer
+
+    def _why_busy(self) -> str:
+        secs = time.monotonic() - self._stepped
+        return f"the topology's code has not returned for {secs:.0f} s"
 
     def _loop(self) -> None:
+        try:
+            self._advance()
+        finally:
+            with self._asked:
+                self._ended = True
+            self._reply()
+
+    def _advance(self) -> None:
         moved, rounds = 0, 1
         while self._inner.status not in ENDED:
             with self._asked:
@@ -160,16 +225,15 @@ class RealTimeRun(Completion):
                     self._asked.wait(self._poll_secs)
                 self._is_woken = False
             self._reply()
-            began = time.monotonic()
+            began = self._stepped = time.monotonic()
             try:
                 moved = self._inner.step(rounds)
             except Exception as error:
                 self.error = error
+            except BaseException as error:  # no Exception, yet it ended the run as one would
+                self.error = EngineError(f"{type(error).__name__}: {error}", code="uncaught")
             is_slow = time.monotonic() - began > _STEP_SECS
             rounds = max(1, rounds // 2) if is_slow else min(_MOST_ROUNDS, rounds * 2)
-        with self._asked:
-            self._ended = True
-        self._reply()
 
     def _reply(self) -> None:
         while self._questions:

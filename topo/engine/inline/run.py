@@ -260,6 +260,10 @@ class InlineRun(Completion):
             return
         self._end(KILLED, "")
 
+    def abandon(self, reason: str) -> None:
+        """Count as killed while its thread is kept by user code; nothing is closed."""
+        self._status, self._reason = KILLED, reason
+
     def stop(self) -> None:
         """End it without closing anything."""
         self._host = None

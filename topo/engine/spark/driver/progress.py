@@ -44,6 +44,13 @@ class Progress:
         self._status: AckerStatus | None = None
         self._monotonic = monotonic
         self._moved = monotonic()
+        self._spout_slots = 0
+
+    def begin_epoch(self, spout_slots: int) -> None:
+        """Note that a query starts, in so many slots with spouts: no report is there yet."""
+        self.reports.clear()
+        self._spout_slots = spout_slots
+        self._moved = self._monotonic()
 
     def take_in(
         self, status: AckerStatus, batch_ms: float, phases: Mapping[str, float] | None = None
@@ -128,8 +135,7 @@ class Progress:
         if at_limit and not self._timeouts and quiet > _QUIET_SECS:
             spout = self._layout.component_of(at_limit[0])
             return f"spout {spout!r} at its pending limit, nothing in flight"
-        with_spouts = sum(report.exhausted is not None for report in reports)
-        if quiet > _SLOW_SECS and status.waiting < with_spouts:
+        if quiet > _SLOW_SECS and status.waiting < self._spout_slots:
             done = ", ".join(f"level {level} slot {slot}" for level, slot in status.staged)
             return (
                 f"batch {status.next_batch} has made no progress for {quiet:.0f} s; "

@@ -126,6 +126,12 @@ class RunResources(ExitStack):
             )
         sync_below(session.sparkContext, str(path), is_required=bool(wanted))
 
+    @property
+    def spout_slots(self) -> int:
+        """The number of slots that have a task of a spout."""
+        spouts = (placed for placed in self.plan.components if placed.kind == "spout")
+        return len({slot for placed in spouts for slot in placed.slots})
+
     def check_ownership(self) -> None:
         """Raise a CheckpointError if another driver was seen to have taken the checkpoint."""
         if self._ownership is not None:

@@ -262,7 +262,7 @@ class SparkRun(Completion):
             query = opened.start_query(first, mode)
             self._reason = again or "in its first batch"
             self._ending.registered(mode)
-            self._progress.reports.clear()
+            self._progress.begin_epoch(opened.spout_slots)
             ended = False
             try:
                 ended = self._watch(opened, query)
