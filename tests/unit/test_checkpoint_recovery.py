@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topo.storage.recovery import cut_back
@@ -72,6 +72,7 @@ def test_what_is_torn_is_taken_back(
     assert cut_back(tmp_path) is None
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_wherever_the_power_goes_a_whole_batch_is_left(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
