@@ -1,4 +1,4 @@
-"""What a power cut leaves of a checkpoint is cut back to the last batch that is whole."""
+"""A checkpoint that a power cut has torn is cut back to the last batch that is whole."""
 
 from __future__ import annotations
 

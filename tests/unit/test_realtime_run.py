@@ -24,7 +24,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Gate:
-    """What holds a call of user code."""
+    """The gate before which a call of user code waits."""
 
     entered = threading.Event()
     open = threading.Event()

@@ -1,4 +1,4 @@
-"""The ownership of checkpoints: one driver at a time, on one machine or on shared storage.
+"""The owner of a checkpoint: one driver at a time, on one machine or on storage that many share.
 
 Two drivers on one checkpoint would run the same batches twice and take each other's state. A
 driver therefore claims its checkpoint before it reads or changes anything in it, and writes down

@@ -1,4 +1,4 @@
-"""What a power cut leaves of a checkpoint, and the last batch of it that is whole.
+"""The damage of a power cut to a checkpoint, and the last batch of it that is whole.
 
 A process that is killed leaves whole files: they appear by a rename. A machine that loses its power
 may leave names whose content was never written, empty or cut, for what was written in the last

@@ -1,4 +1,4 @@
-"""The decision to restart a failed query from its last commit.
+"""The decision to start a query that has failed again from its last commit.
 
 A failure that another start may get over is tried again, as often in a row as the settings say; a
 batch that was committed in between ends the row. Code that ends its process in the same place of
