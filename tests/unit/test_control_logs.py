@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -349,3 +350,31 @@ def test_logging_goes_on_when_a_full_disk_has_room_again(
     seen = [line["message"] for line in LogReader(directory, Wanted()).read()]
     assert {"10", "11"} <= set(seen)
     assert {path.name for path in directory.iterdir()} == {"slot-0.jsonl", "slot-0.jsonl.1"}
+
+
+def test_half_a_line_of_a_full_disk_hides_no_other(tmp_path: Path) -> None:
+    write(tmp_path / "slot-0.jsonl", ("1", "INFO", "a", 1))
+    whole = (tmp_path / "slot-0.jsonl").read_bytes()
+    with (tmp_path / "slot-0.jsonl").open("ab") as file:
+        file.write(whole[: len(whole) // 2] + b"\n" + b"[]\n{}\n")
+        file.write(whole.replace(b'"1"', b'"2"'))
+    reader = LogReader(tmp_path, Wanted())
+    assert [line["time"] for line in reader.read()] == ["1", "2"]
+
+
+def test_after_a_short_write_a_line_begins_anew(tmp_path: Path) -> None:
+    lines = logs.LineFile(tmp_path / "slot-0.jsonl")
+    line = logs.line_of(logging.makeLogRecord({"msg": "hello", "levelname": "INFO"}))
+    lines.write(line)
+    real: Any = lines._file
+
+    class Full(io.RawIOBase):
+        def write(self, data: Any) -> int:
+            return int(real.write(data[: len(data) // 2]))
+
+    lines._file = cast(Any, Full())
+    lines.write(line)
+    lines._file = real
+    lines.write(line)
+    lines.close()
+    assert len(list(LogReader(tmp_path, Wanted()).read())) == 2

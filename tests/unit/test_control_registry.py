@@ -16,7 +16,13 @@ from typing import Any
 import pytest
 
 from topo.manage.client import ControlClient, DriverUnreachable
-from topo.manage.files import lock_holder, read_json, write_atomically, write_json
+from topo.manage.files import (
+    lock_holder,
+    read_json,
+    write_atomically,
+    write_json,
+    write_json_if_possible,
+)
 from topo.manage.registry import (
     KEPT_SECS,
     START_SECS,
@@ -293,3 +299,16 @@ def test_a_damaged_token(registry: Registry) -> None:
         (run.directory / "token").write_bytes(garbage)
         with pytest.raises(DriverUnreachable, match=r"the token of words is damaged.*--force"):
             ControlClient(run)
+
+
+def test_what_utf_8_and_json_lack_stops_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_json(tmp_path / "errors.json", {"message": "cannot read caf\udce9.txt"})
+    assert read_json(tmp_path / "errors.json") == {"message": "cannot read caf\udce9.txt"}
+    circle: list[Any] = []
+    circle.append(circle)
+    for document in ({1j: 2}, {"x": object()}, circle):
+        write_json_if_possible(tmp_path / "errors.json", document)
+        assert "cannot write errors.json" in capsys.readouterr().err
+    assert read_json(tmp_path / "errors.json") is not None

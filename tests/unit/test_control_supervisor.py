@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -138,3 +139,35 @@ def test_a_supervisor_that_is_told_to_stop_ends_its_driver(tmp_path: Path) -> No
     assert supervisors == [life]
     assert life.pauses == []
     assert life.stopped == 1
+
+
+def test_a_driver_that_cannot_be_started_for_a_moment_is_started_later(tmp_path: Path) -> None:
+    starts: list[int] = []
+
+    def start(directory: Path) -> Any:
+        starts.append(len(starts))
+        if len(starts) < 3:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        write_json(directory / "state.json", asdict(State("KILLED")))
+        return Ended()
+
+    class Ended:
+        def wait(self) -> int:
+            return 0
+
+        def stop(self) -> None:
+            raise AssertionError
+
+    write_json(tmp_path / "submission.json", {"conf": {"topology.restart.max": 3}})
+    pauses: list[float] = []
+    supervisor = Supervisor(tmp_path, start=start, pause=pauses.append)
+    supervisor.run()
+    assert pauses == [1.0, 2.0]
+    said = read_json(tmp_path / "supervisor.json") or {}
+    assert said["last_failure"] == "its driver could not be started: cannot allocate memory"
+
+
+def test_the_first_batch_counts_as_progress(tmp_path: Path) -> None:
+    first = ends(-9, status="ACTIVE", batch=0, has_committed=True)
+    life = Life(tmp_path, ends(-9), ends(-9), first, KILLED)
+    assert life.pauses == [1.0, 2.0, 1.0]

@@ -94,8 +94,20 @@ def test_lost_frames_are_made_again_from_the_last_commit() -> None:
 
 
 def test_a_directory_that_takes_no_frames_is_named(tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    with pytest.raises(FramesLost, match="cannot be written: No such file") as caught:
+    gone = tmp_path / "file" / "gone"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FramesLost, match="cannot be written: Not a directory") as caught:
         send(Spool(str(gone), 0, 0), 3)
     assert caught.value.at == str(gone)
     assert "TMPDIR" in caught.value.hint
+
+
+def test_a_directory_that_was_cleaned_away_is_made_again(tmp_path: Path) -> None:
+    directory = tmp_path / "topo-run"
+    directory.mkdir()
+    spool = Spool(str(directory), 0, 0)
+    directory.rmdir()
+    with spool.begin(0) as bundle:
+        bundle.add(0, 1, b"a frame")
+    ((_, _, payload),) = bundle.sends()
+    assert [bytes(frame) for frame in each_frame([payload])] == [b"a frame"]

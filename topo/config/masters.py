@@ -50,10 +50,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def join_address(host: str, port: int) -> str:
+    """Return `host:port`, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
 def split_address(address: str) -> tuple[str, int]:
     """Split `host:port`, `[::1]:port` or a bare `host` (any free port) into host and port."""
     host, colon, port = address.rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
+    if not colon or address.endswith("]") or (":" in host and not host.startswith("[")):
         host, port = address, "0"
     if not host or not port.isdigit() or int(port) > 65535:
         raise ConfigError(

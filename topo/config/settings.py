@@ -368,6 +368,18 @@ class Settings:
         TEXT.or_null(),
         "The authority that the certificate is checked against, a PEM file.",
     )
+    acker_tls_client_certificate = Setting[str | None](
+        "topology.acker.tls.client.certificate",
+        None,
+        TEXT.or_null(),
+        "PEM file of the certificate that workers show to ackers; null: they show none.",
+    )
+    acker_tls_client_key = Setting[str | None](
+        "topology.acker.tls.client.key",
+        None,
+        TEXT.or_null(),
+        "PEM file of the private key of the workers' certificate.",
+    )
 
 
 SETTINGS: dict[str, Setting[Any]] = {

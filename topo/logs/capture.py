@@ -215,6 +215,7 @@ class LineFile:
         self._path = path
         self._file: IO[bytes] | None = None
         self._size = 0
+        self._is_cut = False  # a full disk has taken but a part of the last line
 
     def write(self, line: Line) -> None:
         text = json.dumps(line, ensure_ascii=False)
@@ -237,8 +238,11 @@ class LineFile:
             self.close()
             os.replace(self._path, f"{self._path}.1")
             file = self._open()
-        file.write(line)
-        self._size += len(line)
+        if self._is_cut:
+            line = b"\n" + line
+        written = file.write(line)
+        self._size += written
+        self._is_cut = written < len(line)
 
 
 class ReceivedLines:

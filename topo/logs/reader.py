@@ -67,8 +67,12 @@ class LogReader:
                 if not text.endswith(b"\n"):
                     break  # being written
                 self._read_to[identity] = self._read_to.get(identity, 0) + len(text)
-                line = json.loads(text)
-                if self._wanted.accepts(line):
+                try:
+                    line = json.loads(text)
+                    is_wanted = self._wanted.accepts(line)
+                except (ValueError, KeyError, TypeError):
+                    continue  # cut short by a full disk
+                if is_wanted:
                     yield line
 
 

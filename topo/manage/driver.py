@@ -25,7 +25,20 @@ from topo._pb import control_pb2 as pb
 from topo.config import Config, Layer, effective
 from topo.config.masters import split_address
 from topo.engine.base import Engine, Launch, Run, engine_named
-from topo.errors import RunError, TopoError, UncaughtError
+from topo.errors import (
+    CheckpointError,
+    ComponentError,
+    ConfigError,
+    EmitError,
+    InvalidTopologyError,
+    RunError,
+    StatelessError,
+    TargetError,
+    TopoError,
+    UncaughtError,
+    UnpicklableComponentError,
+    UnsavableAttributeError,
+)
 from topo.logs.capture import LOG_DIR, LOG_LEVEL
 from topo.manage.documents import plain
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
@@ -40,6 +53,11 @@ from topo.topology.model import Topology
 
 log = logging.getLogger("topo.manage")
 POLL_SECS = 0.2
+_FINAL_ERRORS = (
+    UncaughtError, CheckpointError, ComponentError, ConfigError, EmitError, InvalidTopologyError,
+    StatelessError, TargetError, UnpicklableComponentError, UnsavableAttributeError,
+)  # fmt: skip
+"""Of the user's code, settings or checkpoint: another start meets the same."""
 FIGURES_SECS = 3.0
 """How often what changes all the time is written: figures, and the last batch."""
 HISTORY_SECS = 30.0
@@ -248,8 +266,15 @@ class Driver:
     def _note(self, run: Run, status: str) -> None:
         reason = run.reason or ""
         before = self._state
-        batch = max(before.batch, run.stats().batch.id)  # it has seen none right after a restart
-        self._state = replace(before, status=status, reason=reason, ui=run.ui, batch=batch)
+        last = run.stats().batch
+        self._state = replace(
+            before,
+            status=status,
+            reason=reason,
+            ui=run.ui,
+            batch=max(before.batch, last.id),  # it has seen none right after a restart
+            has_committed=before.has_committed or last.p50_ms is not None,
+        )
         if (status, reason, run.ui) != (before.status, before.reason, before.ui):
             since = before.since if status == before.status else time.time()
             self._say(replace(self._state, since=since))
@@ -261,7 +286,9 @@ class Driver:
         words = (
             error.message if isinstance(error, TopoError) else f"{type(error).__name__}: {error}"
         )
-        had_progress = self._state.batch > 0
+        # What has never worked has to be seen to by somebody; Spark's death is nobody's fault.
+        has_worked = self._state.has_committed or self.submission.resumed
+        may_pass = has_worked or getattr(error, "code", "") == "spark-died"
         self._say(
             replace(
                 self._state,
@@ -271,7 +298,7 @@ class Driver:
                 code=getattr(error, "code", ""),
                 hint=getattr(error, "hint", ""),
                 traceback=users,
-                may_restart=had_progress and not isinstance(error, UncaughtError),
+                may_restart=may_pass and not isinstance(error, _FINAL_ERRORS),
             )
         )
 

@@ -32,14 +32,18 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 def write_json(path: Path, document: object) -> None:
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
-    write_atomically(path, text.encode())
+    # A lone surrogate, of a file name in another encoding, is a valid escape in JSON.
+    write_atomically(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_json_if_possible(path: Path, document: object) -> None:
-    """Write atomically, but only log a full disk, which must not stop a topology."""
+    """Write atomically, but only log what fails, which must not stop a topology.
+
+    A disk may be full; what is shown may hold what JSON lacks.
+    """
     try:
         write_json(path, document)
-    except OSError as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         with suppress(OSError):  # the log may be on the same disk
             print(f"cannot write {path.name}: {error}", file=sys.stderr, flush=True)
 

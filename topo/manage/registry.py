@@ -95,6 +95,8 @@ class State:
     """Of its control service."""
     batch: int = 0
     """The last committed batch; 0 if none was seen."""
+    has_committed: bool = False
+    """A batch was committed, by this driver or one before."""
     ui: str = ""
     code: str = ""
     """The code of the error that a FAILED run ended with."""

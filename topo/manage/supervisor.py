@@ -71,13 +71,18 @@ class Supervisor:
             starting = replace(before, status="STARTING", since=time.time(), address="")
             self._say_state(starting)
             self._say(replace(self._said, starts=self._said.starts + 1, waiting_until=0.0))
-            self._process = self._start(self._directory)
-            if self._stopping.is_set():
-                self._process.stop()
-            code = self._process.wait()
-            if self._is_over(code):
-                return
-            self._after_failure(code, before)
+            try:
+                self._process = self._start(self._directory)
+            except OSError as error:  # of memory or processes there may be enough again
+                why = f"its driver could not be started: {(error.strerror or str(error)).lower()}"
+                self._after_failure(why, before)
+            else:
+                if self._stopping.is_set():
+                    self._process.stop()
+                code = self._process.wait()
+                if self._is_over(code):
+                    return
+                self._after_failure(_ending(code), before)
             if self._said.gave_up:
                 return
 
@@ -94,11 +99,12 @@ class Supervisor:
             return True
         return self._stopping.is_set()
 
-    def _after_failure(self, code: int, before: State) -> None:
+    def _after_failure(self, how: str, before: State) -> None:
         state = self._state()
-        progressed = state.batch != before.batch
+        seen, now = (before.batch, before.has_committed), (state.batch, state.has_committed)
+        progressed = seen != now
         failures = 1 if progressed else self._said.failures + 1
-        why = state.reason if state.status == "FAILED" else _ending(code)
+        why = state.reason if state.status == "FAILED" else how
         gave_up = failures > self._restart_max
         pause = min(LONGEST_PAUSE_SECS, 2.0 ** (failures - 1))
         self._say(

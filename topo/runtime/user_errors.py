@@ -94,6 +94,20 @@ def report(error: BaseException | str, component: str, task: int, kind: str) -> 
     )
 
 
+def report_of(error: UncaughtError) -> ErrorReport:
+    """Return the error that ended a run as `topo errors` shows it."""
+    name = error.__class__.__name__
+    return ErrorReport(
+        error.component,
+        error.task,
+        "uncaught",
+        name,
+        error.message.partition(f"{name}: ")[2] or error.message,
+        error.at,
+        error.user_traceback,
+    )
+
+
 def failure_reason(failure: FailTuple) -> str | None:
     return failure.reason or None
 

@@ -192,7 +192,7 @@ class AckerControl:
         replies = {0: reply, **self._register(others)}
         incarnations = tuple(replies[shard].incarnation for shard in range(first.shards))
         return Lease(
-            self.target,
+            self.target.for_workers(),
             plan,
             reply.epoch,
             incarnations,

@@ -49,6 +49,10 @@ class Tls:
             )
         return cls(_content(certificate), _content(key), _content(ca))
 
+    @property
+    def is_empty(self) -> bool:
+        return self.certificate is None and self.ca is None
+
 
 def _content(name: str | None) -> bytes | None:
     if name is None:

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from topo.config.masters import is_loopback, split_address
+from topo.config.masters import is_loopback, join_address, split_address
 from topo.errors import AckerError, ConfigError
 from topo.tracking.refusals import Refused
 from topo.tracking.security import Tls
@@ -27,6 +27,7 @@ SERVICE_NAME = "topo.acker.v1.Acker"
 LOOPBACK = "127.0.0.1:0"
 
 _THREADS_BESIDE_WAITING = 32
+_CALLS_PER_WAITING = 4
 _LOG = logging.getLogger("topo.tracking")
 
 
@@ -55,7 +56,11 @@ class AckerServer:
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self._port}"
+        return join_address(self.host, self._port)
+
+    @property
+    def port(self) -> int:
+        return self._port
 
     def start(self) -> AckerServer:
         if problem := _why_not(self.host, self._port):
@@ -68,6 +73,8 @@ class AckerServer:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
             ],
+            interceptors=[_Doorkeeper(self.service)],
+            maximum_concurrent_rpcs=_CALLS_PER_WAITING * limits.waiting,
         )
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(functools.partial(self._answer, name))
@@ -128,6 +135,28 @@ class AckerServer:
             kind, message = "INTERNAL", "the acker failed; its log says why"
         context.abort(grpc.StatusCode[kind], message)
         raise AssertionError("abort raises")
+
+
+class _Doorkeeper(grpc.ServerInterceptor):  # type: ignore[misc]
+    """Turns a call away by its metadata, before its message is read into memory."""
+
+    def __init__(self, service: AckerService) -> None:
+        self._service = service
+
+    def intercept_service(self, continuation: Any, details: Any) -> Any:
+        room, _, method = details.method.lstrip("/").partition("/")
+        if room != SERVICE_NAME:
+            return continuation(details)
+        try:
+            self._service.check_caller(method, dict(details.invocation_metadata))
+        except Refused as refused:
+            return grpc.stream_unary_rpc_method_handler(functools.partial(_turn_away, refused))
+        return continuation(details)
+
+
+def _turn_away(refused: Refused, messages: Any, context: Any) -> bytes:
+    context.abort(grpc.StatusCode[refused.kind.value], refused.message)
+    raise AssertionError("abort raises")
 
 
 def _why_not(host: str, port: int) -> str:

@@ -26,6 +26,7 @@ from topo.tracking.journal import FailureJournal
 from topo.tracking.pages import page_bytes
 from topo.tracking.refusals import Refusal, Refused
 from topo.tracking.security import ADMISSION_KEY, TOKEN_KEY, TOPOLOGY_KEY, same_token
+from topo.tracking.verdicts import reasons_bytes
 
 Metadata = Mapping[str, str | bytes]
 
@@ -132,6 +133,26 @@ class AckerService:
 
     # -- who may
 
+    def check_caller(self, method: str, metadata: Metadata) -> None:
+        """Raise Refused unless the metadata may make this call; the message is not there yet."""
+        name, token = _text(metadata, TOPOLOGY_KEY), _text(metadata, TOKEN_KEY)
+        if len(name) > packing.MAX_NAME_CHARS:
+            raise Refused(Refusal.MALFORMED, "the topology's name is too long")
+        with self._lock:
+            known = self._known.get(name)
+            if known is None and method == "Register":
+                self._check_admission(metadata)
+            elif known is not None and not same_token(token, known.token):
+                raise Refused(Refusal.TOKEN, f"this is not the token of topology {name!r}")
+        if not name or not token:
+            raise Refused(Refusal.TOKEN, "a call needs a topology and its token in the metadata")
+        if known is None and method != "Register":
+            raise _unknown(name)
+
+    def _check_admission(self, metadata: Metadata) -> None:
+        if self._admission and not same_token(_text(metadata, ADMISSION_KEY), self._admission):
+            raise Refused(Refusal.TOKEN, "this acker admits new topologies with its own token only")
+
     def _authenticate(self, method: str, metadata: Metadata) -> _Entry:
         name, token = _text(metadata, TOPOLOGY_KEY), _text(metadata, TOKEN_KEY)
         if not name or not token:
@@ -141,19 +162,10 @@ class AckerService:
         with self._lock:
             known = self._known.get(name)
             if known is None and method == "Register":
-                if self._admission and not same_token(
-                    _text(metadata, ADMISSION_KEY), self._admission
-                ):
-                    raise Refused(
-                        Refusal.TOKEN, "this acker admits new topologies with its own token only"
-                    )
+                self._check_admission(metadata)
                 known = self._admit(name, token)
         if known is None:
-            raise Refused(
-                Refusal.UNKNOWN,
-                f"this acker does not know topology {name!r}: it was never registered here, or "
-                f"the acker has restarted since",
-            )
+            raise _unknown(name)
         if not same_token(token, known.token):
             raise Refused(Refusal.TOKEN, f"this is not the token of topology {name!r}")
         known.heard = time.monotonic()
@@ -323,10 +335,18 @@ class AckerService:
             return list(self._known.values())
 
 
+def _unknown(name: str) -> Refused:
+    return Refused(
+        Refusal.UNKNOWN,
+        f"this acker does not know topology {name!r}: it was never registered here, or "
+        f"the acker has restarted since",
+    )
+
+
 def _cost(updates: Updates) -> int:
     """Return the bytes that the acker may have to hold for these updates."""
     arrays: int = sum(getattr(updates, name).nbytes for name in ARRAYS)
-    return arrays + page_bytes(updates.init_roots) + 100 * len(updates.fail_roots)
+    return arrays + page_bytes(updates.init_roots) + reasons_bytes(updates.fail_reasons)
 
 
 def _text(metadata: Metadata, key: str) -> str:

@@ -7,7 +7,7 @@ was turned down) or `Unreachable` (nobody knows whether it arrived: the caller r
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import grpc
@@ -42,6 +42,10 @@ class AckerTarget:
     """Seconds that one try of a call may take."""
     give_up_secs: float = 30.0
     """Seconds for which a call is repeated before the batch fails."""
+
+    def for_workers(self) -> AckerTarget:
+        """Return the target without what only the driver needs, which registers topologies."""
+        return replace(self, admission=None)
 
 
 class Unreachable(Exception):

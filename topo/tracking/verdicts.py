@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -88,5 +88,9 @@ class VerdictLog:
 
 
 def _size(part: Verdicts) -> int:
-    # Reasons are shared between many failures; each costs its entry.
-    return part.sequences.nbytes + 150 + 100 * len(part.failures)
+    return part.sequences.nbytes + 150 + reasons_bytes(part.failures.values())
+
+
+def reasons_bytes(reasons: Collection[str]) -> int:
+    """Return what the reasons of failures take: an entry for each, and each text once."""
+    return 100 * len(reasons) + sum(map(len, set(reasons)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from topo.config.masters import is_loopback
+from topo.config.masters import is_loopback, join_address, split_address
 from topo.engine.spark.driver.checkpoint import Checkpoint
 from topo.engine.spark.driver.journal import CheckpointJournal
-from topo.errors import AckerError
+from topo.errors import AckerError, ConfigError
 from topo.tracking.security import Tls, fresh_token
 from topo.tracking.server import LOOPBACK, AckerServer
 from topo.tracking.transport import AckerTarget
@@ -20,21 +20,15 @@ class Ackers:
     def __init__(self, topology: str, conf: Mapping[str, Any], driver_host: str) -> None:
         count = max(1, conf["topology.acker.executors"])
         bind = conf["topology.acker.bind"] or _reachable(driver_host)
-        if ":" not in bind:
-            bind = f"{bind}:0"
-        tls = Tls.read(
-            conf["topology.acker.tls.certificate"],
-            conf["topology.acker.tls.key"],
-            conf["topology.acker.tls.ca"],
-        )
-        uses_tls = tls.certificate is not None
+        host, port = split_address(bind)
+        called = _called(host, driver_host)
+        servers_tls, clients_tls = tls_of(conf)
         admission = fresh_token()
         # Several ackers cannot share a fixed port: the others take free ones.
-        host = bind.rpartition(":")[0]
-        binds = [bind, *[f"{host}:0"] * (count - 1)]
+        binds = [join_address(host, port), *[join_address(host, 0)] * (count - 1)]
         self._servers: list[AckerServer] = []
         for at in binds:
-            server = AckerServer(at, tls=tls if uses_tls else None, admission=admission)
+            server = AckerServer(at, tls=servers_tls, admission=admission)
             try:
                 self._servers.append(server.start())
             except AckerError as error:
@@ -44,8 +38,8 @@ class Ackers:
         self.target = AckerTarget(
             topology,
             fresh_token(),
-            tuple(server.address for server in self._servers),
-            tls=tls if uses_tls else None,  # with `ca`, clients show the certificate too
+            tuple(join_address(called, server.port) for server in self._servers),
+            tls=clients_tls,
             admission=admission,
         )
 
@@ -60,8 +54,47 @@ class Ackers:
             server.stop(0.0)
 
 
+def tls_of(conf: Mapping[str, Any]) -> tuple[Tls | None, Tls | None]:
+    """Return what the ackers show, and what workers get: never the ackers' own key.
+
+    With a client's certificate, which is signed by `ca` as the ackers' is, each side asks the other
+    for its own.
+    """
+    prefix = "topology.acker.tls."
+    server = Tls.read(conf[f"{prefix}certificate"], conf[f"{prefix}key"], conf[f"{prefix}ca"])
+    client = Tls.read(
+        conf[f"{prefix}client.certificate"], conf[f"{prefix}client.key"], conf[f"{prefix}ca"]
+    )
+    if server.certificate is None:
+        if not (server.is_empty and client.is_empty):
+            given = "a ca" if server.ca else "a client's certificate"
+            raise ConfigError(
+                f"the ackers have {given} and no certificate of their own: nothing would be "
+                "encrypted",
+                at=f"{prefix}ca",
+                hint=f"set {prefix}certificate and {prefix}key as well",
+            )
+        return None, None
+    if client.certificate is None:
+        return Tls(server.certificate, server.key), Tls(ca=server.ca)
+    if server.ca is None:
+        raise ConfigError(
+            "the ackers cannot check a client's certificate without its authority",
+            at=f"{prefix}client.certificate",
+            hint=f"set {prefix}ca",
+        )
+    return server, client
+
+
+def _called(host: str, driver_host: str) -> str:
+    """Return the host by which workers call ackers that are bound to this one."""
+    if host.strip("[]") not in ("0.0.0.0", "::"):
+        return host
+    return driver_host or "127.0.0.1"
+
+
 def _reachable(driver_host: str) -> str:
     """Return the address at which executors reach the driver; loop-back for a local one."""
     if not driver_host or is_loopback(driver_host):
         return LOOPBACK
-    return f"{driver_host}:0"
+    return join_address(driver_host, 0)

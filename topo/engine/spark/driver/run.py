@@ -27,7 +27,7 @@ from topo.engine.spark.driver.query_errors import in_words, sentence
 from topo.engine.spark.driver.resources import Abandoned, RunResources
 from topo.engine.spark.driver.restarts import Restarts
 from topo.engine.spark.realtime.resources import RealTimeResources, real_time_warnings
-from topo.errors import RunError, TopoError, Unavailable
+from topo.errors import RunError, TopoError, UncaughtError, Unavailable
 from topo.running import (
     ACTIVE,
     COMPLETED,
@@ -43,6 +43,7 @@ from topo.running import (
     RunStats,
 )
 from topo.runtime.slot import full_conf
+from topo.runtime.user_errors import report_of
 from topo.topology.model import Topology
 from topo.tracking.figures import AckerStatus
 
@@ -194,8 +195,7 @@ class SparkRun(Completion):
         if self._status in ENDED:
             return
         self._ending.kill(time.monotonic(), wait_secs)
-        self._asked.set()
-        self._ended.wait()
+        self._await_end()
 
     def wake(self) -> None:
         """Look at once how far the run is; any thread may call it."""
@@ -204,6 +204,12 @@ class SparkRun(Completion):
     def stop(self) -> None:
         """Stop at once; the state is that of the last committed batch."""
         self._ending.stop(time.monotonic())
+        self._await_end()
+
+    def _await_end(self) -> None:
+        if not self._thread.ident:  # it was never started
+            self._status = KILLED
+            self._ended.set()
         self._asked.set()
         self._ended.wait()
 
@@ -230,9 +236,12 @@ class SparkRun(Completion):
         except Exception as raised:
             log.debug("%s failed", self.name, exc_info=True)
             error, status = self._in_words(raised), FAILED
-        self._progress.logs.close()
+        with suppress(OSError):  # a full disk's, and nobody is to wait for ever
+            self._progress.logs.close()
         with self._lock:
             self.error = error
+            if isinstance(error, UncaughtError):  # its batch will never report it
+                self._progress.book.add_error(report_of(error), time.time())
             self._reason = "" if error is None else sentence(error)
             self._status = status
         self._ended.set()

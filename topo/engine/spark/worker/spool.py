@@ -77,11 +77,19 @@ class Bundle:
             return
         try:
             if self._file is None:
-                self._file = self._path.open("xb")
+                self._file = self._opened(self._path)
             self._places.setdefault((slot, level), []).append((self._file.tell(), len(data)))
             self._file.write(data)
         except OSError as error:
             raise _unwritable(self._path, error) from error
+
+    @staticmethod
+    def _opened(path: Path) -> BinaryIO:
+        try:
+            return path.open("xb")
+        except FileNotFoundError:  # something has cleaned up in the temporary directory
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return path.open("xb")
 
     def sends(self) -> list[tuple[int, int, Payload]]:
         """Return slot, level and payload of all frames that were added."""
