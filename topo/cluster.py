@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
@@ -54,9 +55,10 @@ class LocalCluster:
         return run.start()
 
     def shutdown(self) -> None:
-        """Kill what runs."""
-        for run in self._runs:
-            run.kill()
+        """Kill what runs; one that cannot be killed does not keep the others alive."""
+        with ExitStack() as kills:
+            for run in reversed(self._runs):
+                kills.callback(run.kill)
 
     def __enter__(self) -> LocalCluster:
         return self
@@ -67,7 +69,11 @@ class LocalCluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.shutdown()
+        try:
+            self.shutdown()
+        except Exception:
+            if error is None:  # else what the `with` raised is the one to see
+                raise
         if error is None:
             for run in self._runs:
                 run.raise_error(once=True)

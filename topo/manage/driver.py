@@ -266,14 +266,14 @@ class Driver:
     def _note(self, run: Run, status: str) -> None:
         reason = run.reason or ""
         before = self._state
-        last = run.stats().batch
+        last = run.batches()[-1:]  # not the figures of all tasks, five times a second
         self._state = replace(
             before,
             status=status,
             reason=reason,
             ui=run.ui,
-            batch=max(before.batch, last.id),  # it has seen none right after a restart
-            has_committed=before.has_committed or last.p50_ms is not None,
+            batch=max([before.batch, *(batch.id for batch in last)]),
+            has_committed=before.has_committed or bool(last),
         )
         if (status, reason, run.ui) != (before.status, before.reason, before.ui):
             since = before.since if status == before.status else time.time()

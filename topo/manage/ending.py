@@ -83,6 +83,8 @@ def _settled(registry: Registry, run: RunRecord) -> RunRecord:
 
 def _stop_between_starts(registry: Registry, run: RunRecord) -> RunRecord:
     """Stop the supervisor, which waits to restart the driver."""
+    if run.supervisor_pid and run.submission.host != gethostname():
+        raise unreachable(run)  # over a shared registry, the pid is another machine's
     write_json(run.directory / "wanted.json", {"status": "KILLED"})
     if run.supervisor_pid:
         _signal(run.supervisor_pid, signal.SIGTERM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from random import Random
 from types import TracebackType
 from typing import Any, Protocol, cast
@@ -125,5 +126,10 @@ class TestCluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for run in self._runs:
-            run.kill()
+        try:
+            with ExitStack() as kills:  # each, though another raises
+                for run in reversed(self._runs):
+                    kills.callback(run.kill)
+        except Exception:
+            if error is None:  # else what the test raised is the one to see
+                raise
