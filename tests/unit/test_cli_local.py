@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.terminal import read_all
-from topo.cli.foreground import Shown
+from topo.cli.foreground import TupleOutput
 from topo.cli.quickstart import FILES
 from topo.cli.root import run
 
@@ -239,12 +239,12 @@ def test_log_records_of_user_code_are_shown(
     assert logging.getLogger().handlers == before
 
 
-def shown(limit: int | None = None) -> Shown:
+def shown(limit: int | None = None) -> TupleOutput:
     from tests.conformance.doubles import Total
     from tests.wiring import line
     from topo.testing import FeederSpout
 
-    return Shown(["s"], line(FeederSpout(["x"]), Total()), limit)
+    return TupleOutput(["s"], line(FeederSpout(["x"]), Total()), limit)
 
 
 class Unshowable:

@@ -27,7 +27,7 @@ from topo.engine.spark.driver.query_errors import in_words, sentence
 from topo.engine.spark.driver.resources import Abandoned, RunResources
 from topo.engine.spark.driver.restarts import Restarts
 from topo.engine.spark.realtime.resources import RealTimeResources, real_time_warnings
-from topo.errors import RunError, TopoError, UncaughtError, Unavailable
+from topo.errors import RunError, TopoError, Unavailable, UncaughtError
 from topo.running import (
     ACTIVE,
     COMPLETED,
