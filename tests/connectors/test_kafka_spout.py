@@ -465,6 +465,9 @@ def test_records_become_tuples(broker: Broker) -> None:
     assert default.run.tuples("kafka") == [["t", 0, 0, "THE KEY", {"user": "u", "n": 1}]]
     named = Reading(ScriptedSpout("t", value="json", fields=("user", "none"))).settle()
     assert named.run.tuples("kafka") == [["u", None]]
+    broker.write("t", 0, 1, data=None)  # a tombstone
+    assert named.settle().run.tuples("kafka") == [["u", None], [None, None]]
+    broker.remove("t", 0, 1)
     parts = ("headers", "timestamp", "timestamp_type")
     whole = Reading(ScriptedSpout("t", fields=parts)).settle()
     assert whole.run.tuples("kafka") == [[headers, 7, "create"]]

@@ -67,7 +67,7 @@ class KafkaServer:
         from confluent_kafka.admin import AdminClient, NewTopic
 
         name = f"t{uuid.uuid4().hex[:12]}"
-        admin = AdminClient({"bootstrap.servers": self.address})
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
         made = admin.create_topics([NewTopic(name, partitions, 1, config=config)])
         made[name].result(60)
         return name

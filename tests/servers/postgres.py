@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import uuid
@@ -51,7 +52,7 @@ class PostgresServer:
 
     def stop(self) -> None:
         """Stop it, and remove its data."""
-        self.process.stop()
+        self.process.stop(signal.SIGINT)  # SIGTERM waits for clients to leave
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def table(self, columns: str) -> str:

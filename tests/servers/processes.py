@@ -61,9 +61,9 @@ class ServerProcess:
         """Kill it where it stands."""
         self._end(signal.SIGKILL)
 
-    def stop(self) -> None:
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """Have it end in good order."""
-        self._end(signal.SIGTERM)
+        self._end(how)
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is None or self._process.poll() is not None:

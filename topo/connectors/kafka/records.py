@@ -69,7 +69,13 @@ class Translation:
         if self.translate is not None:
             return None
         if self._of_value:
-            return lambda message: field_values(value_of(message.value()), fields)
+
+            def chosen(message: Message) -> list[Any]:
+                value = message.value()
+                # A tombstone: a key without a value.
+                return field_values({} if value is None else value_of(value), fields)
+
+            return chosen
         if fields != DEFAULT_FIELDS:
             return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -44,6 +45,8 @@ class Server:
         self.client: Any = self._redis.Redis.from_url(
             text, decode_responses=True, socket_timeout=10, socket_connect_timeout=10
         )
+        # An instance that is rebuilt elsewhere is let go without a word.
+        weakref.finalize(self, self.client.close).atexit = False
 
     @contextmanager
     def reaching(self) -> Iterator[None]:
@@ -71,7 +74,3 @@ class Server:
 
     def close(self) -> None:
         self.client.close()
-
-    def __del__(self) -> None:
-        if "client" in vars(self):  # of an instance that is rebuilt elsewhere
-            self.close()

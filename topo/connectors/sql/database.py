@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,6 +40,8 @@ class Database:
                 f"{connector}: {self.shown}: {error}",
                 hint="the driver of the URL has to be installed where the tasks run",
             ) from error
+        # An instance that is rebuilt elsewhere is let go without a word.
+        weakref.finalize(self, self.engine.dispose).atexit = False
 
     @property
     def dialect(self) -> str:
@@ -86,10 +89,6 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
-
-    def __del__(self) -> None:
-        if "engine" in vars(self):  # of an instance that is rebuilt elsewhere
-            self.close()
 
 
 def is_passing(errors: Any, error: Any) -> bool:
