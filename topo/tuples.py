@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -131,8 +132,6 @@ class Held:
 class HeldTuples:
     """The held tuples of one task, by key; a restored tuple finds its place through them."""
 
-    _restoring: HeldTuples | None = None
-
     def __init__(self) -> None:
         self.by_key: weakref.WeakValueDictionary[int, Held] = weakref.WeakValueDictionary()
         # A tuple held in keyed state and in an attribute is in two pickles, but is one tuple.
@@ -145,28 +144,33 @@ class HeldTuples:
         return self.by_key.get(key)
 
     def __enter__(self) -> HeldTuples:
-        HeldTuples._restoring = self
+        _restoring.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        HeldTuples._restoring = None
+        _restoring.set(None)
         self._restored.clear()
 
     @classmethod
     def is_restoring(cls) -> bool:
-        return cls._restoring is not None
+        return _restoring.get() is not None
 
     @classmethod
     def of_this_restore(cls, key: int, source: Source, values: list[Any]) -> Tuple | None:
         """Return the held tuple with this key, if its task is being restored."""
-        held = cls._restoring.find(key) if cls._restoring is not None else None
-        if cls._restoring is None or held is None:
+        restoring = _restoring.get()
+        held = restoring.find(key) if restoring is not None else None
+        if restoring is None or held is None:
             return None
-        tup = cls._restoring._restored.get(key)
+        tup = restoring._restored.get(key)
         if tup is None:
-            tup = cls._restoring._restored[key] = new_tuple(source, values, HELD)
+            tup = restoring._restored[key] = new_tuple(source, values, HELD)
             tup._topo_held = held
         return tup
+
+
+_restoring: ContextVar[HeldTuples | None] = ContextVar("_restoring", default=None)
+"""Those of the task that is being restored in this thread; others run other topologies."""
 
 
 class Tuple:

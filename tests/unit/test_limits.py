@@ -30,6 +30,7 @@ from topo import (
 from topo.engine.spark.plan import make_plan
 from topo.testing import FeederSpout, TestCluster, complete_topology
 from topo.topology.layout import TaskLayout
+from topo.tuples import HeldTuples
 from topo.wire import frame
 from topo.wire.column import encode_column
 from topo.wire.frame import Frame, Section
@@ -144,6 +145,16 @@ def test_a_copy_of_a_tuple_cannot_be_settled() -> None:
 
     result = complete_topology(line(FeederSpout(["x"]), Sends()), mock_sources={"s": [[1]]})
     assert result.acked == {"s": [0]}
+
+
+def test_a_restore_in_one_thread_is_none_in_another() -> None:
+    seen: list[bool] = []
+    with HeldTuples():
+        thread = threading.Thread(target=lambda: seen.append(HeldTuples.is_restoring()))
+        thread.start()
+        thread.join()
+        assert HeldTuples.is_restoring()
+    assert seen == [HeldTuples.is_restoring()] == [False]
 
 
 def grouped(by: str) -> Topology:
