@@ -86,6 +86,12 @@ class WindowError(ConfigError):
     code = "window"
 
 
+class StreamError(ConfigError):
+    """A program of streams that cannot be, or an element that an operator cannot take."""
+
+    code = "stream"
+
+
 class TimestampError(TopoError, ValueError):
     """A value in a time field that is no time: None, a string, NaN, a naive datetime."""
 

@@ -1,0 +1,332 @@
+"""The Streams API against test cases of Storm, Trident, bytewax, quix and Kafka Streams, as data.
+
+`cases/streams.json` says what each program does in words; `PROGRAMS` has the programs. Kinds whose
+operators topo does not offer are listed in `NOT_OFFERED`, so that a new case cannot pass unseen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topo import BasicBolt, Spout, Tuple
+from topo.streams import (
+    MemoryStore,
+    Opaque,
+    OpaqueValue,
+    Process,
+    Stream,
+    StreamBuilder,
+    Transactional,
+)
+from topo.testing import FeederSpout, TestCluster, complete_topology
+from topo.windows.combiners import Count
+
+Case = dict[str, Any]
+CASES: list[Case] = json.loads(
+    (Path(__file__).parent / "cases" / "streams.json").read_text(encoding="utf-8")
+)["cases"]
+NOT_OFFERED = {
+    "plan",  # of Storm's bolts; topo's plans are in tests/unit/test_streams.py
+    "bolt",
+    "cogroup-aggregate",
+    "local-global",
+    "window-config",
+    "panes-count",
+    "lookup-cache",
+}
+
+
+def of_kind(kind: str, *left_out: str) -> list[Any]:
+    return [
+        pytest.param(case, id=case["name"])
+        for case in CASES
+        if case["kind"] == kind and case["topo"] == "must" and case["name"] not in left_out
+    ]
+
+
+class Items(Spout):
+    """Emits the items of a list."""
+
+    outputs = ("value",)
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self.left = list(items)
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.emit([self.left.pop(0)], msg_id=len(self.left))
+
+    def is_exhausted(self) -> bool:
+        return not self.left
+
+
+class Sink(BasicBolt):
+    """Passes on each element as one value: a pair as a list of two."""
+
+    outputs = ("element",)
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([[tup.key, tup.value] if "key" in tup.fields else tup.value])
+
+
+def results(
+    write: Callable[[StreamBuilder, dict[str, Stream[Any]]], Stream[Any]],
+    inputs: dict[str, list[Any]],
+) -> list[Any]:
+    """Run a program to the end of its inputs; return what comes out."""
+    builder = StreamBuilder()
+    streams = {name: builder.stream(Items(items)) for name, items in inputs.items()}
+    write(builder, streams).to(Sink(), name="sink")
+    topology = builder.build()
+    return [row[0] for row in complete_topology(topology).tuples("sink")]
+
+
+class DropsThree(Process[str, int, tuple[str, float]]):
+    def on_value(self, key: str, value: int) -> None:
+        kept = [*self.state.get("kept", []), value]
+        mean = sum(kept) / len(kept)
+        if len(kept) > 3:
+            kept = kept[:-3]
+            mean = sum(kept) / len(kept)
+        self.state["kept"] = kept
+        self.emit((key, mean))
+
+
+class Rising(Process[str, int, tuple[str, int]]):
+    def on_value(self, key: str, value: int) -> None:
+        if value > self.state.get("before", 0):
+            self.emit((key, value))
+        self.state["before"] = value
+
+
+PROGRAMS: dict[str, Callable[[StreamBuilder, dict[str, Stream[Any]]], Stream[Any]]] = {
+    "filter_map: None is left out": lambda s, i: i[""].filter_map(
+        lambda x: None if x % 2 else x + 1
+    ),
+    "flat_map of a generator": lambda s, i: i[""].flat_map(
+        lambda pair: (pair[0] for _ in range(pair[1]))
+    ),
+    "stateful map": lambda s, i: i[""].key_by(lambda x: "ALL").process(DropsThree()),
+    "merge": lambda s, i: s.merge(*i.values()),
+    "without a window an aggregate emits at every value": lambda s, i: (
+        i[""].key_by(lambda pair: pair[0]).count()
+    ),
+    "stateful flat map": lambda s, i: i[""].key_by(lambda x: "ALL").process(Rising()),
+    "lookup with a cache": lambda s, i: i[""].map({"a": 1, "b": 2}.get),
+    "count_final": lambda s, i: i[""].key_by().count().at_end(),
+    "fold_final": lambda s, i: i[""].key_by(lambda x: "ALL").fold(0, max).at_end(),
+    "min by": lambda s, i: i[""].key_by(lambda x: "a").min(by=lambda x: x).at_end(),
+    "max by": lambda s, i: i[""].key_by(lambda x: "a").max(by=lambda x: x).at_end(),
+    "key_by": lambda s, i: i[""].key_by(str),
+}
+OTHER_OPERATORS = (
+    "collect by 3, the rest at the end",
+    "docs: group_by_key of one window",
+    "peek sees every value, and where",
+)
+
+
+@pytest.mark.parametrize("case", of_kind("operators", *OTHER_OPERATORS))
+def test_operators(case: Case) -> None:
+    inputs: dict[str, list[Any]] = {}
+    for step in case["steps"]:
+        if "in" in step:
+            inputs.setdefault(step.get("from", ""), []).append(step["in"])
+    (expected,) = [step["out"] for step in case["steps"] if "out" in step]
+    found = results(PROGRAMS[case["name"]], inputs)
+    if case.get("unordered"):
+        assert Counter(map(repr, found)) == Counter(map(repr, expected))
+        return
+    assert _by_key(found) == _by_key(expected)
+
+
+def _by_key(elements: list[Any]) -> dict[Any, list[Any]]:
+    """What has an order: the elements of one key, or all if there are no keys."""
+    keyed: dict[Any, list[Any]] = {}
+    for element in elements:
+        pair = isinstance(element, list) and len(element) == 2
+        keyed.setdefault(element[0] if pair else None, []).append(element)
+    return keyed
+
+
+def test_peek_sees_every_value(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = results(lambda s, i: i[""].peek(lambda x: print("saw", x)), {"": ["a"]})
+    assert (seen, capsys.readouterr().out) == (["a"], "saw a\n")
+
+
+_PREDICATES: dict[str, Callable[[int], Any]] = {
+    "even": lambda key: key % 2 == 0,
+    "key even": lambda key: key % 2 == 0,
+    "negative": lambda key: key < 0,
+    **{
+        f"{prefix}multiple of {n}": lambda key, n=n: key % n == 0  # type: ignore[misc]
+        for prefix in ("", "key ")
+        for n in (3, 5, 7)
+    },
+}
+
+
+@pytest.mark.parametrize("case", of_kind("branch"))
+def test_branch(case: Case) -> None:
+    rows = [(step["key"], step["in"]) for step in case["steps"] if "in" in step]
+    predicates: dict[str, Callable[[Any], Any]] = {}
+    outputs: dict[str, list[str]] = {}
+    default = None
+    for number, (name, what) in enumerate(case["settings"]["branches"]):
+        branch = f"branch_{number}"
+        outputs.setdefault(name or branch, []).append(branch)
+        if what == "default":
+            default = branch
+        else:
+            predicates[branch] = lambda row, holds=_PREDICATES[what]: holds(row[0])  # type: ignore[misc]
+    for step in case["steps"]:
+        if "out" not in step:
+            continue
+
+        def write(s: StreamBuilder, i: dict[str, Stream[Any]], of: str = step["of"]) -> Stream[Any]:
+            branches = i[""].branch(default=default, **predicates)
+            return s.merge(*[branches[name] for name in outputs[of]]).map(lambda row: row[1])
+
+        assert sorted(results(write, {"": rows})) == sorted(step["out"])
+
+
+# -- Trident ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "the", "the man"])
+def test_trident_counts_a_batch(text: str) -> None:
+    """An empty batch gives the zero."""
+    found = results(lambda s, i: i[""].flat_map(str.split).repartition(2).count(), {"": [text]})
+    expected = [
+        case["steps"][-1]["out"][0][0]
+        for case in CASES
+        if case["kind"] == "trident"
+        and case["steps"][0] == {"batch": [text]}
+        and "count" in case["settings"]["program"]
+    ]
+    assert expected
+    assert sum(found) == expected[0]
+    direct = results(lambda s, i: i[""].flat_map(str.split).count(), {"": [text]})
+    assert direct == [expected[0]]
+
+
+@pytest.mark.parametrize("case", [p for p in of_kind("trident") if "merge" in p.values[0]["name"]])
+def test_trident_split_and_merge(case: Case) -> None:
+    def write(s: StreamBuilder, i: dict[str, Stream[Any]]) -> Stream[Any]:
+        return s.merge(i[""].flat_map(str.split), i[""].map(len))
+
+    found = results(write, {"": case["steps"][0]["batch"]})
+    assert Counter(map(repr, found)) == Counter(repr(row[0]) for row in case["steps"][1]["out"])
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("case", of_kind("trident-state"))
+def test_trident_state(case: Case, restarts: bool) -> None:
+    builder = StreamBuilder()
+    lines, questions = FeederSpout(["line"]), FeederSpout(["words"])
+    totals = builder.stream(lines).flat_map(str.split).key_by().persistent_aggregate(Count())
+    totals.named("totals").updates().to(Sink(), name="updates")
+    answers = builder.stream(questions).flat_map(str.split).key_by().state_query(totals)
+    answers.to(Sink(), name="answers")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.build(), {})
+        for step in case["steps"]:
+            heard = len(run.tuples("answers"))
+            for line in step.get("batch", []):
+                lines.feed([line], msg_id=line)
+            if "query" not in step:
+                run.settle()
+                if restarts:
+                    run.restart()
+                continue
+            if step["query"] == "all":
+                latest = {row[0][0]: row[0][1] for row in run.tuples("updates")}
+                assert sorted(latest.items()) == sorted(map(tuple, step["out"]))
+                continue
+            questions.feed([step["query"]], msg_id=1)
+            run.settle()
+            counts = [row[0][1] or 0 for row in run.tuples("answers")[heard:]]
+            assert [[sum(counts)]] == step["out"]
+
+
+# -- state outside ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", of_kind("opaque"))
+def test_opaque_values(case: Case) -> None:
+    stored = OpaqueValue(**case["settings"]["stored"])
+    for step in case["steps"]:
+        if "get_at" in step:
+            _expect(step["out"][0], lambda at=step["get_at"]: stored.get(at))  # type: ignore[misc]
+            continue
+        txid = step["update_at"]
+        value = step["with"] if "with" in step else stored.get(txid) + step["by"]
+        updated = vars(stored.update(txid, value))
+        assert {name: updated[name] for name in step["out"][0]} == step["out"][0]
+
+
+def _expect(out: Any, call: Callable[[], Any]) -> None:
+    if isinstance(out, dict) and "error" in out:
+        with pytest.raises(ValueError, match="the checkpoint is older than the store"):
+            call()
+    else:
+        assert call() == out
+
+
+@pytest.mark.parametrize("case", [*of_kind("opaque-map"), *of_kind("transactional-map")])
+def test_maps_that_survive_a_batch_that_runs_again(case: Case) -> None:
+    store = MemoryStore()
+    state: Any = Opaque(store) if case["kind"] == "opaque-map" else Transactional(store)
+    if "stored" in case["settings"]:
+        store.values = {key: tuple(value) for key, value in case["settings"]["stored"].items()}
+    for step in case["steps"]:
+        if "begin" in step:
+            state.begin_commit(step["begin"])
+        elif "commit" in step:
+            state.commit(step["commit"])
+        elif "get" in step:
+            assert state.multi_get([step["get"]]) == step["out"]
+        elif "put" in step:
+            state.multi_put(step["put"])
+        elif "remove" in step:
+            state.remove([step["remove"]])
+        elif "add" in step:
+            assert state.multi_update(["a"], _adding(step["add"])) == step["out"]
+        elif "batch" in step:
+            counts = Counter(step["batch"])
+            for word, amount in counts.items():
+                state.multi_update([word], _adding(amount))
+        else:
+            assert [{key: list(value) for key, value in store.values.items()}] == step["out"]
+
+
+def _adding(amount: int) -> Callable[[Any, Any], Any]:
+    return lambda key, before: (before or 0) + amount
+
+
+def test_every_kind_is_run_or_listed() -> None:
+    run = {"operators", "branch", "trident", "trident-state", "opaque", "opaque-map",
+           "transactional-map", "process"}  # fmt: skip
+    assert {case["kind"] for case in CASES} == run | NOT_OFFERED
+
+
+def test_a_state_is_let_go_when_it_is_none() -> None:
+    builder = StreamBuilder()
+    feed = FeederSpout(["n"])
+    keyed = builder.stream(feed).key_by(lambda n: "k")
+    keyed.update_state_by_key(0, lambda state, n: None if n == 1 else state + n).to(
+        Sink(), name="sink"
+    )
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.build(), {})
+        for number in (5, 1, 7):
+            feed.feed([number])
+            run.settle()
+            run.restart()
+        assert [row[0] for row in run.tuples("sink")] == [["k", 5], ["k", 7]]

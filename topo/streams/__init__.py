@@ -1,0 +1,41 @@
+"""Streams: programs of operators, compiled to an ordinary topology.
+
+`builder`, `elements` and `results` are what a program is written with, and `graph` is the program
+as data. `compiler` makes bolts of it: stateless operators share a generated function (`chains`),
+operators with state are bolts of their own (`keyed`, `trident`, and the windows of the core).
+"""
+
+from topo.streams.builder import StreamBuilder
+from topo.streams.elements import KeyedStream, Stream
+from topo.streams.keyed import Process
+from topo.streams.records import Record
+from topo.streams.results import WindowedStream
+from topo.streams.state import (
+    CachedMap,
+    MapState,
+    MemoryStore,
+    NonTransactional,
+    Opaque,
+    OpaqueValue,
+    Store,
+    Transactional,
+)
+from topo.streams.windowed import Window
+
+__all__ = [
+    "CachedMap",
+    "KeyedStream",
+    "MapState",
+    "MemoryStore",
+    "NonTransactional",
+    "Opaque",
+    "OpaqueValue",
+    "Process",
+    "Record",
+    "Store",
+    "Stream",
+    "StreamBuilder",
+    "Transactional",
+    "Window",
+    "WindowedStream",
+]

@@ -1,0 +1,398 @@
+"""From operators to bolts: which operators share a bolt, and how bolts read each other.
+
+A *hub* is an operator whose results leave a component: a spout, an operator with state, a bolt of
+the user's, or a point where streams are merged or dealt anew. The stateless operators behind a hub
+become one bolt (`ChainBolt`), which reads the hub by local_or_shuffle, so that the engine runs it
+in the hub's own stage. Operators with state read the chain by fields grouping on the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from topo.builder import BoltDeclarer, TopologyBuilder
+from topo.components import BasicBolt, Bolt, OutputFieldsDeclarer
+from topo.errors import StreamError
+from topo.event_time import EventTime
+from topo.streams.chains import KEY, STATELESS, TIME, VALUE, ChainBolt, ChainPlan, Exit, Source
+from topo.streams.elements import GROUPINGS
+from topo.streams.graph import Node
+from topo.streams.keyed import BatchTotalBolt, Dedupe, ProcessBolt, RunningBolt
+from topo.streams.trident import UPDATES, StateBolt
+from topo.topology.model import Topology
+from topo.windows.aggregate import WindowAggregate
+
+RUNNING = {
+    "aggregate", "count", "reduce", "fold", "min", "max", "top", "collect", "update_state_by_key",
+}  # fmt: skip
+ACTIONS = {"for_each", "for_each_batch"}
+_VALUES = "value"
+
+
+@dataclass
+class Read:
+    """One stream that a component reads."""
+
+    component: str
+    stream: str
+    grouping: str
+    fields: tuple[str, ...] = ()
+
+
+@dataclass
+class Component:
+    """A component of the topology to be, and the operators that are in it."""
+
+    name: str
+    made: Any
+    parallelism: int
+    reads: list[Read] = field(default_factory=list)
+    operators: list[Node] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the elements of a node come out."""
+
+    component: str
+    stream: str
+    source: Source
+    parallelism: int
+    time: EventTime | None
+
+
+@dataclass
+class Program:
+    """A compiled program."""
+
+    topology: Topology
+    components: list[Component]
+
+    def describe(self) -> str:
+        """Return a line for each component: its operators and its inputs."""
+        lines = []
+        for component in self.components:
+            tasks = f" x {component.parallelism}" if component.parallelism > 1 else ""
+            lines.append(f"{component.name}{tasks}: {', '.join(map(str, component.operators))}")
+            for read in component.reads:
+                by = f"({', '.join(read.fields)})" if read.fields else ""
+                stream = "" if read.stream == "default" else f" [{read.stream}]"
+                lines.append(f"    reads {read.component}{stream} by {read.grouping}{by}")
+        return "\n".join(lines)
+
+
+def compile_program(nodes: list[Node]) -> Program:
+    """Compile the operators of a builder."""
+    if not nodes:
+        raise StreamError("the program has no stream", hint="begin with builder.stream(MySpout())")
+    return _Compiler(nodes).compile()
+
+
+class _Compiler:
+    """One compilation."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+        self._components: dict[str, Component] = {}
+        self._hubs: dict[int, Place] = {}
+        self._exits: dict[tuple[int, int], Place] = {}  # by node, of those that leave a chain
+        self._counts: dict[str, int] = {}
+
+    def compile(self) -> Program:
+        for node in self._nodes:
+            if node.kind not in STATELESS and node.kind not in ACTIONS:
+                self._make(node)
+        return Program(self._topology(), list(self._components.values()))
+
+    # -- hubs ---------------------------------------------------------------------------------
+
+    def _make(self, node: Node) -> None:
+        """Make the component of an operator, then the chain behind it."""
+        place = self._component_of(node)
+        if place is not None:
+            self._hubs[id(node)] = place
+            self._make_chain(node, place)
+
+    def _component_of(self, node: Node) -> Place | None:
+        kind = node.kind
+        if kind == "stream":
+            return self._spout(node)
+        if kind in ("to", "through"):
+            return self._user_bolt(node)
+        if kind in ("merge", "repartition"):
+            return self._junction(node)
+        if kind == "aggregate" and not node.keyed:
+            return self._batch_total(node)
+        if kind in RUNNING:
+            return self._running(node)
+        if kind in ("process", "dedupe"):
+            return self._process(node)
+        if kind == "persistent_aggregate":
+            return self._state(node)
+        if kind == "state_updates":
+            state = self._components[self._hubs[id(node.inputs[0])].component]
+            return self._place(state, UPDATES, _pairs(None), None)
+        if kind == "state_query":
+            return self._query(node)
+        if kind == "window":
+            return self._window(node)
+        raise StreamError(f"internal error: no component for {kind!r}; please report this")
+
+    def _spout(self, node: Node) -> Place:
+        spout, time = node.options["spout"], node.options["time"]
+        declarer = OutputFieldsDeclarer()
+        spout.declare_output_fields(declarer)
+        if "default" not in declarer.streams:
+            raise StreamError(
+                f"{type(spout).__name__} declares no default stream",
+                hint='give it outputs = ("value",)',
+                at=node.place,
+            )
+        fields = tuple(declarer.streams["default"].fields)
+        position = _time_position(time, fields, node)
+        made = self._add(node, spout, node.options["parallelism"])
+        return self._place(made, "default", Source(fields, False, time=position), time)
+
+    def _user_bolt(self, node: Node) -> Place | None:
+        bolt = node.options["bolt"]
+        made = self._add(node, bolt, node.options["parallelism"])
+        hub = self._hubs.get(id(node.inputs[0]))
+        place = hub if hub is not None and not hub.source.window else self._exit_of(node)
+        made.reads.append(Read(place.component, place.stream, "shuffle"))
+        if node.kind == "to":
+            return None
+        declarer = OutputFieldsDeclarer()
+        bolt.declare_output_fields(declarer)
+        if "default" not in declarer.streams:
+            raise StreamError(
+                f"{type(bolt).__name__} declares no default stream to go on with",
+                hint='give it outputs = ("value",), or write .to(...)',
+                at=node.place,
+            )
+        fields = tuple(declarer.streams["default"].fields)
+        return self._place(made, "default", Source(fields, False), None)
+
+    def _junction(self, node: Node) -> Place:
+        """Make a chain that reads several streams, or one that is dealt anew."""
+        places = [self._exit_of(node, number) for number in range(len(node.inputs))]
+        times = {place.time for place in places}
+        if len(times) > 1:
+            raise StreamError(
+                "merged streams have different event times",
+                hint="give all of them the same EventTime, or none",
+                at=node.place,
+            )
+        source = _pairs(places[0].time) if node.keyed else _plain(places[0].time)
+        plan = ChainPlan(source, timed=places[0].time is not None)
+        leaving = Exit(node, stream="default")
+        plan.exits.append(leaving)
+        parallelism = node.options.get("parallelism") or max(p.parallelism for p in places)
+        made = self._add(node, ChainBolt(plan), parallelism)
+        grouping = GROUPINGS[node.options["by"]] if "by" in node.options else "local_or_shuffle"
+        made.reads += [Read(place.component, place.stream, grouping) for place in places]
+        return self._place(made, "default", source, places[0].time)
+
+    def _batch_total(self, node: Node) -> Place:
+        part = self._exit_of(node)
+        made = self._add(node, BatchTotalBolt(node.function), 1)
+        made.reads.append(Read(part.component, part.stream, "global"))
+        return self._place(made, "default", _plain(None), None)
+
+    def _running(self, node: Node) -> Place:
+        before = self._exit_of(node)
+        bolt = RunningBolt(
+            node.function, timed=before.time is not None, drops=node.options.get("drops", False)
+        )
+        made = self._keyed(node, bolt, before)
+        return self._place(made, "default", _pairs(before.time), before.time)
+
+    def _process(self, node: Node) -> Place:
+        before = self._exit_of(node)
+        if node.kind == "dedupe":
+            within = node.function
+            if within is not None and before.time is not None:
+                within = before.time.ticks(within, "within")
+            elif within is not None:
+                within = within.total_seconds()
+            process: Any = Dedupe(within, before.time is not None)
+        else:
+            process = node.function
+        made = self._keyed(node, ProcessBolt(process, _time_of(before.time), node.keyed), before)
+        source = _pairs(before.time) if node.keyed else _plain(before.time)
+        return self._place(made, "default", source, before.time)
+
+    def _state(self, node: Node) -> Place:
+        part = self._exit_of(node)
+        bolt = StateBolt(node.function, node.options["outside"])
+        made = self._keyed(node, bolt, part)
+        return self._place(made, UPDATES, _pairs(None), None)
+
+    def _query(self, node: Node) -> Place:
+        question = self._exit_of(node)
+        state = self._components[self._hubs[id(node.inputs[1])].component]
+        answers = f"answers_{len(state.made.queries) + 1}"
+        state.made.queries[f"{question.component} {question.stream}"] = (answers, node.function)
+        state.reads.append(Read(question.component, question.stream, "fields", (KEY,)))
+        state.operators.append(node)
+        return self._place(state, answers, _pairs(None), None)
+
+    def _window(self, node: Node) -> Place:
+        before = self._exit_of(node)
+        options = {k: v for k, v in node.options.items() if k != "parallelism"}
+        if options.get("mode") == "retract":
+            raise StreamError(
+                "windows of streams do not take results back",
+                hint="use WindowAggregate(mode='retract') by .through(...)",
+                at=node.place,
+            )
+        time = _time_of(before.time)
+        bolt = WindowAggregate(key=KEY, time=time, aggregates={_VALUES: node.function}, **options)
+        made = self._keyed(node, bolt, before)
+        declarer = OutputFieldsDeclarer()
+        bolt.declare_output_fields(declarer)
+        fields = tuple(declarer.streams["default"].fields)
+        later = replace(time, lag=0) if time is not None and time.unit in ("ms", "us") else None
+        position = fields.index("end") if later is not None else None
+        return self._place(made, "default", Source(fields, True, True, position), later)
+
+    def _keyed(self, node: Node, bolt: Any, before: Place) -> Component:
+        parallelism = node.options.get("parallelism") or before.parallelism
+        made = self._add(node, bolt, parallelism)
+        made.reads.append(Read(before.component, before.stream, "fields", (KEY,)))
+        return made
+
+    # -- chains -------------------------------------------------------------------------------
+
+    def _make_chain(self, hub: Node, place: Place) -> None:
+        """Make the bolt of the stateless operators behind a hub, if something needs it."""
+        plan = ChainPlan(place.source, timed=place.time is not None)
+        operators: list[Node] = []
+        wanted: list[tuple[Exit, Node, int]] = []
+        for consumer in self._nodes:
+            for number, node in enumerate(consumer.inputs):
+                if consumer.kind in STATELESS or self._hub_of(node) is not hub:
+                    continue
+                if consumer.kind == "state_query" and number == 1:
+                    continue
+                if consumer.kind == "state_updates":
+                    continue
+                direct = consumer.kind in ("to", "through") and not place.source.window
+                if direct and node is hub:
+                    continue  # it reads the hub itself
+                wanted.append((self._exit(consumer, node, len(wanted)), consumer, number))
+        if not wanted:
+            return
+        for leaving, consumer, _ in wanted:
+            plan.exits.append(leaving)
+            shown = [n.options.get("branch", n) for n in _operators(leaving.node)]
+            operators += [n for n in dict.fromkeys(shown) if n not in operators]
+            if leaving.action in ACTIONS:
+                operators.append(consumer)
+        named = next((node.name for node in operators if node.name), "")
+        name = self._unique(named or f"after_{place.component}", numbered=False)
+        made = Component(name, ChainBolt(plan), place.parallelism, operators=operators)
+        made.reads.append(Read(place.component, place.stream, "local_or_shuffle"))
+        self._components[name] = made
+        for leaving, consumer, number in wanted:
+            if leaving.stream is None:
+                continue
+            keyed = leaving.node.keyed
+            source = _pairs(place.time) if keyed else _plain(place.time)
+            self._exits[id(consumer), number] = Place(
+                name, leaving.stream, source, place.parallelism, _time_of(place.time)
+            )
+
+    def _exit(self, consumer: Node, node: Node, number: int) -> Exit:
+        if consumer.kind in ACTIONS:
+            return Exit(node, action=consumer.kind, function=consumer.function)
+        stream = "default" if number == 0 else f"out_{number + 1}"
+        partial = consumer.kind == "persistent_aggregate" or (
+            consumer.kind == "aggregate" and not consumer.keyed
+        )
+        if partial:
+            return Exit(node, stream=stream, action="partial", option=consumer.function)
+        return Exit(node, stream=stream)
+
+    def _exit_of(self, consumer: Node, number: int = 0) -> Place:
+        """Return the place where the elements for an operator come out."""
+        return self._exits[id(consumer), number]
+
+    def _hub_of(self, node: Node) -> Node:
+        while node.kind in STATELESS:
+            node = node.inputs[0]
+        return node
+
+    # -- components ---------------------------------------------------------------------------
+
+    def _add(self, node: Node, made: Any, parallelism: int) -> Component:
+        name = self._unique(node.name or node.kind, numbered=not node.name)
+        component = Component(name, made, parallelism, operators=[node])
+        self._components[name] = component
+        return component
+
+    def _unique(self, name: str, *, numbered: bool) -> str:
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        if not numbered and count == 1:
+            return name
+        return f"{name}_{count}"
+
+    def _place(self, made: Component, stream: str, source: Source, time: EventTime | None) -> Place:
+        return Place(made.name, stream, source, made.parallelism, time)
+
+    def _topology(self) -> Topology:
+        builder = TopologyBuilder()
+        for component in self._components.values():
+            if isinstance(component.made, Bolt | BasicBolt):
+                declarer = builder.set_bolt(component.name, component.made, component.parallelism)
+                for read in component.reads:
+                    _wire(declarer, read)
+            else:
+                builder.set_spout(component.name, component.made, component.parallelism)
+        return builder.create_topology()
+
+
+def _wire(declarer: BoltDeclarer, read: Read) -> None:
+    method = getattr(declarer, f"{read.grouping}_grouping")
+    arguments: list[Any] = [list(read.fields)] if read.fields else []
+    method(read.component, *arguments, stream=read.stream)
+
+
+def _operators(node: Node) -> list[Node]:
+    """Return the stateless operators up to a node, in order."""
+    if node.kind not in STATELESS:
+        return []
+    return [*_operators(node.inputs[0]), node]
+
+
+def _pairs(time: EventTime | None) -> Source:
+    fields = (KEY, VALUE) if time is None else (KEY, VALUE, TIME)
+    return Source(fields, True, time=None if time is None else 2, hides_time=time is not None)
+
+
+def _plain(time: EventTime | None) -> Source:
+    fields = (VALUE,) if time is None else (VALUE, TIME)
+    return Source(fields, False, time=None if time is None else 1, hides_time=time is not None)
+
+
+def _time_of(time: EventTime | None) -> EventTime | None:
+    """Return the event time as operators behind a chain read it."""
+    return None if time is None else replace(time, field=TIME, extractor=None)
+
+
+def _time_position(time: Any, fields: tuple[str, ...], node: Node) -> int | None:
+    if time is None:
+        return None
+    if not isinstance(time, EventTime) or isinstance(time.field, Mapping) or time.extractor:
+        raise StreamError(
+            f"stream(time=...) takes an EventTime with the name of a field; got {time!r}",
+            hint='write time=EventTime("ts")',
+            at=node.place,
+        )
+    if time.field not in fields:
+        known = ", ".join(map(repr, fields))
+        raise StreamError(
+            f"the time field {time.field!r} is no field of the spout; it has {known}", at=node.place
+        )
+    return fields.index(time.field)
