@@ -28,6 +28,18 @@ _ENGINE = {*_BELOW_RUNTIME, "engine", "runtime", "windows"}
 _ABOVE = {"_pb", "builder", "config", "engine", "errors", "forks", "logs", "metrics", "running"}
 _ABOVE |= {"shipping", "storage", "topology", "traces"}
 
+_STREAMS = {
+    "api",
+    "builder",
+    "config",
+    "errors",
+    "storage",
+    "topology",
+    "traces",
+    "tuples",
+    "windows",
+}
+
 ALLOWED: dict[str, set[str]] = {
     # What everything else is said in.
     "errors": set(),
@@ -61,7 +73,7 @@ ALLOWED: dict[str, set[str]] = {
     "ui": {*_ABOVE, "manage", "tracking"},
     "cli": {*_ABOVE, "api", "manage", "streamparse", "tracking", "ui"},
     "testing": {*_ABOVE, "api", "runtime", "tuples"},
-    "streams": {"api", "builder", "config", "errors", "topology", "tuples", "windows"},
+    "streams": _STREAMS,
     "streamparse": {"api", "builder", "errors", "topology", "tuples"},
     "connectors": {"api", "config", "errors", "topology", "tuples"},
     "_pytest": {"testing"},

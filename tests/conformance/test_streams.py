@@ -147,7 +147,7 @@ def test_operators(case: Case) -> None:
 
 
 def _by_key(elements: list[Any]) -> dict[Any, list[Any]]:
-    """What has an order: the elements of one key, or all if there are no keys."""
+    """The lists that have an order: the elements of one key, or all if there are no keys."""
     keyed: dict[Any, list[Any]] = {}
     for element in elements:
         pair = isinstance(element, list) and len(element) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections import Counter
@@ -14,6 +15,7 @@ from examples import (
     endless_word_count,
     reliable_spout,
     rolling_average,
+    streams_word_count,
     word_count,
 )
 from topo import CustomStreamGrouping, TopologyBuilder
@@ -203,3 +205,21 @@ def test_the_alphabet_is_shared_out_evenly() -> None:
 def test_a_bolt_of_an_example_can_be_tested_by_itself() -> None:
     result = run_bolt(word_count.split, [make_tuple({"line": "The cow, the moon"})])
     assert result.emitted == [["the"], ["cow"], ["the"], ["moon"]]
+
+
+# -- streams_word_count ----------------------------------------------------------------------------
+
+
+def test_streams_word_count_prints_both_counts_at_the_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    complete_topology(streams_word_count.topology())
+    printed = [line.partition(" ") for line in capsys.readouterr().out.splitlines()]
+    words = counted(" ".join(streams_word_count.LINES).encode())
+    lengths = Counter[int]()
+    for word, count in words.items():
+        if len(word) > 4:
+            lengths[len(word)] += count
+    found = {kind: {ast.literal_eval(pair) for k, _, pair in printed if k == kind}
+             for kind in ("word", "length")}  # fmt: skip
+    assert found == {"word": set(words.items()), "length": set(lengths.items())}

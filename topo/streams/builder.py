@@ -55,7 +55,7 @@ class StreamBuilder:
         return streams[0].merge(*streams[1:])
 
     def build(self) -> Topology:
-        """Return the topology; raise what is wrong with the program."""
+        """Return the topology; raise a StreamError for a program that cannot be."""
         from topo.streams.compiler import compile_program
 
         return compile_program(self.nodes).topology

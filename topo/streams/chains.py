@@ -49,7 +49,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Source:
-    """How the elements of a chain come out of a tuple."""
+    """The way in which the elements of a chain come out of a tuple."""
 
     fields: tuple[str, ...]
     keyed: bool
@@ -62,7 +62,7 @@ class Source:
 
 @dataclass
 class ChainPlan:
-    """What a chain bolt runs: picklable, without code."""
+    """The plan of a chain bolt: picklable, without code."""
 
     source: Source
     exits: list[Exit] = field(default_factory=list)

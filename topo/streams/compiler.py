@@ -54,7 +54,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the elements of a node come out."""
+    """The place at which the elements of a node come out."""
 
     component: str
     stream: str
@@ -167,7 +167,7 @@ class _Compiler:
         bolt.declare_output_fields(declarer)
         if "default" not in declarer.streams:
             raise StreamError(
-                f"{type(bolt).__name__} declares no default stream to go on with",
+                f"{type(bolt).__name__} declares no default stream to continue with",
                 hint='give it outputs = ("value",), or write .to(...)',
                 at=node.place,
             )

@@ -33,7 +33,7 @@ W = TypeVar("W")
 
 
 class _Elements(Generic[T]):
-    """What streams with and without keys share."""
+    """The operators that streams with and without keys share."""
 
     def __init__(self, builder: StreamBuilder, node: Node) -> None:
         self._builder = builder

@@ -1,4 +1,4 @@
-"""What aggregates of streams give: running results, windows and their results, and states."""
+"""The streams behind aggregates: running results, windows and their results, and states."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class OpaqueValue:
 
 
 class _Batched:
-    """What the kinds of state share: the present batch."""
+    """The part that the kinds of state share: the present batch."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
