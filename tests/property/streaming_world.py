@@ -13,7 +13,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from topo import BasicBolt, Spout, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
+from topo import (
+    BasicBolt,
+    EventTime,
+    Spout,
+    StatefulBasicBolt,
+    Topology,
+    TopologyBuilder,
+    Tumbling,
+    Tuple,
+    WindowAggregate,
+)
+from topo import Count as CountOf
 from topo.engine.spark.plan import make_plan
 from topo.engine.spark.realtime.epochs import Committed, Epochs, Staged
 from topo.engine.spark.realtime.level import Level
@@ -32,10 +43,11 @@ from topo.tracking.plan import Mode, TrackingPlan
 
 LINES = ("a b", "b c b", "a", "c a b c", "b")
 SLOTS = 2
+WINDOW = 7
 
 
 class Lines(Spout):
-    outputs = ("line",)
+    outputs = ("line", "number")
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -46,7 +58,7 @@ class Lines(Spout):
 
     def next_tuple(self) -> None:
         if self.next < self.count:
-            self.emit([LINES[self.next % len(LINES)]], msg_id=self.next)
+            self.emit([LINES[self.next % len(LINES)], self.next], msg_id=self.next)
             self.next += 1
 
     def ack(self, msg_id: int) -> None:
@@ -87,6 +99,15 @@ class Total(BasicBolt):
             self.words += 1
 
 
+class Reported(StatefulBasicBolt):
+    """Keeps what windows report; raises if one reports twice."""
+
+    def execute(self, tup: Tuple) -> None:
+        window = (tup.line, tup.start)
+        assert window not in self.state, f"{window} was reported twice"
+        self.state[window] = tup.n
+
+
 def word_count(lines: int) -> Topology:
     builder = TopologyBuilder()
     builder.set_spout("lines", Lines(lines), parallelism=2)
@@ -94,6 +115,14 @@ def word_count(lines: int) -> Topology:
     builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", "word")
     total = builder.set_bolt("total", Total())
     total.global_grouping("count").global_grouping("lines")
+    windows = WindowAggregate(
+        key="line",
+        window=Tumbling(WINDOW),
+        time=EventTime("number", unit="us", idle=None),
+        aggregates={"n": CountOf()},
+    )
+    builder.set_bolt("windows", windows, parallelism=2).fields_grouping("lines", "line")
+    builder.set_bolt("reported", Reported()).global_grouping("windows")
     return builder.create_topology()
 
 
@@ -279,10 +308,28 @@ class World:
             found.append(f"counted {dict(counted)}, and not {dict(wanted)}")
         if (total.lines, total.words) != (2 * self.lines, wanted.total()):
             found.append(f"{total.lines} lines, {total.words} words in all")
+        found += self._wrong_windows()
         for spout in self._components("lines"):
             if sorted(spout.acked) != list(range(self.lines)):
                 found.append(f"acked {spout.acked}")
         return found
+
+    def _wrong_windows(self) -> list[str]:
+        """Return what windows reported that a computation over all lines does not give."""
+        (reported,) = self._components("reported")
+        found = []
+        for (line, start), n in dict(reported.state).items():
+            numbers = range(start, min(start + WINDOW, self.lines))
+            wanted = 2 * sum(LINES[number % len(LINES)] == line for number in numbers)
+            if n != wanted:
+                found.append(f"{line!r} at {start}: {n}, and not {wanted}")
+        (last, *_) = [task for level in self.levels for task in self._timed(level)]
+        ends = {start + WINDOW for _, start in reported.state}
+        due = set(range(WINDOW, min(last.watermark, self.lines) + 1, WINDOW))
+        return found if ends == due else [*found, f"windows ended at {ends}, and not {due}"]
+
+    def _timed(self, levels: list[Level]) -> list[Any]:
+        return [task for level in levels for task in self._host(level).timed]
 
     def close(self) -> None:
         """Let go of the log."""
