@@ -192,6 +192,18 @@ class TimedBolt(Bolt):
         """Return the event time of the inputs; None for a bolt by arrival."""
         return self.event_time
 
+    def describe_time(self) -> str:
+        """Return the bolt's time in words, for `topo explain`."""
+        time = self.timing()
+        if time is None:
+            return "by arrival"
+        if time.extractor is not None:
+            source = "by an extractor"
+        else:
+            source = "of the results read" if time.field is None else repr(time.field)
+        idle = "waits for idle inputs" if time.idle is None else f"inputs idle after {time.idle}"
+        return f"event time {source}, lag {time.lag or 0}, {idle}"
+
     def watermark_every(self) -> float:
         """Return how many seconds apart the watermark may move at least; 0: in every batch."""
         return 0.0

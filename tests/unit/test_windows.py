@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from datetime import timedelta as td
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from examples import sliding_tuple_ts
 from topo import (
     AfterCount,
     AfterDelay,
@@ -38,8 +40,10 @@ from topo import (
     WindowError,
 )
 from topo import Any as AnyOf
-from topo.testing import FeederSpout, TestCluster, complete_topology
+from topo.cli.root import run as run_command
+from topo.testing import FeederSpout, TestCluster, complete_topology, make_tuple, run_bolt
 
+EXAMPLES = Path(sliding_tuple_ts.__file__).parent
 SECOND = td(seconds=1)
 SEEDS = pytest.mark.parametrize("seed", range(4))
 
@@ -704,3 +708,15 @@ def test_storms_settings_configure_a_windowed_bolt() -> None:
             [620, [603, 605, 607, 618]],
             [630, [618, 626]],
         ]
+
+
+def test_explain_tells_the_time_of_a_bolt(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["explain", str(EXAMPLES / "sliding_tuple_ts.py")]) == 0
+    said = capsys.readouterr().out
+    assert "event time 'ts', lag 0:00:05, inputs idle after 0:00:05" in said
+    assert "bolt 'sums' seems to keep nothing" not in said
+
+
+def test_a_windowed_bolt_is_not_tested_by_single_tuples() -> None:
+    with pytest.raises(TypeError, match="gets windows, not tuples"):
+        run_bolt(Sizes().with_window(2), [make_tuple({"ts": 1})])

@@ -24,6 +24,7 @@ from topo.engine.base import Launch, engine_named
 from topo.engine.shapes import PlacedView
 from topo.errors import InvalidTopologyError
 from topo.shipping.pickling import load_component
+from topo.timed import TimedBolt
 from topo.topology import drawing
 from topo.topology.model import ComponentDef, InputDef
 from topo.topology.statelessness import seems_stateless
@@ -179,7 +180,7 @@ class Explanation:
         if not placed.keeps_state:
             return None
         component = self._topology.components[placed.id]
-        keyed = isinstance(
+        keyed = component.timed or isinstance(
             load_component(component), StatefulBolt | StatefulBasicBolt | StatefulSpout
         )
         return "keyed" if keyed else "attributes"
@@ -190,6 +191,10 @@ class Explanation:
             "keyed": "state: keyed, saved incrementally",
             "attributes": "state: attributes, saved whole when they change",
         }[self._state(placed)]
+        if component.timed:
+            bolt = load_component(component)
+            assert isinstance(bolt, TimedBolt)
+            return f"{words}; {bolt.describe_time()}"
         if placed.fused_into:
             return f"{words}; fused into {placed.fused_into}"
         local = [read for read in component.inputs if read.grouping.is_local]
@@ -212,6 +217,8 @@ class Explanation:
         if self._mode == "real-time":
             found.append(f"real-time mode: {self._places} of Spark, all the time")
         for component in self._topology.bolts:
+            if component.timed:
+                continue
             if not component.stateless and seems_stateless(load_component(component)):
                 found.append(
                     f"note: bolt {component.id!r} seems to keep nothing: "

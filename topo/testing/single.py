@@ -24,6 +24,7 @@ from topo.runtime.emitter import Emitter, OutStream
 from topo.runtime.ports import each_anchor, no_anchor
 from topo.runtime.task import full_conf
 from topo.state import KeyValueState
+from topo.timed import TimedBolt
 from topo.topology.draft import Draft
 from topo.topology.layout import TaskLayout
 from topo.topology.lint import check_component
@@ -307,6 +308,11 @@ def run_bolt(
     instance = bolt() if isinstance(bolt, type) else bolt
     if not isinstance(instance, Bolt | BasicBolt):
         raise TypeError(f"run_bolt takes a bolt; got {bolt!r}")
+    if isinstance(instance, TimedBolt):
+        raise TypeError(
+            f"{type(instance).__name__} gets windows, not tuples; "
+            "test it in a topology: TestCluster, or complete_topology"
+        )
     check_component(instance)
     run = BoltRun(instance)
     given = list(map(_checked, tuples))
