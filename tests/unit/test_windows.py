@@ -710,6 +710,18 @@ def test_storms_settings_configure_a_windowed_bolt() -> None:
         ]
 
 
+@pytest.mark.parametrize("trigger", [None, AtWatermark(early=AfterCount(1))])
+def test_a_tuple_between_two_windows_is_in_none_and_not_late(trigger: Any) -> None:
+    feed = feeder()
+    bolt = counts(Sliding(3, 10), trigger=trigger, late_stream="late")
+    with running(bolt, feed) as (_, run):
+        for ts in (1, 5, 12):
+            feed.feed(["a", ts])
+            run.settle()
+        assert run.stats().components["w"].late == 0
+        assert {row[1] for row in run.tuples("w")} <= {0, 10}
+
+
 def test_explain_tells_the_time_of_a_bolt(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["explain", str(EXAMPLES / "sliding_tuple_ts.py")]) == 0
     said = capsys.readouterr().out

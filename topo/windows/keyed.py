@@ -181,8 +181,9 @@ class KeyedWindows:
         assigner = self._assigner
         if isinstance(assigner, Sessions):
             return self._add_to_session(assigner.session(ts, row), key, ts, values, now)
-        accepted = False
-        for start, end in assigner.assign(ts):
+        intervals = assigner.assign(ts)
+        accepted = not intervals  # between two windows that leave a gap: nothing is late
+        for start, end in intervals:
             if self._is_over(end):
                 continue
             accepted = True
