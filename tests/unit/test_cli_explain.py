@@ -174,3 +174,40 @@ def test_a_pair_that_is_none(capsys: Captured, pair: str, message: str) -> None:
 def test_a_name_that_cannot_be_one(capsys: Captured) -> None:
     assert run(["explain", "explained.py", "-c", "topology.name=a/b"]) == 2
     assert "error: 'a/b' cannot be a topology's name" in capsys.readouterr().err
+
+
+NEEDY = """
+from topo import BasicBolt, Spout, TopologyBuilder
+
+class Numbers(Spout):
+    outputs = ("n",)
+    def next_tuple(self): ...
+
+class Store(BasicBolt):
+    requires = ("no_such_client>=2",)
+    def execute(self, tup): print(tup)
+
+builder = TopologyBuilder()
+builder.set_spout("numbers", Numbers())
+builder.set_bolt("store", Store()).shuffle_grouping("numbers")
+topology = builder.create_topology()
+conf = {"store.password": "hush", "store": {"api_key": "hush", "user": "ann"}}
+"""
+
+
+def test_missing_packages_are_named_and_secrets_are_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "needy.py"
+    file.write_text(NEEDY)
+    assert run(["explain", str(file)]) == 0
+    assert (
+        "bolt 'store': no_such_client>=2 is not installed here; where it runs: "
+        "pip install no-such-client" in " ".join(capsys.readouterr().out.split())
+    )
+    for form in ([], ["--json"]):
+        assert run(["explain", str(file), "--conf", *form]) == 0
+        shown = capsys.readouterr().out
+        assert "hush" not in shown
+        assert "***" in shown
+        assert "ann" in shown

@@ -24,6 +24,7 @@ from topo.engine.base import Launch, engine_named
 from topo.engine.shapes import PlacedView
 from topo.errors import InvalidTopologyError
 from topo.shipping.pickling import load_component
+from topo.shipping.requirements import remedy, unmet
 from topo.timed import TimedBolt
 from topo.topology import drawing
 from topo.topology.model import ComponentDef, InputDef
@@ -224,6 +225,12 @@ class Explanation:
                     f"note: bolt {component.id!r} seems to keep nothing: "
                     "`stateless = True` spares it saving and, with its level, a state stage"
                 )
+        for component in self._topology.components.values():
+            found += [
+                f"note: {component.kind} {component.id!r}: {told} here; where it runs: "
+                f"{remedy(component.requires)}"
+                for told in unmet(component.requires)
+            ]
         return found
 
 
