@@ -21,6 +21,7 @@ from benchmarks.word_count import leave, left_behind, slots_of
 from benchmarks.words import sentences, split
 from topo.builder import TopologyBuilder
 from topo.components import Spout, StatefulBasicBolt
+from topo.errors import RunError
 from topo.topology.model import Topology
 from topo.tuples import Tuple
 
@@ -125,6 +126,11 @@ def _measure(options: BenchOptions, rate: int, mode: str) -> Measurement:
             latencies += acked
             per_sec.append(len(acked) / (ended - began))
             verified = verified and _is_right(directory, slots)
+    if not latencies:
+        raise RunError(
+            f"no message of the measured {options.seconds:g} s was acked in mode {mode}",
+            hint="is the machine busy? take a lower --rate, or more --seconds",
+        )
     ordered = sorted(latencies)
     figures = {f"p{q:g}_ms": round(1000 * _percentile(ordered, q), 2) for q in (50, 90, 99, 99.9)}
     shown = ", ".join(f"{name.removesuffix('_ms')} {ms:g}" for name, ms in figures.items())
@@ -134,7 +140,7 @@ def _measure(options: BenchOptions, rate: int, mode: str) -> Measurement:
         {"mode": mode, "rate": rate, "workers": slots},
         "acks",
         per_sec,
-        verified=verified and bool(ordered),
+        verified=verified,
         cpu_secs=sum(cpu) / len(cpu) if cpu else None,
         detail=figures,
     )

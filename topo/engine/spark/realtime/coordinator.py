@@ -40,6 +40,7 @@ from topo.tracking.verdicts import Verdicts
 _RATE_SECS = 10.0
 _NOTICE = 0.02  # seconds between two words to the run
 START_SECS = 60.0
+_LEAST_PATIENCE_SECS = 60.0
 
 
 class SlotLost(EngineError):
@@ -95,6 +96,8 @@ class Coordinator(threading.Thread):
         self._rates: deque[tuple[float, int]] = deque()
         self._cut_at = 0.0
         self._epoch_ms = 0.0
+        # A tuple may take as long as its message has; an epoch that takes twice that is stuck.
+        self._patience_secs = max(_LEAST_PATIENCE_SECS, 2 * (tracking.timeout_secs or 0.0))
         self._noticed = 0.0
 
     # -- from other threads -------------------------------------------------------------------
@@ -188,6 +191,8 @@ class Coordinator(threading.Thread):
             now = time.monotonic()
             if self._epochs.due_at(now, time.time()) <= now:
                 self._cut(now)
+            elif self._epochs.in_work and now > self._cut_at + self._patience_secs:
+                raise SlotLost(self._overdue())
         elif time.monotonic() > self._begun_at + START_SECS:
             missing = sorted(set(range(self._slots)) - self._ready)
             raise SlotLost(
@@ -201,8 +206,16 @@ class Coordinator(threading.Thread):
         if not self._is_going:
             return 1.0
         now = time.monotonic()
+        if self._epochs.in_work:
+            return 1.0
         due = self._epochs.due_at(now, time.time())
         return None if due == float("inf") else max(0.0, due - now)
+
+    def _overdue(self) -> str:
+        cut = self._epochs.in_work
+        assert cut is not None
+        missing = ", ".join(f"level {level} of slot {slot}" for level, slot in self._epochs.missing)
+        return f"epoch {cut.epoch} has not ended for {self._patience_secs:g} s: {missing}"
 
     def _accepted(self, stream: Stream, slot: int) -> None:
         if slot in self._streams or not 0 <= slot < self._slots:
