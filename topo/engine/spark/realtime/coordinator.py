@@ -34,6 +34,7 @@ from topo.engine.spark.realtime.stream import Listener, Stream
 from topo.errors import EngineError
 from topo.tracking.epochs import CommittedPayload
 from topo.tracking.figures import AckerStatus
+from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode, TrackingPlan
 from topo.tracking.verdicts import Verdicts
 
@@ -95,6 +96,7 @@ class Coordinator(threading.Thread):
         self._payloads: deque[CommittedPayload] = deque()
         self._rates: deque[tuple[float, int]] = deque()
         self._cut_at = 0.0
+        self._updates: list[Updates] = []
         self._epoch_ms = 0.0
         # A tuple may take as long as its message has; an epoch that takes twice that is stuck.
         self._patience_secs = max(_LEAST_PATIENCE_SECS, 2 * (tracking.timeout_secs or 0.0))
@@ -199,6 +201,7 @@ class Coordinator(threading.Thread):
                 f"slots {', '.join(map(str, missing))} were not ready after {START_SECS:g} s",
                 hint="Spark's log says why its tasks did not start",
             )
+        self._apply()
         for stream in self._streams.values():
             stream.flush()
 
@@ -238,7 +241,7 @@ class Coordinator(threading.Thread):
                 case Kind.NEWS:
                     self._epochs.note_news()
                 case Kind.UPDATES:
-                    self._apply(data)
+                    self._updates.append(unpack_updated(data))
                 case Kind.READY:
                     self._cursors.update(pickle.loads(data))
                     self._ready.add(slot)
@@ -287,10 +290,12 @@ class Coordinator(threading.Thread):
             self._noticed = time.monotonic()
             self._notify()
 
-    def _apply(self, data: bytes) -> None:
-        """Take in updates that wait for no epoch."""
+    def _apply(self) -> None:
+        """Take in what came in this turn and waits for no epoch; one word answers all of it."""
+        if not self._updates:
+            return
         now = time.time()
-        updates = unpack_updated(data)
+        updates, self._updates = Updates.concat(self._updates), []
         with self._lock:
             self._committed.ledger.apply(updates, now)
             self._count(len(updates))

@@ -148,8 +148,6 @@ class Level:
         host = self._open()
         for task, said in verdicts.items():
             host.deliver(task, incarnation, said)
-        self._run(time.time())
-        self._send()
 
     @property
     def tick_at(self) -> float:

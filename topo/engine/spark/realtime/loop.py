@@ -75,6 +75,7 @@ class SlotLoop:
         self._is_going = False
         self._is_ready = False
         self._has_told_news = False
+        self._has_verdicts = False
         self._said: object = None
         self._pause = _FIRST_PAUSE_SECS
         self._poll_at = 0.0
@@ -182,7 +183,7 @@ class SlotLoop:
         """Tell the spouts what became of messages."""
         if data:
             self._levels[0].deliver(self._incarnation, unpack_verdicts(data))
-            self._poll_at = 0.0
+            self._has_verdicts = True
             self._note_news()
 
     def _wake(self) -> None:
@@ -212,6 +213,10 @@ class SlotLoop:
     def _turn(self) -> None:
         for key, mask in self._selector.select(self._timeout()):
             key.data.event(mask)
+        if self._has_verdicts:  # all that came in this turn, at once
+            self._has_verdicts = False
+            self._levels[0].tick()
+            self._poll_at = 0.0
         if self._is_going:
             self._work()
             self._poll()
