@@ -26,6 +26,9 @@ class Memory:
         self.files = {b: f for b, f in self.files.items() if b == first_batch - 1}
         return self.files.get(first_batch - 1, {})
 
+    def forget(self, shard: int, first_batch: int) -> None:
+        self.files = {b: f for b, f in self.files.items() if b < first_batch}
+
     def write(self, shard: int, batch: int, failures: Mapping[int, str]) -> None:
         self.files[batch] = dict(failures)
 
@@ -73,9 +76,47 @@ def test_the_next_acker_fails_the_root_instead_of_acking_it(
     cursor = Cursor(1, 0, 0)
     begun = after.begin(after.epoch, first_batch + 1, 0, 0.0, [cursor], 0.0)
     assert begun.verdicts[1].reasons == verdict
-    assert list(journal.files) == ([0] if first_batch else [])
+    assert list(journal.files) == ([0, 1] if first_batch else [])
 
 
 def test_what_is_written_is_read() -> None:
     failures = {ROOT: "no good", root_id(2, 7): "no good", root_id(1, 2): "\ud800 and \n"}
     assert unpack_failures(pack_failures(failures)) == failures
+
+
+def test_a_failure_survives_two_ackers_that_die_before_it_is_heard() -> None:
+    journal = Memory()
+    first = _registered(journal, 0)
+    _stage(first, 0, 0, _init(5))
+    _stage(first, 0, 1, _failure())
+    second = _registered(journal, 1)
+    _stage(second, 1, 0, _init(0))
+    _stage(second, 1, 1, Updates())
+    third = _registered(journal, 2)
+    _stage(third, 2, 0, _init(0))
+    _stage(third, 2, 1, Updates())
+    begun = third.begin(third.epoch, 3, 0, 0.0, [Cursor(1, 0, 0)], 0.0)
+    assert begun.verdicts[1].reasons == ["no good"]
+
+
+def test_a_batch_that_is_executed_again_leaves_no_failure_of_its_first_attempt() -> None:
+    journal = Memory()
+    tracking = _registered(journal, 0)
+    _stage(tracking, 0, 0, _init(5))
+    _stage(tracking, 0, 1, _failure())
+    tracking.register(Registration(PLAN, 0, "run", nonce=99), 0.0)
+    _stage(tracking, 0, 0, _init(5))
+    _stage(tracking, 0, 1, Updates())
+    assert journal.files == {}
+
+
+def test_a_batch_is_not_staged_if_its_failures_cannot_be_written() -> None:
+    class Full(Memory):
+        def write(self, shard: int, batch: int, failures: Mapping[int, str]) -> None:
+            raise OSError("no space left")
+
+    tracking = _registered(Full(), 0)
+    _stage(tracking, 0, 0, _init(5))
+    for _ in range(2):
+        with pytest.raises(OSError, match="no space left"):
+            _stage(tracking, 0, 1, _failure())

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
-from topo.engine.spark.worker.polling import Budget
+from topo.engine.spark.worker.polling import Budget, Polling
+from topo.runtime.slot import full_conf
+from topo.tracking.client import BatchStart
+from topo.tracking.plan import Mode
 
 MOST = 100_000
 
@@ -90,3 +95,31 @@ def test_an_empty_batch_teaches_nothing() -> None:
     before = budget.tuples
     budget.adapt(now=1_000.0)
     assert budget.tuples == before
+
+
+class Coordinator:
+    """Answers those who wait; counts the slots that have said that all are to resume."""
+
+    def __init__(self) -> None:
+        self.resumes = False
+        self.busy = 0
+
+    def wait(self, start: BatchStart, slot: int, secs: float, busy: bool = False) -> bool:
+        self.busy += busy
+        return self.resumes
+
+
+def test_a_batch_whose_clock_has_passed_a_time_does_not_wait_but_only_one_does() -> None:
+    polling, coordinator = Polling(full_conf({})), Coordinator()
+
+    def wait(batch: int, clock: float) -> int:
+        start = BatchStart(batch, clock, clock, Mode.ACTIVE, 0, {}, {}, None)
+        before = coordinator.busy
+        client: Any = cast(Any, coordinator)
+        polling.wait(client, start, 0, None, lambda: False, lambda: False, wake_at=100.0)
+        return coordinator.busy - before
+
+    assert wait(1, clock=99.999) == 1  # until the time
+    assert wait(2, clock=100.5) == 1  # the batch that does what is due
+    coordinator.resumes = True
+    assert wait(3, clock=101.0) == 0

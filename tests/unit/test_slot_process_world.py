@@ -168,6 +168,15 @@ def test_a_batch_between_two_ends_makes_them_two() -> None:
         restarts.begin(batch)
 
 
+def test_a_batch_that_every_start_commits_is_no_progress() -> None:
+    restarts = Restarts("/checkpoint", 3, of_each_start=1)
+    for batch in range(3):
+        restarts.begin(batch)
+        restarts.failed(RelayLost("was killed"), batch + 1)
+    with pytest.raises(RelayLost):
+        restarts.failed(RelayLost("was killed"), 3)
+
+
 @pytest.mark.parametrize("name", ["types", "logging", "queue", "platform"])
 def test_modules_of_the_users_may_be_named_like_pythons_own(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -99,9 +99,9 @@ class Slot:
     def commit(self, outcomes: Sequence[Outcome]) -> None:
         for level, outcome in enumerate(outcomes):
             records = self.committed.setdefault(level, {})
-            records.update({key: bytes(record) for key, record in outcome.writes})
             for key in outcome.removes:
-                del records[key]
+                records.pop(key, None)
+            records.update({key: bytes(record) for key, record in outcome.writes})
         self.next_batch += 1
 
     def batch(self) -> None:

@@ -227,6 +227,24 @@ def test_timers_by_the_clock_and_deduplication_for_a_while() -> None:
         assert run.tuples("sink") == [["a"], ["a"]]
 
 
+class Heartbeat(Process[str, str, str]):
+    """Emits a beat every minute, for ever."""
+
+    def on_value(self, key: str, value: str) -> None:
+        self.state["beats"] = 0
+        self.set_timer("beat", self.now + 60, clock=True)
+
+    def on_timer(self, key: str, name: str, at: float) -> None:
+        self.state["beats"] += 1
+        self.emit("beat")
+        self.set_timer("beat", at + 60, clock=True)
+
+
+def test_a_timer_that_arms_itself_ends_with_its_input() -> None:
+    found = results(lambda s, i: i[""].key_by().process(Heartbeat(), keyed=False), {"": ["a", "b"]})
+    assert found == ["beat", "beat"]
+
+
 def test_an_event_time_timer_needs_event_time() -> None:
     s = StreamBuilder()
     s.stream(Items(["x"])).key_by().process(Inactive()).print()

@@ -223,8 +223,9 @@ class SlotTasks:
 
     @property
     def is_called(self) -> bool:
-        """True if other threads have left calls for a task."""
-        return any(task.threads for task in self.tasks.values())
+        """True if other threads have left calls for a bolt; spouts make theirs when asked."""
+        bolts = (task for task in self.tasks.values() if not isinstance(task, SpoutTask))
+        return any(task.threads for task in bolts)
 
     @property
     def pending(self) -> int:

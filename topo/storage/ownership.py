@@ -170,7 +170,10 @@ class Ownership:
         """Give the checkpoint free."""
         self._closing.set()
         if self._beats.is_alive():
-            self._beats.join()
+            self._beats.join(BEAT_SECS)
+        if self._beats.is_alive():  # the file system does not answer: the lease will run out
+            self._unlock()
+            return
         with suppress(Exception), self._guard:  # or the next one waits for the lease
             self._look()
             if self._fenced is None:

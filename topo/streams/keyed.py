@@ -239,10 +239,13 @@ class ProcessOperator(Operator):
 
     def _fire(self, by_clock: bool, until: Any, clock: Clock) -> int:
         heap, fired = self._heaps[by_clock], 0
+        last = next(self._number)  # at the end of the input, a timer set from now on has no use
         process = self._process
         process.now, process.watermark = clock.now, clock.watermark
         while heap and heap[0][0] <= until:
-            at, _, key, name = heapq.heappop(heap)
+            at, number, key, name = heapq.heappop(heap)
+            if clock.ended and number > last:
+                continue
             timers = self._timers.get(key, {})
             if timers.get(name) != (by_clock, at):
                 continue  # replaced or deleted

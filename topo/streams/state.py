@@ -4,7 +4,8 @@ A batch that failed runs again under the same id, and its spouts may give it oth
 store holds must therefore tell the batch that wrote it:
 
     Opaque              keeps the value before this batch beside the new one, so that a batch that
-                        runs again starts from where its first attempt started; right for any spout
+                        runs again starts from where its first attempt started. A key that the
+                        first attempt wrote and the second does not touch keeps the first's value
     Transactional       keeps the batch's id only, and skips a batch that has written already; right
                         only if a batch that runs again has the same input
     NonTransactional    keeps the value alone: a batch that runs again counts twice

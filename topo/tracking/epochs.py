@@ -183,14 +183,18 @@ class Tracking:
 
     def _start_over(self, registration: Registration, now: float) -> None:
         self._ledger = Ledger(registration.plan.timeout_secs, self._name_of)
+        self._foretold: dict[int, str] = {}
+        self._foretold_in = registration.first_batch  # spouts hear of them after this batch
         if self._journal is not None:
-            failures = self._journal.begin(registration.shard, registration.first_batch)
-            self._ledger.foretell(failures)
+            self._foretold = self._journal.begin(registration.shard, registration.first_batch)
+            self._ledger.foretell(self._foretold)
         self._incarnation = fresh_nonce()
         self._next_batch = registration.first_batch
         self._clock = self._previous_clock = max(now, self._previous_clock)
 
     def _open_epoch(self, registration: Registration) -> None:
+        if self._journal is not None:
+            self._journal.forget(registration.shard, registration.first_batch)
         self._registration = registration
         self._tasks = registration.tasks
         self._epoch = registration.epoch if registration.shard else self._epoch + 1
@@ -254,8 +258,13 @@ class Tracking:
         if before is None:
             parts = self._with_part(level, slot, execution)
             if len(parts.said) >= execution.parts:
-                self._staged[level, slot] = self._parts.pop((level, slot)).whole()
-                self._write_failures(batch)
+                self._staged[level, slot] = parts.whole()
+                try:
+                    self._write_failures(batch)
+                except BaseException:  # then it has not staged, and a repeated call tries again
+                    del self._staged[level, slot]
+                    raise
+                del self._parts[level, slot]
                 self._go = self._go or (busy and level == 0)
         return self._ledger.next_timeout()
 
@@ -270,6 +279,8 @@ class Tracking:
                 staged.updates.fail_roots.tolist(), staged.updates.fail_reasons, strict=True
             )
         }
+        if batch == self._foretold_in:
+            failures = {**self._foretold, **failures}
         if failures:
             self._journal.write(self._registration.shard, batch, failures)
 

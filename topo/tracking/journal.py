@@ -20,6 +20,9 @@ class FailureJournal(Protocol):
     def begin(self, shard: int, first_batch: int) -> dict[int, str]:
         """Return the failures of the batch before `first_batch`; forget those of all others."""
 
+    def forget(self, shard: int, first_batch: int) -> None:
+        """Forget the failures of batches from `first_batch` on, which are executed again."""
+
     def write(self, shard: int, batch: int, failures: Mapping[int, str]) -> None:
         """Store the failures of a batch; those of batches before the one before are needless."""
 

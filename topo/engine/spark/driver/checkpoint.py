@@ -168,7 +168,10 @@ class Checkpoint:
         stream = self._files.create(unfinished, True)
         stream.write(bytearray(text.encode()))
         stream.close()
-        self._files.rename(unfinished, self._path(name))
+        target = self._path(name)
+        self._files.delete(target, False)  # HDFS renames over nothing
+        if not self._files.rename(unfinished, target):
+            raise CheckpointError(f"{name} cannot be written to {self.path}", at=self.path)
 
 
 class _OwnerFile:

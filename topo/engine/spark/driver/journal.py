@@ -27,6 +27,12 @@ class CheckpointJournal:
         self._written[shard] = [first_batch - 1] if text else []
         return unpack_failures(text) if text else {}
 
+    def forget(self, shard: int, first_batch: int) -> None:
+        """Remove the failures of batches that are executed again."""
+        written = self._written.get(shard, [])
+        self._remove(shard, written, lambda batch: batch >= first_batch)
+        self._written[shard] = [batch for batch in written if batch < first_batch]
+
     def write(self, shard: int, batch: int, failures: Mapping[int, str]) -> None:
         """Store the failures of a batch, and remove those that every spout has heard."""
         self._checkpoint.write(_name(shard, batch), pack_failures(failures))

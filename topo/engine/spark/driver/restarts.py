@@ -16,8 +16,9 @@ from topo.errors import CheckpointError, Unavailable
 class Restarts:
     """Counts the starts of one run's query, and the failures between them."""
 
-    def __init__(self, checkpoint: str, most: int) -> None:
+    def __init__(self, checkpoint: str, most: int, of_each_start: int = 0) -> None:
         self._checkpoint = checkpoint
+        self._of_each_start = of_each_start  # batches that commit before any user code has run
         self._most = most
         self._first = 0
         self._last = ""
@@ -38,7 +39,8 @@ class Restarts:
 
     def failed(self, error: Exception, next_batch: int) -> None:
         """Count a failure; raises it if another start would not help."""
-        self.failures = 0 if next_batch > self._first else self.failures + 1
+        has_progress = next_batch > self._first + self._of_each_start
+        self.failures = 0 if has_progress else self.failures + 1
         if isinstance(error, Unavailable):
             return  # the user's word that it will pass
         again = isinstance(error, SlotDied) and str(error) == self._last and self.failures > 1

@@ -262,7 +262,11 @@ class SparkRun(Completion):
 
     def _supervise(self, opened: RunResources) -> None:
         self._reason = ""
-        restarts = Restarts(opened.checkpoint.path, self.conf["topology.restart.max"])
+        restarts = Restarts(
+            opened.checkpoint.path,
+            self.conf["topology.restart.max"],
+            of_each_start=1 if self._is_real_time else 0,
+        )
         while not self.is_pointless:
             opened.confirm_ownership()
             first, mode = opened.next_batch(), self._ending.mode

@@ -272,6 +272,7 @@ class Coordinator(threading.Thread):
             stream.send(Kind.CUT, pack_cut(cut.epoch, cut.mode, cut.clock))
 
     def _commit(self) -> None:
+        self._apply()  # what is acked is not overdue
         epochs = self._epochs
         record = epochs.record()
         if self._store is not None:

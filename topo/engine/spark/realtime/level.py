@@ -146,6 +146,8 @@ class Level:
     def deliver(self, incarnation: str, verdicts: Any) -> None:
         """Tell the spouts what became of their messages."""
         host = self._open()
+        if self._closed:
+            return
         for task, said in verdicts.items():
             host.deliver(task, incarnation, said)
 
@@ -155,6 +157,13 @@ class Level:
         if self.host is None or self._closed or self._mode in (Mode.LAST_TICK, Mode.CLOSE):
             return float("inf")
         return self.host.next_tick()
+
+    @property
+    def wakes_at(self) -> float:
+        """The time at which a bolt in event time has something to do; infinity if none has."""
+        if self.host is None or self._closed or self._mode != Mode.ACTIVE:
+            return float("inf")
+        return min((at for at in self.host.wakes_at() if at is not None), default=float("inf"))
 
     @property
     def is_full(self) -> bool:
@@ -184,7 +193,7 @@ class Level:
 
     def tell_committed(self) -> None:
         """Tell the components that the epoch before the present one is committed."""
-        if self.host is not None:
+        if self.host is not None and not self._closed:
             self.host.tell_committed()
 
     def take_updates(self) -> Updates:

@@ -76,6 +76,7 @@ class SlotLoop:
         self._is_ready = False
         self._has_told_news = False
         self._has_verdicts = False
+        self._woken_for = math.inf
         self._said: object = None
         self._pause = _FIRST_PAUSE_SECS
         self._poll_at = 0.0
@@ -194,6 +195,10 @@ class SlotLoop:
         """Take note that a spout has something."""
         os.eventfd_read(self._wake_fd)
         self._pause, self._poll_at = _FIRST_PAUSE_SECS, 0.0
+        for level in self._levels:
+            if self._is_going and level.host is not None and level.host.is_called:
+                level.tick()
+                self._note_news()
 
     def _note_news(self) -> None:
         if not self._has_told_news:
@@ -245,6 +250,10 @@ class SlotLoop:
         if level.tick_at <= time.time():
             level.tick()
             self._note_news()
+        wakes_at = self._wakes_at
+        if wakes_at <= time.time():  # the end of an epoch does what is due, once
+            self._woken_for = wakes_at
+            self._note_news()
         if not self._asks_spouts or now < self._poll_at:
             return
         left = self._allowance - self._emitted
@@ -264,6 +273,12 @@ class SlotLoop:
         self._poll_at = time.monotonic() + pause
 
     @property
+    def _wakes_at(self) -> float:
+        """The time of the next work in event time that no epoch has been cut for."""
+        due = min(level.wakes_at for level in self._levels)
+        return math.inf if due == self._woken_for else due
+
+    @property
     def _asks_spouts(self) -> bool:
         level = self._levels[0]
         return self._mode == Mode.ACTIVE and level.has_tasks and not level.is_full
@@ -275,7 +290,7 @@ class SlotLoop:
         if self._asks_spouts:
             due = self._poll_at - now
         tick_at = min(level.tick_at for level in self._levels)
-        due = min(due, tick_at - time.time())
+        due = min(due, min(tick_at, self._wakes_at) - time.time())
         return None if due == math.inf else max(0.0, due)
 
     def _hold_back(self, level: Level) -> None:

@@ -181,7 +181,7 @@ class SlotRunner:
         again elsewhere; they hear at their own next execution, if they are of the committed state.
         """
         for known in self._instances.values():
-            if known.batch < batch and known.epoch == epoch:
+            if known.batch < batch and known.epoch == epoch and not known.closed:
                 known.host.tell_committed()
 
     @property
@@ -189,9 +189,11 @@ class SlotRunner:
         """True if threads of user code have left calls for a task, at any level but the present."""
         return any(each.host.is_called for each in self._instances.values())
 
-    def wakes_at(self, spouts: SlotTasks) -> float | None:
+    def wakes_at(self, spouts: SlotTasks | None) -> float | None:
         """Return when, by the clock, a task of this slot in event time has something to do."""
-        hosts = [spouts, *(known.host for known in self._instances.values())]
+        hosts = [known.host for known in self._instances.values() if not known.closed]
+        if spouts is not None:
+            hosts.append(spouts)
         times = [time for host in hosts for time in host.wakes_at() if time is not None]
         return min(times, default=None)
 
@@ -250,6 +252,8 @@ class _Execution:
             self._has_news = self._deliver(host, start)
             if host.spouts:
                 self._poll(host, start, report)
+        if start.mode == Mode.ACTIVE and (host is None or not host.spouts):
+            self._wait_for_time(start, report)
         for level in range(1, len(self._plan.levels)):
             self._outcome.sends.append((work.slot, level, header.pack()))
         return self._finish(host, header, [], report)
@@ -296,6 +300,24 @@ class _Execution:
                 abandoned,
                 lambda: self._ends_early(host),
                 self._runner.wakes_at(host) if asking else None,
+            )
+            report.waited_secs = self._polling.waited_secs
+
+    def _wait_for_time(self, start: BatchStart, report: Report) -> None:
+        """Wait in a slot without spouts, if its bolts have something to do at a time to come.
+
+        The slots with spouts wait as well, or have data, which ends this wait.
+        """
+        wake_at = self._runner.wakes_at(None)
+        if wake_at is not None:
+            self._polling.wait(
+                self._client,
+                start,
+                self._work.slot,
+                None,
+                self._abandoned,
+                lambda: self._runner.is_called,
+                wake_at,
             )
             report.waited_secs = self._polling.waited_secs
 
@@ -370,7 +392,7 @@ class _Execution:
             had_last_tick = LAST_TICKED in records
             sizes = StoredSizes(records)
             found = self.instances = _Instances(host, work.committed, sizes, had_last_tick)
-        else:  # they are of the committed state, and a level of another epoch has not heard of it
+        elif not found.closed:  # of the committed state, which another epoch's level has not heard
             found.host.tell_committed()
         return found.host
 

@@ -88,7 +88,7 @@ class Polling:
         self._poll_secs = conf["topology.batch.poll.ms"] / 1000
         self._threads = ThreadPoolExecutor(4, "waiting")
         self._woken = threading.Event()
-        self._woken_for: float | None = None
+        self._passed: float | None = None
         self.waited_secs = 0.0
         """How long the last `wait` was."""
 
@@ -143,13 +143,17 @@ class Polling:
     def _wakes(self, start: BatchStart, wake_at: float | None, began: float) -> float:
         """Return when the wait is to end, by the monotonic clock.
 
-        A time that the batch's clock has passed is waited for once only: the batch that follows
-        the wait does what is due, and what it leaves has another cause.
+        A batch whose clock has passed the time does what is due, so it does not wait; but only one
+        such batch does: what it leaves has another cause.
         """
-        if wake_at is None or (wake_at <= start.clock and wake_at == self._woken_for):
+        if wake_at is None:
             return math.inf
-        self._woken_for = wake_at
-        return began + max(0.0, wake_at - start.clock)
+        if wake_at > start.clock:
+            return began + wake_at - start.clock
+        if wake_at == self._passed:
+            return math.inf
+        self._passed = wake_at
+        return began
 
     def _submit(
         self, client: AckerClient, start: BatchStart, slot: int, secs: float

@@ -145,10 +145,10 @@ class StateStage:
         committed = bytes(found[0]) if found else b""
         work = Work(setup.lease, batch, setup.level, slot, committed, payloads)
         outcome = _run(setup, work, self._restore)
+        for record_key in outcome.removes:  # first: a name may be removed and be used again
+            records.removeKey(_named(record_key))
         for record_key, record in outcome.writes:
             records.updateValue(_named(record_key), (bytes(record),))
-        for record_key in outcome.removes:
-            records.removeKey(_named(record_key))
         for part in _in_batches(outcome.sends):
             yield pd.DataFrame(
                 {
