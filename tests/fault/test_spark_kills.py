@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.fault.acker_process import AckerProcess
 from tests.fault.exactly_once import check_result
 from tests.fault.spark_processes import Job, StandaloneCluster, kill, moments, pause, wait_until
 
@@ -99,6 +100,29 @@ def test_the_whole_driver_twice_in_a_row_and_again_from_its_checkpoint(
         job.finish()
     result = told(tmp_path, "the driver", count)
     assert result["failed"] == 0, "the trees survived: no message failed for the driver's death"
+    assert result["emitted"] == result["messages"]
+
+
+@pytest.mark.timeout(900 + A_KILL_SECS * KILLS)
+def test_a_driver_whose_ackers_outlive_it(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("let me in\n")
+    with AckerProcess("--token-file", str(token)) as first, AckerProcess() as second:
+        outside = {
+            "topology.acker.addresses": [first.address, second.address],
+            "topology.acker.token.file": str(token),
+        }
+        with Job(tmp_path, "local[2]", {**CONF, **outside}) as job:
+            job.append(MESSAGES_A_KILL)
+            job.await_commits(2)
+            job.append(MESSAGES_A_KILL)
+            job.kill_tree()
+            job.start()
+            job.await_commits()
+            job.finish()
+        assert first.process.poll() is None
+    result = told(tmp_path, "the driver", 1)
+    assert result["failed"] == 0, "the ackers knew the messages: none failed"
     assert result["emitted"] == result["messages"]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from pathlib import Path
 
 import click
 
 from topo.cli.failures import INTERRUPTED, usage_error
 from topo.cli.output import Output, common_options
+from topo.errors import ConfigError
 
 
 @click.command()
@@ -59,8 +59,9 @@ def acker(
 ) -> int:
     """Run an acker, which tracks the messages of topologies that have its address.
 
-    By default a topology's ackers live in its driver. SIGTERM or Ctrl-C stops this acker after it
-    has answered the running calls; its pending messages are lost.
+    By default a topology's ackers live in its driver. Those that topology.acker.addresses names
+    outlive it: when a driver dies, they still know its pending messages. SIGTERM or Ctrl-C stops
+    this acker after it has answered the running calls; its pending messages are lost.
     """
     from topo.tracking.exposition import Exposition
     from topo.tracking.security import Tls
@@ -77,7 +78,7 @@ def acker(
     server = AckerServer(
         bind,
         tls=tls,
-        admission=_first_line(token_file) if token_file else None,
+        admission=_admission(token_file) if token_file else None,
         limits=Limits(topology_bytes=max_bytes),
     )
     stopped, signals = threading.Event(), list[int]()
@@ -110,12 +111,10 @@ def _announce(out: Output, address: str, metrics: str | None, tls: bool) -> None
     out.answer(f"acker at {address}, {'TLS' if tls else 'no TLS'}{figures}")
 
 
-def _first_line(name: str) -> str:
+def _admission(name: str) -> str:
+    from topo.tracking.security import first_line
+
     try:
-        line = Path(name).read_text(encoding="utf-8").partition("\n")[0].strip()
-    except OSError as error:
-        words = (error.strerror or str(error)).lower()
-        raise usage_error(f"cannot read {name}: {words}", at="--token-file") from None
-    if not line:
-        raise usage_error(f"{name} is empty", at="--token-file", hint="its first line is the token")
-    return line
+        return first_line(name)
+    except ConfigError as error:
+        raise usage_error(error.message, at="--token-file", hint=error.hint) from None

@@ -82,6 +82,17 @@ FLAG: Kind[bool] = Kind(
     lambda value: isinstance(value, bool),
     lambda text: {"true": True, "false": False}.get(text.lower()),
 )
+
+
+def _is_address(value: object) -> bool:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    return bool(host) and port.isdigit() and 0 < int(port) < 65536
+
+
+ADDRESSES: Kind[list[str]] = Kind(
+    "a list of HOST:PORT",
+    lambda value: isinstance(value, list) and bool(value) and all(map(_is_address, value)),
+)
 TEXT: Kind[str] = Kind("a non-empty string", lambda value: isinstance(value, str) and value != "")
 
 
@@ -349,6 +360,18 @@ class Settings:
         None,
         TEXT.or_null(),
         "HOST or HOST:PORT the ackers listen on; null: loop-back, or the driver's address.",
+    )
+    acker_addresses = Setting[list[str] | None](
+        "topology.acker.addresses",
+        None,
+        ADDRESSES.or_null(),
+        "Ackers started with `topo acker`, which outlive drivers; null: ackers in the driver.",
+    )
+    acker_token_file = Setting[str | None](
+        "topology.acker.token.file",
+        None,
+        TEXT.or_null(),
+        "File whose first line is the token with which those ackers admit topologies.",
     )
     acker_tls_certificate = Setting[str | None](
         "topology.acker.tls.certificate",

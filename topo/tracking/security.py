@@ -61,3 +61,12 @@ def _content(name: str | None) -> bytes | None:
         return Path(name).read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {name}: {(error.strerror or str(error)).lower()}") from None
+
+
+def first_line(name: str) -> str:
+    """Return the token in a file: its first line."""
+    content = _content(name) or b""
+    line = content.decode("utf-8", "replace").partition("\n")[0].strip()
+    if not line:
+        raise ConfigError(f"{name} is empty", hint="its first line is the token")
+    return line

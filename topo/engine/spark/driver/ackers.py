@@ -1,7 +1,8 @@
-"""The ackers of a run on Spark, in the driver's process."""
+"""The ackers of a run on Spark: in the driver's process, or processes that outlive it."""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from topo.config.masters import is_loopback, join_address, split_address
 from topo.engine.spark.driver.checkpoint import Checkpoint
 from topo.engine.spark.driver.journal import CheckpointJournal
 from topo.errors import AckerError, ConfigError
-from topo.tracking.security import Tls, fresh_token
+from topo.tracking.security import Tls, first_line, fresh_token
 from topo.tracking.server import LOOPBACK, AckerServer
 from topo.tracking.transport import AckerTarget
 
@@ -52,6 +53,31 @@ class Ackers:
     def close(self) -> None:
         for server in self._servers:
             server.stop(0.0)
+
+
+def outer_ackers(topology: str, conf: Mapping[str, Any], checkpoint_id: str) -> AckerTarget | None:
+    """Return the ackers of `topology.acker.addresses`, if tracking is on and there are any.
+
+    A later driver of the same checkpoint has to be known to them as the same topology: its name
+    there and its token follow from the checkpoint's id.
+    """
+    addresses = conf["topology.acker.addresses"]
+    if not addresses or not conf["topology.acker.executors"]:
+        return None
+    file = conf["topology.acker.token.file"]
+    admission = first_line(file) if file else None
+    prefix = "topology.acker.tls."
+    tls = Tls.read(
+        conf[f"{prefix}client.certificate"], conf[f"{prefix}client.key"], conf[f"{prefix}ca"]
+    )
+    key = f"{admission or ''}{checkpoint_id}".encode()
+    return AckerTarget(
+        f"{topology}-{checkpoint_id[:8]}",
+        hmac.new(key, topology.encode(), "sha256").hexdigest(),
+        tuple(addresses),
+        tls=None if tls.is_empty else tls,
+        admission=admission,
+    )
 
 
 def tls_of(conf: Mapping[str, Any]) -> tuple[Tls | None, Tls | None]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from topo.config import for_component
 from topo.config.masters import is_local, local_cores
-from topo.engine.spark.driver.ackers import Ackers
+from topo.engine.spark.driver.ackers import Ackers, outer_ackers
 from topo.engine.spark.driver.checkpoint import Checkpoint
 from topo.engine.spark.driver.executors import Executors, look_at
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
@@ -50,6 +50,9 @@ _LOGGED_BYTES_EACH = 256 << 10
 _DURATION = re.compile(r"(\w+)=(\d+)")
 
 
+_ALL_PAYLOADS = 1 << 62
+
+
 class Abandoned(Exception):
     """The signal that a run was killed before it began."""
 
@@ -62,6 +65,8 @@ class RunResources(ExitStack):
         self._run = run
         self._spec: RunSpec
         self._lease: Lease
+        self._has_begun = False
+        self._ackers: Ackers | None = None  # in this process
         self._ownership: Ownership | None = None  # of a checkpoint that outlives the run
         self._run_id = uuid.uuid4().hex  # of this opening, as the workers know it
         self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
@@ -82,7 +87,7 @@ class RunResources(ExitStack):
         if is_local(run.master):
             check_requirements(run.topology)
         if is_local(run.master):  # Spark starts last: what takes its time starts beside it
-            self._open_ackers("")
+            self._open_own_ackers("")
             self._start_slots(directory)
         drop_dead_spark()
         session = start_session(run.master, run.conf, run.log_file)
@@ -94,12 +99,14 @@ class RunResources(ExitStack):
             self._own_checkpoint()
             self._sync_checkpoint(session)
         if not is_local(run.master):
-            self._open_ackers(session.conf.get("spark.driver.host", "") or "")
+            self._open_own_ackers(session.conf.get("spark.driver.host", "") or "")
             self._plan_for_cluster(session)
         settings = query_settings(self.plan.slots, self.checkpoint.location, run.conf)
         self.session: SparkSession = query_session(session, settings)
         self._id = self.checkpoint.adopt(self.plan)
-        self._ackers.keep_failures_in(self.checkpoint)
+        self._open_outer_ackers()
+        if self._ackers is not None:
+            self._ackers.keep_failures_in(self.checkpoint)
 
     def _own_checkpoint(self) -> None:
         run = self._run
@@ -142,13 +149,29 @@ class RunResources(ExitStack):
         if self._ownership is not None:
             self._ownership.confirm()
 
-    def _open_ackers(self, host: str) -> None:
-        ackers = self._ackers = self.enter_context(
-            closing(Ackers(self._run.name, self._run.conf, host))
-        )
+    def _open_own_ackers(self, host: str) -> None:
+        conf = self._run.conf
+        if conf["topology.acker.addresses"] and conf["topology.acker.executors"]:
+            return  # there are others, which the checkpoint's id opens
+        self._ackers = self.enter_context(closing(Ackers(self._run.name, conf, host)))
         # Clients are closed before their servers, of whose end they would complain.
-        transport = self.enter_context(closing(GrpcTransport(ackers.target)))
-        self.control = AckerControl(ackers.target, transport, rebuilds=True)
+        transport = self.enter_context(closing(GrpcTransport(self._ackers.target)))
+        self.control = AckerControl(self._ackers.target, transport, rebuilds=True)
+
+    def _open_outer_ackers(self) -> None:
+        target = outer_ackers(self._run.name, self._run.conf, self._id)
+        if target is None:
+            return
+        transport = self.enter_context(closing(GrpcTransport(target)))
+        self.control = AckerControl(target, transport)
+        self.callback(self._leave_outer_ackers)
+
+    def _leave_outer_ackers(self) -> None:
+        """Make outer ackers forget the run, unless they know of messages that a later one needs."""
+        with suppress(AckerError):
+            status = self.control.status()
+            if not status.pending and not status.unheard:
+                self.control.unregister()
 
     def _start_slots(self, directory: str) -> None:
         self._plan_for(local_cores(self._run.master), directory)
@@ -229,6 +252,10 @@ class RunResources(ExitStack):
         """Register an epoch and start its query."""
         plan = tracking_plan(self._run.topology, self.plan, self._run.conf)
         lease = self._lease = self.control.register(plan, first_batch, self._id, mode)
+        if self._ackers is None and not self._has_begun:
+            # The dead driver's reports; large ones were in a directory that went with it.
+            self.control.status(_ALL_PAYLOADS)
+        self._has_begun = True
         factory = b"" if self._paths else dump(_AnyFactory(self._spec))
         rows = build_query(self.session, self.plan, self._run_id, lease, self._paths, factory)
         return start_query(rows, self._run.name, self.checkpoint.path)
