@@ -22,7 +22,7 @@ API = ("components", "functions", "collectors", "context", "event_time", "state"
 
 _BELOW_RUNTIME = {
     "api", "config", "errors", "forks", "logs", "metrics", "routing", "running", "shipping",
-    "storage", "topology", "traces", "tracking", "tuples", "wire",
+    "storage", "topology", "traces", "tracing", "tracking", "tuples", "wire",
 }  # fmt: skip
 _ENGINE = {*_BELOW_RUNTIME, "engine", "runtime", "windows"}
 _ABOVE = {"_pb", "builder", "config", "engine", "errors", "forks", "logs", "metrics", "running"}
@@ -57,6 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "wire": {"errors"},
     "routing": {"api", "errors", "wire"},
     "tracking": {"_pb", "config", "errors", "forks", "metrics", "tuples", "wire"},
+    "tracing": {"errors", "tracking", "wire"},
     "storage": {"api", "errors", "shipping", "tuples", "wire"},
     "running": {"metrics"},
     "metrics": {"errors", "topology"},

@@ -49,6 +49,14 @@ def number(above: float) -> Kind[float]:
     return Kind(f"a number above {above:g}", accepts, _parse_number)
 
 
+def share() -> Kind[float]:
+    def accepts(value: object) -> bool:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and 0 <= value <= 1  # type: ignore[operator]
+
+    return Kind("a number from 0 to 1", accepts, _parse_number)
+
+
 def period() -> Kind[float]:
     """Return the kind of what ackers count in seconds."""
     kind = number(0)
@@ -354,6 +362,18 @@ class Settings:
         None,
         TEXT.or_null(),
         "HOST:PORT where the driver serves `/metrics` without a token; null: nowhere.",
+    )
+    trace_rate = Setting[float](
+        "topology.trace.rate",
+        0.0,
+        share(),
+        "Share of tracked messages whose tuple trees are traced by OpenTelemetry; 0: none.",
+    )
+    trace_endpoint = Setting[str | None](
+        "topology.trace.endpoint",
+        None,
+        TEXT.or_null(),
+        "URL that takes traces by OTLP over HTTP; null: what OTEL_EXPORTER_OTLP_ENDPOINT says.",
     )
     acker_bind = Setting[str | None](
         "topology.acker.bind",

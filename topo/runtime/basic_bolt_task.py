@@ -16,6 +16,7 @@ from topo.runtime.bolt_task import BoltTask, sections_of
 from topo.runtime.loops import COLLECT, COLLECT_AND_MARK, EXECUTE, EXECUTE_AND_MARK, Loop
 from topo.runtime.ports import BasicBoltPort
 from topo.runtime.task import TaskEnvironment
+from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import BasicBoltTrees, Inputs
 from topo.tuples import Tuple, tick_source, tuple_class
@@ -26,9 +27,9 @@ class BasicBoltTask(BoltTask):
     component: BasicBolt
     basic = True
 
-    def __init__(self, setting: TaskEnvironment, task: int) -> None:
-        super().__init__(setting, task)
-        self._trees = BasicBoltTrees()
+    def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
+        super().__init__(setting, task, tracer)
+        self._trees = BasicBoltTrees(self.tracer)
         if setting.tracking:
             self.outlet.trees = self._trees
         if len(self.outlet.streams) > 1:
@@ -94,7 +95,7 @@ class BasicBoltTask(BoltTask):
 
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
         emits, mark = self._emits, self._trees.marks.append
-        execute = self._execute
+        execute = self.timed(self._execute)
         extend = emits.extend
         while (stopped := loop(items, execute, mark, emits, extend)) is not None:
             tup, error = stopped

@@ -12,12 +12,15 @@ from itertools import islice, repeat, starmap
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from topo.components import BasicBolt, Bolt
 from topo.errors import FailTuple, Unavailable, sentence_of
 from topo.functions import FunctionBolt
 from topo.runtime import user_errors as failures
 from topo.runtime.loops import Loop, loop_over_tuples, loop_over_values, values_of
 from topo.runtime.task import Task, TaskEnvironment
+from topo.tracing.spans import TaskTracer, Tracer
 from topo.tuples import UNTRACKED, Source, Tuple, tuple_class
 from topo.wire.frame import AnyFrame, Frame, Section
 
@@ -32,8 +35,8 @@ class BoltTask(Task):
     component: Bolt | BasicBolt
     basic = False
 
-    def __init__(self, setting: TaskEnvironment, task: int) -> None:
-        super().__init__(setting, task)
+    def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
+        super().__init__(setting, task, tracer)
         self._tick_secs: float | None = self.conf["topology.tick.tuple.freq.secs"]
         base = BasicBolt if self.basic else Bolt
         overridden = type(self.component).on_tick is not base.on_tick
@@ -43,6 +46,8 @@ class BoltTask(Task):
         self._end = 0  # where it ends
         self._growth = 1.0  # tuples emitted for one that came in, lately
         self._unsettled = 0.0
+        self._starts: list[int] | None = None
+        """When each tuple of the frame in work was executed, if it is traced."""
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -81,8 +86,41 @@ class BoltTask(Task):
         self.metrics.execute_seconds += perf_counter() - started
 
     def _run(self, frames: Sequence[Frame], size: int) -> None:
-        self.run(frames)
+        if self.tracer is None:
+            self.run(frames)
+        else:
+            self._run_traced(self.tracer, frames)
         self.metrics.executed += size
+
+    def _run_traced(self, tracer: TaskTracer, frames: Sequence[Frame]) -> None:
+        """Run the bolt frame by frame, and note when each tuple of a traced one was executed."""
+        for frame in frames:
+            if not any(tracer.has_sampled(section.trees) for section in frame.sections):
+                self.run([frame])
+                continue
+            starts: list[int] = []
+            self._starts = starts
+            self.run([frame])
+            self._starts = None
+            end = tracer.now()
+            for number, section in enumerate(frame.sections):
+                if section.trees is not None:
+                    own = starts
+                    if frame.order is not None:
+                        own = [starts[i] for i in np.flatnonzero(frame.order == number).tolist()]
+                    tracer.executed(section.stream, section.trees, own, end)
+
+    def timed(self, execute: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `execute`, which notes when it is called if the frame in work is traced."""
+        if self._starts is None or self.tracer is None:
+            return execute
+        note, now = self._starts.append, self.tracer.now
+
+        def noted(tup: Tuple) -> Any:
+            note(now())
+            return execute(tup)
+
+        return noted
 
     def run(self, frames: Sequence[Frame]) -> None:
         raise NotImplementedError

@@ -15,6 +15,7 @@ from topo.runtime.loops import EXECUTE, EXECUTE_AND_KEEP, Loop
 from topo.runtime.ports import BoltPort
 from topo.runtime.task import TaskEnvironment
 from topo.storage.saving import Changes, SavedMapping
+from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds
 from topo.tracking.open_edges import OpenEdges
 from topo.tracking.trees import NOT_ANCHORED, Anchor, BoltTrees, Inputs
@@ -25,9 +26,9 @@ from topo.wire.frame import Frame
 class RichBoltTask(BoltTask):
     component: Bolt
 
-    def __init__(self, setting: TaskEnvironment, task: int) -> None:
-        super().__init__(setting, task)
-        self._trees = BoltTrees()
+    def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
+        super().__init__(setting, task, tracer)
+        self._trees = BoltTrees(self.tracer)
         if setting.tracking:
             self.outlet.trees = self._trees
         self._port = BoltPort(self.outlet, setting.tracking, self.report_error, self.threads)
@@ -122,7 +123,7 @@ class RichBoltTask(BoltTask):
         self._trees.inputs = None
 
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
-        execute, keep = self.component.execute, self._left_open.append
+        execute, keep = self.timed(self.component.execute), self._left_open.append
         while (stopped := loop(items, execute, keep=keep)) is not None:
             tup, error = stopped
             self._fail(tup, self.reason_to_fail(error, tup))

@@ -26,6 +26,8 @@ from topo.runtime.task import Task, TaskEnvironment, full_conf, note_of
 from topo.runtime.timed_task import TimedBoltTask
 from topo.storage.saving import Changes
 from topo.topology.order import producers_first
+from topo.tracing.exporting import exporter_to, flush_exporters
+from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds, Updates, fresh_nonce
 from topo.tracking.verdicts import Verdicts
 from topo.wire.frame import AnyFrame, PackedFrame
@@ -79,7 +81,10 @@ class SlotTasks:
         self.setting = setting
         self._shuffled = shuffled
         self._nonce = nonce
-        self.tasks: dict[int, Task] = {task: _task(setting, task) for task in sorted(tasks)}
+        self._tracer = _tracer(setting)
+        self.tasks: dict[int, Task] = {
+            task: _task(setting, task, self._tracer) for task in sorted(tasks)
+        }
         for made in self.tasks.values():
             made.outlet.outbox.unpacked_for = frozenset(() if travelling else self.tasks)
         self._order = _by_component(setting, self.tasks)
@@ -102,11 +107,16 @@ class SlotTasks:
         """Close every component at the orderly end of the run."""
         for task in self.tasks.values():
             task.close()
+        if self._tracer is not None:
+            self._tracer.flush()
+            flush_exporters()
 
     # -- a batch ------------------------------------------------------------------------------
 
     def begin(self, batch: Batch) -> None:
         self._batch = batch
+        if self._tracer is not None:
+            self._tracer.begin(batch.id)
         self.marks = Marks()
         ids = EdgeIds(self._nonce())
         for task in self.tasks.values():
@@ -320,13 +330,21 @@ def _by_component(setting: TaskEnvironment, tasks: Mapping[int, Task]) -> list[l
     return [group for group in groups if group]
 
 
-def _task(setting: TaskEnvironment, task: int) -> Task:
+def _task(setting: TaskEnvironment, task: int, tracer: Tracer | None) -> Task:
     definition = setting.topology.component(setting.layout.component_of(task))
     if definition.is_spout:
-        return SpoutTask(setting, task)
+        return SpoutTask(setting, task, tracer)
     if definition.timed:
-        return TimedBoltTask(setting, task)
-    return (BasicBoltTask if definition.basic else RichBoltTask)(setting, task)
+        return TimedBoltTask(setting, task, tracer)
+    return (BasicBoltTask if definition.basic else RichBoltTask)(setting, task, tracer)
+
+
+def _tracer(setting: TaskEnvironment) -> Tracer | None:
+    rate = setting.conf["topology.trace.rate"]
+    if not rate or not setting.tracking:
+        return None
+    exporter = exporter_to(setting.conf["topology.trace.endpoint"], setting.name)
+    return Tracer(rate, lambda spans: exporter.export(setting.checkpoint_id, spans))
 
 
 def _sources(frames: Iterable[AnyFrame]) -> set[int]:

@@ -18,6 +18,7 @@ from topo.runtime import user_errors as failures
 from topo.runtime.ports import SpoutPort
 from topo.runtime.task import Task, TaskEnvironment
 from topo.storage.saving import Changes, SavedMapping
+from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds, root_ids
 from topo.tracking.trees import SpoutTrees
 from topo.tracking.verdicts import Verdicts
@@ -31,9 +32,9 @@ _LONGEST_PAUSE_SECS = 10.0
 class SpoutTask(Task):
     component: Spout
 
-    def __init__(self, setting: TaskEnvironment, task: int) -> None:
-        super().__init__(setting, task)
-        self._trees = SpoutTrees(task, self.updates)
+    def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
+        super().__init__(setting, task, tracer)
+        self._trees = SpoutTrees(task, self.updates, self.tracer)
         if setting.tracking:
             self.outlet.trees = self._trees
         self._port = SpoutPort(
@@ -230,6 +231,8 @@ class SpoutTask(Task):
         self._removed.extend(known)
         self.metrics.acked += len(known)
         self._count_ages(known)
+        if self.tracer is not None:
+            self.tracer.concluded(known, None)
         messages = list(map(self._pending.pop, known))
         if type(self.component).ack is Spout.ack:
             return
@@ -266,6 +269,8 @@ class SpoutTask(Task):
         msg_id = self._pending.pop(sequence)
         self._removed.append(sequence)
         self.worked = True
+        if self.tracer is not None:
+            self.tracer.concluded([sequence], reason)
         self._listen(msg_id, reason)
         if reason is None:
             self.metrics.acked += 1

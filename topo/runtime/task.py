@@ -33,6 +33,7 @@ from topo.storage.saving import Changes
 from topo.timed import TimedBolt
 from topo.topology.layout import TaskLayout
 from topo.topology.model import ComponentDef, GroupingDef, Topology
+from topo.tracing.spans import TaskTracer, Tracer
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import UpdateLog
 
@@ -88,7 +89,7 @@ def full_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
 class Task(LogSource):
     """One task: a component instance, its emitter and its saved state."""
 
-    def __init__(self, setting: TaskEnvironment, task: int) -> None:
+    def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         self.setting = setting
         self.id = task
         self.component_id = setting.layout.component_of(task)
@@ -101,6 +102,7 @@ class Task(LogSource):
         }
         self.metrics = TaskMetrics()
         self.updates = UpdateLog()
+        self.tracer = TaskTracer(tracer, self.component_id, task) if tracer else None
         self.threads = CallsFromThreads(self.owner, setting.wake)
         self.batch_now = 0.0
         self.worked = False

@@ -22,6 +22,7 @@ from topo.runtime.task import TaskEnvironment
 from topo.runtime.time_reading import time_reader
 from topo.storage.saving import Changes
 from topo.timed import Clock, Operator, Rows, TimedBolt
+from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import NO_ANCHOR, Inputs
 from topo.tuples import HELD, UNTRACKED, Tuple
@@ -34,8 +35,8 @@ _STALLED_SECS = 60.0
 class TimedBoltTask(RichBoltTask):
     component: TimedBolt
 
-    def __init__(self, setting: TaskEnvironment, task: int) -> None:
-        super().__init__(setting, task)
+    def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
+        super().__init__(setting, task, tracer)
         if type(self.component).on_tick is TimedBolt.on_tick:
             self._on_tick = _ignore_tick
         self.component.configure(self.conf)

@@ -66,6 +66,27 @@ def fresh_nonce() -> int:
     return int.from_bytes(os.urandom(8), "little")
 
 
+def mix(number: int) -> int:
+    """Return splitmix64's finaliser of a 64-bit number: a bijection without visible order."""
+    z = ((number ^ (number >> 30)) * _MIX_1) & _MASK64
+    z = ((z ^ (z >> 27)) * _MIX_2) & _MASK64
+    return z ^ (z >> 31)
+
+
+def mix_all(numbers: U64) -> U64:
+    """Return `mix` of each number."""
+    return _mix_in_place(numbers.copy())
+
+
+def _mix_in_place(z: U64) -> U64:
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(_MIX_1)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(_MIX_2)
+    z ^= z >> np.uint64(31)
+    return z
+
+
 class EdgeIds:
     """The edge ids of one execution: id(k) = splitmix64(nonce + k * gamma), k = 1, 2, ..."""
 
@@ -80,20 +101,12 @@ class EdgeIds:
         z = np.arange(first, first + count, dtype=np.uint64)
         z *= np.uint64(_GAMMA)
         z += np.uint64(self.nonce)
-        z ^= z >> np.uint64(30)
-        z *= np.uint64(_MIX_1)
-        z ^= z >> np.uint64(27)
-        z *= np.uint64(_MIX_2)
-        z ^= z >> np.uint64(31)
-        return z
+        return _mix_in_place(z)
 
     def take_one(self) -> int:
         """Return the next id of the same sequence as `take`."""
         self._taken += 1
-        z = (self.nonce + self._taken * _GAMMA) & _MASK64
-        z = ((z ^ (z >> 30)) * _MIX_1) & _MASK64
-        z = ((z ^ (z >> 27)) * _MIX_2) & _MASK64
-        return z ^ (z >> 31)
+        return mix((self.nonce + self._taken * _GAMMA) & _MASK64)
 
 
 def no_u64() -> U64:

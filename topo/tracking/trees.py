@@ -9,6 +9,7 @@ an anchor that was held from an earlier batch, are computed singly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ from topo.wire.frame import I64, U64, Section, Trees
 
 if TYPE_CHECKING:
     from topo.runtime.emitter import OutStream
+    from topo.tracing.spans import TaskTracer
 
 # The entries of `parents` for rows that have no single anchor among the inputs.
 NO_ANCHOR, SEVERAL, NOT_ANCHORED = -1, -2, -3
@@ -111,6 +113,12 @@ class Inputs:
         entries: I64 = np.repeat(self._starts[links], counts) + within
         return entries
 
+    def edges_in(self, link: int, root: int) -> list[int]:
+        """Return the edges of an input in the tree of this root."""
+        span = self.span(link)
+        edges: list[int] = self.edges[span][self.roots[span] == np.uint64(root)].tolist()
+        return edges
+
     def hold(self, link: int, key: int, now: float) -> Held:
         span = self.span(link)
         return Held(
@@ -125,13 +133,16 @@ class Inputs:
 class BoltTrees:
     """A maker of the trees of a bolt's emitted tuples."""
 
-    def __init__(self) -> None:
+    def __init__(self, tracer: TaskTracer | None = None) -> None:
         self.ids = EdgeIds(0)
         self.inputs: Inputs | None = None
+        self._tracer = tracer
+        self._stream = ""
         self._parents = np.empty(0, np.int64)
         self._several: dict[int, list[Anchor]] = {}
 
     def begin(self, stream: OutStream, order: list[int]) -> None:
+        self._stream = stream.name
         self._parents = np.array(stream.parents, np.int64)
         self._several = stream.several
 
@@ -139,17 +150,31 @@ class BoltTrees:
         own = self._parents if rows is None else self._parents[rows]
         trees = None if self.inputs is None else self.inputs.children_trees(own, self.ids)
         places = np.flatnonzero(own == SEVERAL) if self._several else ()
-        if len(places) == 0:
-            return trees
-        numbers = np.arange(len(own)) if rows is None else rows
-        singly = {int(p): self._edges(self._several[int(numbers[p])]) for p in places}
-        return _merged(trees, singly, len(own))
+        if len(places):
+            numbers = np.arange(len(own)) if rows is None else rows
+            singly = {int(p): self._edges(self._several[int(numbers[p])]) for p in places}
+            trees = _merged(trees, singly, len(own))
+        if self._tracer is not None and trees is not None:
+            self._tracer.emitted(self._stream, trees, partial(self._edges_above, rows))
+        return trees
 
     def end(self) -> None:
         """Do nothing: the children's edges are already in `inputs` and the held tuples."""
 
     def flushed(self) -> None:
         """Nothing to do."""
+
+    def _edges_above(self, rows: I64 | None, place: int, root: int) -> list[int]:
+        """Return the edges, in the tree of a root, of what a row of a deal is anchored to."""
+        row = place if rows is None else int(rows[place])
+        link = int(self._parents[row])
+        found: list[int] = []
+        for anchor in self._several[row] if link == SEVERAL else (link,):
+            if isinstance(anchor, Held):
+                found += [e for r, e in zip(anchor.roots, anchor.edges, strict=True) if r == root]
+            elif self.inputs is not None:
+                found += self.inputs.edges_in(anchor, root)
+        return found
 
     def _edges(self, anchors: list[Anchor]) -> dict[int, int]:
         """Return one child's edge for each of its roots."""
@@ -174,13 +199,14 @@ class BasicBoltTrees(BoltTrees):
     `marks` has, for each executed input, the number of emits up to its end.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, tracer: TaskTracer | None = None) -> None:
+        super().__init__(tracer)
         self.marks: list[int] = []
         self.first = 0
         self._links: I64 | None = None
 
     def begin(self, stream: OutStream, order: list[int]) -> None:
+        self._stream = stream.name
         if self.inputs is None:
             self._parents = np.full(len(stream.rows), NO_ANCHOR)
             return
@@ -211,15 +237,18 @@ class BasicBoltTrees(BoltTrees):
 class SpoutTrees:
     """A maker of the roots of a spout's tracked emits."""
 
-    def __init__(self, task: int, updates: UpdateLog) -> None:
+    def __init__(self, task: int, updates: UpdateLog, tracer: TaskTracer | None = None) -> None:
         self.ids = EdgeIds(0)
         self._task = task
         self._updates = updates
+        self._tracer = tracer
+        self._stream = ""
         self._tracked = np.empty(0, bool)
         self._roots = self._values = np.empty(0, np.uint64)
 
     def begin(self, stream: OutStream, order: list[int]) -> None:
         sequences = np.array(stream.parents, np.uint64)
+        self._stream = stream.name
         self._tracked = sequences > 0
         self._roots = root_ids(self._task, sequences)
         self._values = np.zeros(len(sequences), np.uint64)
@@ -235,13 +264,19 @@ class SpoutTrees:
         else:
             _xor_at(self._values, rows, edges)
             roots = roots[rows]
-        if tracked.all():
-            return Trees(roots, edges)
-        return Trees(roots[tracked], edges[tracked], tracked.astype(np.int64))
+        trees = Trees(roots, edges)
+        if not tracked.all():
+            trees = Trees(roots[tracked], edges[tracked], tracked.astype(np.int64))
+        if self._tracer is not None:
+            self._tracer.emitted(self._stream, trees, None)
+        return trees
 
     def end(self) -> None:
         if self._tracked.any():
-            self._updates.init(self._roots[self._tracked], self._values[self._tracked])
+            roots = self._roots[self._tracked]
+            self._updates.init(roots, self._values[self._tracked])
+            if self._tracer is not None:
+                self._tracer.started(roots)
 
     def flushed(self) -> None:
         """Nothing to do."""

@@ -39,6 +39,7 @@ from topo.shipping.pickling import install_user_classes
 from topo.shipping.requirements import check_requirements
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
+from topo.tracing.exporting import check_tracing
 from topo.tracking.ids import root_id
 from topo.tracking.ledger import Ledger
 from topo.tracking.verdicts import Verdicts
@@ -95,6 +96,7 @@ class InlineRun(Completion):
         self._random = shuffled or Random(0)
         self.layout = TaskLayout(topology, self.conf)
         check_requirements(topology)
+        check_tracing(self.conf)
         self._setting = TaskEnvironment(
             topology,
             self.layout,

@@ -33,6 +33,7 @@ from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import REPORTS, local_path
 from topo.storage.ownership import Ownership
 from topo.topology.model import Topology
+from topo.tracing.exporting import check_tracing
 from topo.tracking.client import AckerClient, AckerControl, BatchStart, Lease
 from topo.tracking.figures import AckerStatus
 from topo.tracking.plan import Mode, TrackingPlan
@@ -84,6 +85,7 @@ class RunResources(ExitStack):
         run = self._run
         directory = make_run_directory()
         self.callback(shutil.rmtree, directory, ignore_errors=True)
+        check_tracing(run.conf)
         if is_local(run.master):
             check_requirements(run.topology)
         if is_local(run.master):  # Spark starts last: what takes its time starts beside it

@@ -40,6 +40,7 @@ from topo.errors import EngineError
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import EPOCHS, local_path
 from topo.topology.model import Topology
+from topo.tracing.exporting import check_tracing
 from topo.tracking.figures import AckerStatus
 from topo.tracking.plan import Mode
 
@@ -122,6 +123,7 @@ class RealTimeResources(RunResources):
                 hint="set topology.mode=micro-batch, or run it with --master local[*]",
             )
         check_requirements(run.topology)
+        check_tracing(run.conf)
         self._directory = make_run_directory()
         self.callback(shutil.rmtree, self._directory, ignore_errors=True)
         drop_dead_spark()
