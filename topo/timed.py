@@ -192,6 +192,9 @@ class TimedBolt(Bolt):
         """Return the event time of the inputs; None for a bolt by arrival."""
         return self.event_time
 
+    def read_inputs(self, inputs: Sequence[InputFields]) -> None:
+        """Take note of what the bolt reads, before it declares its outputs."""
+
     def describe_time(self) -> str:
         """Return the bolt's time in words, for `topo explain`."""
         time = self.timing()

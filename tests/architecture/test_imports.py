@@ -76,7 +76,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": {*_ABOVE, "api", "runtime", "tuples"},
     "streams": _STREAMS,
     "streamparse": {"api", "builder", "errors", "topology", "tuples"},
-    "connectors": {"api", "config", "errors", "topology", "tuples"},
+    "connectors": {"api", "config", "errors", "storage", "topology", "tuples"},
     "_pytest": {"testing"},
     "topo": {"api", "builder", "cluster", "config", "errors", "topology", "tuples"},
 }

@@ -7,7 +7,7 @@ reads nothing, an input given twice and a cycle are problems.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from topo.components import BasicBolt, OutputFieldsDeclarer, Spout
@@ -36,11 +36,13 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
     outputs: dict[str, Streams] = {}
     confs: dict[str, dict[str, Any]] = {}
     warnings: list[str] = []
+    for draft in _producers_first(drafts):
+        problems += _read_inputs(draft, outputs)
+        outputs[draft.id] = _declared_outputs(draft, problems)
     for draft in drafts.values():
         problems += draft.problems
         problems += _name_problems(f"{draft.kind} {draft.id[:40]!r}", "its name", draft.id)
         problems += component_problems(draft.component, draft.where)
-        outputs[draft.id] = _declared_outputs(draft, problems)
         confs[draft.id] = _component_conf(draft, problems, warnings)
         warnings += _shadowed_fields(draft, outputs[draft.id])
         warnings += shared_containers(draft.component, draft.where)
@@ -58,6 +60,39 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
         (_component(draft, outputs[draft.id], confs[draft.id]) for draft in drafts.values()),
         warnings,
     )
+
+
+def _producers_first(drafts: Mapping[str, Draft]) -> list[Draft]:
+    """Return the drafts in an order in which inputs are known; in theirs if there is a cycle."""
+    sorter = TopologicalSorter({name: _reads(drafts, name) for name in drafts})
+    try:
+        return [drafts[name] for name in sorter.static_order()]
+    except CycleError:
+        return list(drafts.values())
+
+
+def _read_inputs(draft: Draft, outputs: Mapping[str, Streams]) -> Iterator[Problem]:
+    if not isinstance(draft.component, TimedBolt):
+        return
+    try:
+        draft.component.read_inputs(_input_fields(draft, outputs))
+    except TopoError as error:
+        yield Problem("inputs", draft.where, f"{draft.where}: {error.message}", error.hint)
+
+
+def _input_fields(draft: Draft, outputs: Mapping[str, Streams]) -> list[InputFields]:
+    """Return what a bolt reads, as far as the streams exist."""
+    return [
+        InputFields(
+            read.component,
+            read.stream,
+            outputs[read.component][read.stream].fields,
+            read.grouping.kind,
+            tuple(read.grouping.fields),
+        )
+        for read in draft.inputs
+        if read.stream in outputs.get(read.component, {})
+    ]
 
 
 def declared_streams(draft: Draft) -> Streams:
@@ -193,17 +228,7 @@ def _time_problems(
     bolt = draft.component
     if not isinstance(bolt, TimedBolt):
         return
-    reads = [
-        InputFields(
-            read.component,
-            read.stream,
-            outputs[read.component][read.stream].fields,
-            read.grouping.kind,
-            tuple(read.grouping.fields),
-        )
-        for read in draft.inputs
-        if read.stream in outputs.get(read.component, {})
-    ]
+    reads = _input_fields(draft, outputs)
     if bolt.stateless:
         text = f"{draft.where} says stateless = True, but keeps windows or the like"
         yield Problem("stateless", draft.where, text, "take stateless = True away")
