@@ -125,7 +125,7 @@ def _measure(options: BenchOptions, rate: int, mode: str) -> Measurement:
             acked = _between(directory, began, ended)
             latencies += acked
             per_sec.append(len(acked) / (ended - began))
-            verified = verified and _is_right(directory, slots)
+            verified = verified and is_right(directory, slots)
     if not latencies:
         raise RunError(
             f"no message of the measured {options.seconds:g} s was acked in mode {mode}",
@@ -157,7 +157,7 @@ def _between(directory: str, began: float, ended: float) -> list[float]:
     return [latency for emitted, latency in pairs if began <= emitted < ended]
 
 
-def _is_right(directory: str, tasks: int) -> bool:
+def is_right(directory: str, tasks: int) -> bool:
     """True iff everything that was emitted was acked, and counted to the word."""
     spouts, counts = left_behind(directory, "spout"), left_behind(directory, "count")
     if len(spouts) != tasks or len(counts) != tasks:

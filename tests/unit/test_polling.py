@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, cast
 
 import pytest
@@ -123,3 +124,38 @@ def test_a_batch_whose_clock_has_passed_a_time_does_not_wait_but_only_one_does()
     assert wait(2, clock=100.5) == 1  # the batch that does what is due
     coordinator.resumes = True
     assert wait(3, clock=101.0) == 0
+
+
+class Trickle:
+    """Spouts that have something whenever they are asked, until they are exhausted."""
+
+    def __init__(self, has: int) -> None:
+        self.left = has
+
+    @property
+    def exhausted(self) -> bool:
+        return self.left == 0
+
+    def poll(self, most: int, until: float) -> int:
+        given = min(1, self.left, most)
+        self.left -= given
+        return given
+
+
+def lingered(least_ms: int, trickle: Trickle, most: int = 1000, abandoned: bool = False) -> int:
+    conf = {"topology.batch.least.ms": least_ms, "topology.batch.poll.ms": 1}
+    polling = Polling(full_conf({**conf, "topology.batch.max.tuples": most}))
+    return polling.linger(cast(Any, trickle), time.monotonic(), lambda: abandoned)
+
+
+def test_a_batch_gathers_a_trickle_until_it_is_full_or_nothing_more_comes() -> None:
+    hours = 3_600_000
+    assert lingered(hours, Trickle(7)) == 7
+    assert lingered(hours, Trickle(100), most=5) == 5
+    assert lingered(hours, Trickle(100), abandoned=True) == 0
+    assert lingered(0, Trickle(100)) == 0
+
+
+def test_a_batch_that_is_long_enough_does_not_linger() -> None:
+    polling = Polling(full_conf({"topology.batch.least.ms": 60_000}))
+    assert polling.linger(cast(Any, Trickle(9)), time.monotonic() - 61, lambda: False) == 0

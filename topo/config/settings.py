@@ -295,6 +295,12 @@ class Settings:
         whole(1),
         "Target duration of a batch under load. Each batch has a fixed cost of about 110 ms.",
     )
+    batch_least_ms = Setting[int](
+        "topology.batch.least.ms",
+        0,
+        whole(0),
+        "Least time from one batch to the next: a trickle of tuples then costs fewer batches.",
+    )
     batch_max_tuples = Setting[int](
         "topology.batch.max.tuples",
         250_000,

@@ -284,6 +284,7 @@ class _Execution:
 
     def _poll(self, host: SlotTasks, start: BatchStart, report: Report) -> None:
         asking = start.mode == Mode.ACTIVE
+        began = time.monotonic()
         report.tuples = self._polling.fill(host) if asking else 0
         self._has_news |= self._says_exhausted(host) | self._ends_early(host)
         self._has_news |= host.is_waiting  # for what `open` or `activate` emitted
@@ -302,6 +303,10 @@ class _Execution:
                 self._runner.wakes_at(host) if asking else None,
             )
             report.waited_secs = self._polling.waited_secs
+        if asking and (report.tuples or self._has_news):
+            before = time.monotonic()
+            report.tuples += self._polling.linger(host, began, self._abandoned)
+            report.waited_secs += time.monotonic() - before
 
     def _wait_for_time(self, start: BatchStart, report: Report) -> None:
         """Wait in a slot without spouts, if its bolts have something to do at a time to come.

@@ -84,6 +84,7 @@ class Polling:
     def __init__(self, conf: Mapping[str, Any]) -> None:
         target_secs = conf["topology.batch.target.ms"] / 1000
         self.budget = Budget(target_secs, conf["topology.batch.max.tuples"])
+        self._least_secs = conf["topology.batch.least.ms"] / 1000
         self._idle_secs = conf["topology.batch.idle.ms"] / 1000
         self._poll_secs = conf["topology.batch.poll.ms"] / 1000
         self._threads = ThreadPoolExecutor(4, "waiting")
@@ -102,6 +103,22 @@ class Polling:
         emitted = host.poll(self.budget.tuples, until=started + self.budget.polling_secs)
         if emitted:
             self.budget.taken(emitted, started)
+        return emitted
+
+    def linger(self, host: SlotTasks, began: float, abandoned: Callable[[], bool]) -> int:
+        """Ask the spouts on until the batch is as long as it has to be; return what they emitted.
+
+        A batch costs the same for one tuple as for a thousand, so those of a trickle gather here.
+        It ends early if it is full, or if there is nothing more to come.
+        """
+        emitted = 0
+        while emitted < self.budget.tuples and not (host.exhausted or abandoned()):
+            left = began + self._least_secs - time.monotonic()
+            if left <= 0:
+                break
+            self._woken.wait(min(self._poll_secs, left))
+            self._woken.clear()
+            emitted += host.poll(self.budget.tuples - emitted, until=began + self._least_secs)
         return emitted
 
     def wait(
