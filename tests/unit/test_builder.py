@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from topo import (
     Fields,
     InvalidTopologyError,
     Problem,
+    Spout,
     TopologyBuilder,
     Tuple,
     UnpicklableComponentError,
@@ -319,6 +321,32 @@ def test_storms_meaningless_setting_of_a_component_is_a_warning_of_the_topology(
     bolt.add_configuration("topology.priority", 3)
     (warning,) = builder.create_topology().warnings
     assert "topology.priority is Storm's and means nothing on Spark" in warning
+
+
+class Sleeper(Spout):
+    outputs = ("word",)
+
+    def next_tuple(self) -> None:
+        time.sleep(0.1)
+
+
+class Sleepless(Spout):
+    outputs = ("word",)
+
+    def next_tuple(self) -> None:
+        self.sleep()
+
+    def sleep(self) -> None:
+        """Is no pause of the thread."""
+
+
+def test_a_spout_that_sleeps_is_a_warning() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("a", Sleeper())
+    builder.set_spout("b", Sleepless())
+    (warning,) = builder.create_topology().warnings
+    assert warning.startswith("spout 'a': next_tuple sleeps")
+    assert "test_builder.py:" in warning
 
 
 def test_a_field_with_a_tuples_own_name_is_a_warning() -> None:

@@ -7,6 +7,7 @@ fail late or, worse, never be called; so each has an entry here, with the name t
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -53,6 +54,20 @@ def component_problems(component: Component, where: str) -> list[Problem]:
         *_saving_problems(component, where),
         *_requirement_problems(component, where),
     ]
+
+
+def sleeping_warnings(component: Component, where: str) -> Iterator[str]:
+    """Yield a warning if a spout sleeps in `next_tuple`, as Storm's examples do."""
+    hook = inspect.unwrap(getattr(component, "next_tuple", None) or _nothing)
+    code, names = getattr(hook, "__code__", None), getattr(hook, "__globals__", {})
+    if code is None or "sleep" not in code.co_names:
+        return
+    by_module = any(names.get(name) is time for name in code.co_names)
+    if by_module or names.get("sleep") is time.sleep:
+        yield (
+            f"{where}: next_tuple sleeps{_line(hook)}, and meanwhile no task of its slot does "
+            "anything; emit nothing and return: topo asks again after topology.batch.poll.ms"
+        )
 
 
 def check_component(component: Component) -> None:

@@ -16,7 +16,7 @@ from topo.errors import InvalidTopologyError, Problem, TopoError, did_you_mean
 from topo.shipping.pickling import pickle_component
 from topo.timed import InputFields, TimedBolt
 from topo.topology.draft import Draft
-from topo.topology.lint import component_problems
+from topo.topology.lint import component_problems, sleeping_warnings
 from topo.topology.model import ComponentDef, InputDef, StreamDef, Topology
 from topo.topology.order import cycles
 from topo.topology.shared_containers import shared_containers
@@ -46,6 +46,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
         confs[draft.id] = _component_conf(draft, problems, warnings)
         warnings += _shadowed_fields(draft, outputs[draft.id])
         warnings += shared_containers(draft.component, draft.where)
+        warnings += sleeping_warnings(draft.component, draft.where)
     if not any(draft.kind == "spout" for draft in drafts.values()):
         problems.append(
             Problem("no-spout", "topology", "the topology has no spout", "add one with set_spout")
