@@ -426,22 +426,33 @@ USERS_TEST = """
 """
 
 
-def test_the_pytest_plugin_offers_a_cluster(tmp_path: Path) -> None:
-    (tmp_path / "test_users.py").write_text(textwrap.dedent(USERS_TEST))
+def run_users_test(tmp_path: Path, code: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "test_users.py").write_text(textwrap.dedent(code))
     command = [sys.executable, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     env = {
         **os.environ,
         "PYTHONPATH": str(Path(topo.__file__).parents[1]),
+        "COLUMNS": "200",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # it need not be installed for this
     }
-    ran = subprocess.run(
+    return subprocess.run(
         [*command, "-p", "topo._pytest"],
         cwd=tmp_path,
         env=env,
         capture_output=True,
         text=True,
     )
+
+
+def test_the_pytest_plugin_offers_a_cluster(tmp_path: Path) -> None:
+    ran = run_users_test(tmp_path, USERS_TEST)
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_the_summary_of_pytest_names_the_users_error(tmp_path: Path) -> None:
+    ran = run_users_test(tmp_path, USERS_TEST.replace("tup.word.upper()", "tup.word.uper()"))
+    (line,) = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
+    assert "bolt 'shout' task 1, tuple ['hey'] of 'words': AttributeError: 'str' object" in line
 
 
 @pytest.mark.parametrize("engine", ["inline", "spark"])
