@@ -28,6 +28,7 @@ from topo.errors import (
     EngineError,
     FailTuple,
     InvalidTopologyError,
+    JoinError,
     MissingExtra,
     Problem,
     RunError,
@@ -51,6 +52,10 @@ if typing.TYPE_CHECKING:
     from topo.cluster import LocalCluster
     from topo.context import TopologyContext
     from topo.event_time import EventTime
+    from topo.joins.cogroup import CoGroup
+    from topo.joins.interval import IntervalJoin
+    from topo.joins.join_bolt import JoinBolt
+    from topo.joins.windowed import WindowJoin
     from topo.timed import TimedBolt
     from topo.topology.model import Topology
     from topo.windows.aggregate import WindowAggregate
@@ -97,6 +102,10 @@ _LATER = {
 
 _WINDOWS = {
     "topo.event_time": "EventTime",
+    "topo.joins.cogroup": "CoGroup",
+    "topo.joins.interval": "IntervalJoin",
+    "topo.joins.join_bolt": "JoinBolt",
+    "topo.joins.windowed": "WindowJoin",
     "topo.timed": "TimedBolt",
     "topo.windows.aggregate": "WindowAggregate",
     "topo.windows.assigners": "Global Session Sliding Tumbling",
@@ -132,6 +141,7 @@ __all__ = [
     "BasicOutputCollector",
     "Bolt",
     "CheckpointError",
+    "CoGroup",
     "Collect",
     "Combiner",
     "ComponentError",
@@ -150,7 +160,10 @@ __all__ = [
     "Fields",
     "First",
     "Global",
+    "IntervalJoin",
     "InvalidTopologyError",
+    "JoinBolt",
+    "JoinError",
     "KeyValueState",
     "Last",
     "LocalCluster",
@@ -194,6 +207,7 @@ __all__ = [
     "Window",
     "WindowAggregate",
     "WindowError",
+    "WindowJoin",
     "WindowedBolt",
     "bolt",
 ]

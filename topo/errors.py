@@ -3,7 +3,8 @@
     TopoError
     ├── ConfigError                 a setting: unknown, misspelt, of the wrong type (ValueError)
     │   ├── UnknownSettingError     ... as an attribute of a Config (AttributeError)
-    │   └── WindowError             a window, trigger or event time that cannot be
+    │   ├── WindowError             a window, trigger or event time that cannot be
+    │   └── JoinError               a join that cannot be, or a key that cannot be joined by
     ├── TargetError                 what `topo` was told to build: not there, or its code raised
     ├── InvalidTopologyError        every structural problem of a topology, at once (ValueError)
     ├── ComponentError              a component is written in a way topo cannot run (TypeError)
@@ -84,6 +85,12 @@ class WindowError(ConfigError):
     """A window, a trigger or an event time that cannot be: of no length, or of a wrong type."""
 
     code = "window"
+
+
+class JoinError(ConfigError):
+    """A join that cannot be: an input that it does not know, or a key that is no key."""
+
+    code = "join"
 
 
 class StreamError(ConfigError):

@@ -24,7 +24,7 @@ What an operator needs for its own part:
 - Late tuples: `task.set_aside(rows, places)` counts them and emits them on the late stream.
 - Time of results downstream: `result_time(stream)` names a field of the output, and what to add to
   it. The component's watermark travels with the batch: a bolt that reads it in event time has it
-  in the same batch.
+  in the same batch. If results may be older than the watermark, `result_delay` holds it back.
 
 Inputs are acked when `rows` has returned, since the operator's state is committed with the batch;
 with `acks = "expiry"` the operator gets tuples (`rows.tuples()`) and acks them by hand.
@@ -217,9 +217,16 @@ class TimedBolt(Bolt):
         """Yield the problems of the declaration, given what the bolt reads and declares."""
         return ()
 
+    def take_inputs(self, reads: Sequence[InputFields]) -> None:
+        """Learn what is read, before the output is declared: for bolts whose output follows it."""
+
     def result_time(self, stream: str) -> tuple[str, int] | None:
         """Return the output field with a result's time, and what to add to it, in ticks."""
         return None
+
+    def result_delay(self) -> int:
+        """Return how far behind the watermark a result's time may be, in ticks."""
+        return 0
 
     def time_field(self, read: InputFields) -> str | None:
         """Return the field with the time in an input; None if it has none."""

@@ -33,6 +33,7 @@ _STREAMS = {
     "builder",
     "config",
     "errors",
+    "joins",
     "storage",
     "topology",
     "traces",
@@ -64,6 +65,7 @@ ALLOWED: dict[str, set[str]] = {
     "logs": set(),
     "runtime": {*_BELOW_RUNTIME, "windows"},
     "windows": {"api", "config", "errors", "running", "storage", "topology", "tuples"},
+    "joins": {"api", "errors", "storage", "tuples", "windows"},
     # What runs it.
     "engine": {"config", "errors", "running", "topology"},
     "engine.inline": _ENGINE,

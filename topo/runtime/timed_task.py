@@ -248,9 +248,12 @@ class TimedBoltTask(RichBoltTask):
         if self.watermark == BEFORE_ALL or (idle and self.watermark == self._told):
             return
         self._told = self.watermark
+        mark = self.watermark
+        if mark < AFTER_ALL:
+            mark -= self.component.result_delay()
         for consumer, read in self.setting.topology.consumers(self.component_id):
             if consumer.timed:
-                yield consumer.id, read.stream, self.watermark
+                yield consumer.id, read.stream, mark
 
     @property
     def shown_watermark(self) -> Any:

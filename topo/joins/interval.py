@@ -1,0 +1,257 @@
+"""`IntervalJoin`: rows of two streams whose times are close, matched as they arrive.
+
+A right row matches a left one of the same key if its time is in [left - before, left + after], both
+included. Rows wait for what may still match them until the watermark has passed it; a row that
+nothing matched is then a result of a left, right or outer join, once. Nothing is ever taken back:
+with `allowed_lateness` a late row may still match one that was reported without a match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
+from typing import Any
+
+from topo.errors import JoinError
+from topo.event_time import AFTER_ALL, BEFORE_ALL, Duration, EventTime
+from topo.joins.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
+from topo.joins.pairs import PairJoin
+from topo.joins.rows import Entry, SideRows, in_order, stretch
+from topo.joins.shapes import Merge
+from topo.timed import Clock, Operator, OperatorTask, Rows
+
+_BUCKETS = 8
+"""A side's rows are let go in so many parts."""
+
+
+class IntervalJoin(PairJoin):
+    """A join of two streams whose times are no further apart than `within` says.
+
+    `within` is (before, after): a right row matches from `before` earlier than the left one to
+    `after` later; one duration stands for both. `allowed_lateness` keeps rows for late ones.
+    """
+
+    def __init__(
+        self,
+        *,
+        left: StreamName,
+        right: StreamName,
+        on: Any,
+        within: Duration | tuple[Duration, Duration],
+        how: str = INNER,
+        time: EventTime | None = None,
+        select: Any = None,
+        merge: Merge | None = None,
+        outputs: str | Iterable[str] | None = None,
+        result_ts: str | None = None,
+        allowed_lateness: Duration = 0,
+        late_stream: str = "late",
+    ) -> None:
+        if time is None:
+            raise JoinError("an interval join needs event time", hint='write time=EventTime("ts")')
+        super().__init__(
+            left=left,
+            right=right,
+            on=on,
+            how=how,
+            time=time,
+            select=select,
+            merge=merge,
+            outputs=outputs,
+            result_ts=result_ts,
+            late_stream=late_stream,
+        )
+        self.before, self.after = interval_ticks(within, time)
+        self.lateness = time.ticks(allowed_lateness, "allowed_lateness", at_least=0)
+
+    def result_delay(self) -> int:
+        """Return how far behind the watermark a result's time may be, in ticks."""
+        reach = max(0, self.before, self.after)
+        if self.how == INNER and self.result_ts is not None:
+            reach = 0  # it is the later one's, which has just come
+        return reach + self.lateness
+
+    def operator(self, task: OperatorTask) -> Operator:
+        return IntervalOperator(self, task)
+
+
+def interval_ticks(within: Any, time: EventTime) -> tuple[int, int]:
+    """Return an interval in ticks; raise a JoinError if it is none, or empty."""
+    ends = within if isinstance(within, tuple | list) else (within, within)
+    if len(ends) != 2:
+        raise JoinError(
+            f"within is {within!r}; it takes (before, after)",
+            hint="write within=(timedelta(0), timedelta(minutes=10))",
+        )
+    before, after = (time.ticks(end, "within", at_least=BEFORE_ALL) for end in ends)
+    if before + after < 0:
+        raise JoinError(
+            f"within is {within!r}: it begins after its end, so that nothing can match",
+            hint="right times are from left - before to left + after",
+        )
+    return before, after
+
+
+class IntervalOperator(Operator):
+    """The rows of one task of an interval join."""
+
+    def __init__(self, bolt: IntervalJoin, task: OperatorTask) -> None:
+        self._bolt = bolt
+        self._task = task
+        self._time = bolt.event_time or EventTime()
+        self._watermark = BEFORE_ALL
+        self._out: list[list[Any]] = []
+        before, after = bolt.before, bolt.after
+        plain = self._time.unit in ("ms", "us")
+        own = {} if bolt.result_ts is None else {bolt.result_ts: "t" if plain else "shown(t)"}
+        self._shape = bolt.shape(task.owner, own, {"shown": self._time.shown})
+        self._reports = (bolt.how in (LEFT, OUTER), bolt.how in (RIGHT, OUTER))
+        lag = max(self._time.lag_of(one.component) for one in bolt.sides)
+        span = max(0, after) + max(0, before) + bolt.lateness + lag
+        size = max(1, span // _BUCKETS, self._time.per_second // 10)
+        reaches = (max(0, after), max(0, before))
+        self._rows = tuple(
+            SideRows(name, reach, bolt.lateness, size, reports=reports)
+            for name, reach, reports in zip(("left", "right"), reaches, self._reports, strict=True)
+        )
+        # Of a left row: right ones from - before to + after; of a right row, the other way.
+        self._stretch = ((-before, after), (-after, before))
+
+    # -- tuples -------------------------------------------------------------------------------
+
+    def rows(self, rows: Rows) -> None:
+        if not rows.count:
+            return
+        bolt = self._bolt
+        sides = [
+            side for side, one in enumerate(bolt.sides) if one.is_of(rows.component, rows.stream)
+        ]
+        times = rows.times or []
+        found = []
+        for side in sides:
+            keys = key_columns(rows.columns, rows.fields, bolt.sides[side].key)
+            found.append((side, keys, self._shape.keep[side](rows)))
+        late: list[int] = []
+        limit = self._watermark - bolt.lateness
+        if None in times or min(times) < limit:
+            good = [ts is not None and ts >= limit for ts in times]
+            late = [place for place, ok in enumerate(good) if not ok]
+            times = list(compress(times, good))
+            found = [
+                (side, list(compress(keys, good)), list(compress(kept, good)))
+                for side, keys, kept in found
+            ]
+        try:
+            if len(found) == 1:
+                self._take(*found[0], times)
+            else:
+                self._take_both(found, times)
+        except TypeError:
+            for _, keys, _ in found:
+                error = unhashable(self._task.owner, keys)
+                if error is not None:
+                    raise error from None
+            raise
+        self._flush()
+        if late:
+            self._task.set_aside(rows, late)
+
+    def _take_both(self, found: Sequence[tuple[int, Any, Any]], times: Sequence[int]) -> None:
+        """Take rows of a stream that is joined with itself, each as a left and as a right one."""
+        for place, ts in enumerate(times):
+            for side, keys, kept in found:
+                self._take(side, keys[place : place + 1], kept[place : place + 1], [ts])
+
+    def _take(
+        self, side: int, keys: Sequence[Any], kept: Sequence[Any], times: Sequence[int]
+    ) -> None:
+        """Match rows of one side with the other's, and keep them."""
+        mine, other = self._rows[side], self._rows[1 - side]
+        by_key, others = mine.by_key, other.by_key
+        fresh, size = mine.fresh, mine.size
+        reports, flags_other = mine.reports, other.reports
+        low, high = self._stretch[side]
+        both, out, is_left = self._shape.both, self._out.append, side == 0
+        alone = self._shape.left_only if is_left else self._shape.right_only
+        note_reported = other.note_reported
+        number = mine.next_number
+        start = end = 0  # of the bucket at hand
+        bucket: list[Entry] = []
+        for key, row, ts in zip(keys, kept, times, strict=True):
+            if key is None:
+                if reports:
+                    out(alone(row, ts))
+                continue
+            met = others.get(key)
+            matched = False
+            if met is not None:
+                first, last = ts + low, ts + high
+                if len(met) > 1:
+                    met = stretch(met, first, last)
+                for one in met:
+                    at = one[0]
+                    if first <= at <= last:
+                        matched = True
+                        if flags_other and not one[3]:
+                            note_reported(one)
+                        later = ts if ts > at else at
+                        out(both(row, one[1], later) if is_left else both(one[1], row, later))
+            entry: Entry
+            if reports:
+                entry = [ts, row, key, matched, number]
+                number += 1
+            else:
+                entry = (ts, row, key)
+            rows_of_key = by_key.get(key)
+            if rows_of_key is None:
+                by_key[key] = [entry]
+            elif rows_of_key[-1][0] <= ts:
+                rows_of_key.append(entry)
+            else:
+                mine.insert(rows_of_key, entry)
+            if not start <= ts < end:
+                at = ts // size
+                start, end = at * size, (at + 1) * size
+                bucket = fresh.get(at)  # type: ignore[assignment]
+                if bucket is None:
+                    bucket = fresh[at] = []
+            bucket.append(entry)
+        mine.next_number = number
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def advance(self, clock: Clock) -> int:
+        left, right = self._rows
+        left.end_batch()
+        right.end_batch()
+        watermark = self._watermark = max(self._watermark, clock.watermark)
+        due = [side.unmatched(watermark) + side.let_go(watermark) for side in (left, right)]
+        for is_left, entry in in_order(right=due[1], left=due[0]):
+            alone = self._shape.left_only if is_left else self._shape.right_only
+            self._out.append(alone(entry[1], entry[0]))
+        self.state_rows = left.count + right.count
+        return self._flush()
+
+    def next_event(self) -> int | None:
+        due = [side.first_due() for side in self._rows]
+        return min((at for at in due if at is not None and at <= AFTER_ALL), default=None)
+
+    def oldest(self) -> int | None:
+        return min((ts for side in self._rows if (ts := side.oldest()) is not None), default=None)
+
+    def _flush(self) -> int:
+        out, self._out = self._out, []
+        self._task.emit(out)
+        return len(out)
+
+    # -- what is saved ------------------------------------------------------------------------
+
+    def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
+        self._watermark = watermark
+        for side in self._rows:
+            side.load(saved, watermark)
+        self.state_rows = sum(side.count for side in self._rows)
+
+    def save(self, changes: Any) -> None:
+        for side in self._rows:
+            side.save(changes)

@@ -1,0 +1,142 @@
+"""The base of joins of two streams: what they read and declare, and what their results are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from topo.components import OutputFieldsDeclarer
+from topo.errors import JoinError, Problem
+from topo.event_time import EventTime
+from topo.joins.inputs import StreamName, check_how, check_widths, input_problems, parse_inputs
+from topo.joins.shapes import (
+    Merge,
+    Own,
+    Shape,
+    SidePair,
+    all_fields,
+    merging,
+    parse_select,
+    selecting,
+)
+from topo.timed import InputFields, TimedBolt
+from topo.tuples import Fields
+
+
+class PairJoin(TimedBolt):
+    """The base of the joins of two inputs: what they read, and what their results are.
+
+    Without `select` and `merge`, a result has all fields of both sides: a key of one name once,
+    other fields that both have as `left_...` and `right_...`. `merge` is a function of the two
+    tuples, None for one without a match, that returns the value of the field `value`, or a list for
+    `outputs`. With `result_ts`, a field of that name is added that has the result's time. Late rows
+    go to `late_stream`.
+    """
+
+    def __init__(
+        self,
+        *,
+        left: StreamName,
+        right: StreamName,
+        on: Any,
+        how: str,
+        time: EventTime | None,
+        select: Any,
+        merge: Merge | None,
+        outputs: str | Iterable[str] | None,
+        result_ts: str | None,
+        late_stream: str | None,
+    ) -> None:
+        self.sides = parse_inputs({"left": left, "right": right}, on)
+        check_widths(self.sides)
+        self.how = check_how(how)
+        if time is not None and not isinstance(time, EventTime):
+            raise JoinError(
+                f"time is {time!r}; it takes an EventTime", hint='write time=EventTime("ts")'
+            )
+        self.event_time = time
+        self.late_stream = late_stream
+        self.select = None if select is None else parse_select(select)
+        if merge is not None and not callable(merge):
+            raise JoinError(
+                f"merge is {merge!r}; it takes a function of the left and the right tuple",
+                hint="write merge=lambda left, right: ...",
+            )
+        if merge is not None and select is not None:
+            raise JoinError("a join has select or merge, not both")
+        if outputs is not None and merge is None:
+            raise JoinError("outputs goes with merge; select names the fields of the output")
+        self.merge = merge
+        self.merged = None if outputs is None else tuple(Fields(outputs))
+        self.result_ts = result_ts
+        self.reads: tuple[InputFields, ...] = ()
+        if self.select is not None:
+            SidePair(self.sides).check(self.select)
+
+    @property
+    def is_self_join(self) -> bool:
+        """True if both sides are one stream."""
+        left, right = self.sides
+        return left.is_of(right.component, right.stream)
+
+    # -- what it declares ---------------------------------------------------------------------
+
+    def take_inputs(self, reads: Sequence[InputFields]) -> None:
+        """Learn the fields of the inputs, which all fields of a result come from."""
+        found = [one.found_in(reads) for one in self.sides]
+        self.reads = tuple(read for read in found if read is not None)
+
+    def bounds(self) -> tuple[str, ...]:
+        """Return the fields of a result that are the window's, if the join has windows."""
+        return ()
+
+    def own_appended(self) -> tuple[str, ...]:
+        """Return the fields that come from neither side and stand behind the others."""
+        bounds = () if self.select is not None or self.merge is not None else self.bounds()
+        return bounds if self.result_ts is None else (*bounds, self.result_ts)
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        if self.merge is not None:
+            names: list[str] = list(self.merged or ("value",))
+        elif self.select is not None:
+            names = list(self.select)
+        elif len(self.reads) == 2:
+            names = list(all_fields(SidePair(self.sides), self.reads))
+        else:
+            names = []  # what it does not read is reported as such
+        declarer.declare(Fields(*names, *self.own_appended()))
+        if self.late_stream is not None:
+            declarer.declare_stream(self.late_stream, "late_tuple")
+
+    def result_time(self, stream: str) -> tuple[str, int] | None:
+        if stream == "default" and self.result_ts is not None:
+            return self.result_ts, 0
+        return None
+
+    def problems(
+        self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
+    ) -> Iterator[Problem]:
+        yield from input_problems(self.sides, where, inputs, tasks)
+        found = [one.found_in(inputs) for one in self.sides]
+        fields = [read.fields for read in found if read is not None]
+        if self.select is not None and len(fields) == 2:
+            pair = SidePair(self.sides)
+            for of in self.select.values():
+                text = pair.problem(of, fields, self.bounds())
+                if text:
+                    yield Problem("join-select", where, f"{where}: {text}")
+        untimed = [] if self.event_time is None else self.event_time.untimed
+        for read in inputs:
+            if read.component in untimed:
+                text = f"{where} joins {read.component!r} in event time, which is untimed"
+                yield Problem("time-field", where, text, "look it up in a table")
+
+    def shape(self, owner: str, own: Mapping[str, str], names: Mapping[str, Any]) -> Shape:
+        """Return what makes results; `own` are expressions of the join's own fields."""
+        known = Own(own, names, self.own_appended())
+        if self.merge is not None:
+            width = None if self.merged is None else len(self.merged)
+            return merging(self.merge, width, owner, known)
+        pair = SidePair(self.sides)
+        chosen = self.select or all_fields(pair, self.reads)
+        return selecting(chosen, pair, self.reads, known)

@@ -1,0 +1,376 @@
+"""`WindowJoin`: rows of two streams with the same key in the same window.
+
+In tumbling and sliding windows a pair is a result as soon as both rows are there, and what has no
+match when its window ends. A session is only known when it ends: then it is joined as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
+from topo.joins.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
+from topo.joins.pairs import PairJoin
+from topo.joins.shapes import Merge
+from topo.storage.chunks import SavedChunks
+from topo.storage.namespaces import SavedNamespaces
+from topo.timed import Clock, Operator, OperatorTask, Rows
+from topo.windows.accumulators import Accumulators
+from topo.windows.aggregate import ARRIVAL
+from topo.windows.assigners import Aligned, Sessions, WindowSpec, check_spec
+from topo.windows.combiners import Collect
+from topo.windows.keyed import KeyedWindows, Pane, Rules
+from topo.windows.triggers import AtWatermark, prepared
+
+_ARRIVED = "arrived"
+"""The record of the clock up to which windows by arrival have ended."""
+
+
+class WindowJoin(PairJoin):
+    """A join of two streams by key and window.
+
+    Results have `start` and `end` of the window behind the fields of both sides; `select` may name
+    them. Without `time`, windows are by arrival, by the batch's clock.
+    """
+
+    def __init__(
+        self,
+        *,
+        left: StreamName,
+        right: StreamName,
+        on: Any,
+        window: WindowSpec,
+        how: str = INNER,
+        time: EventTime | None = None,
+        select: Any = None,
+        merge: Merge | None = None,
+        outputs: str | Iterable[str] | None = None,
+        result_ts: str | None = None,
+        late_stream: str = "late",
+    ) -> None:
+        super().__init__(
+            left=left,
+            right=right,
+            on=on,
+            how=how,
+            time=time,
+            select=select,
+            merge=merge,
+            outputs=outputs,
+            result_ts=result_ts,
+            late_stream=late_stream,
+        )
+        check_spec(window)
+        window.in_ticks(time or ARRIVAL)
+        self.window = window
+
+    def bounds(self) -> tuple[str, ...]:
+        return ("start", "end")
+
+    def operator(self, task: OperatorTask) -> Operator:
+        assigner = self.window.in_ticks(self.event_time or ARRIVAL)
+        if isinstance(assigner, Sessions):
+            return SessionJoinOperator(self, task, assigner)
+        return AlignedJoinOperator(self, task, assigner)
+
+
+class WindowOperator(Operator):
+    """The base of operators over windows: their time, which may be the clock."""
+
+    def __init__(self, task: OperatorTask, time: EventTime | None) -> None:
+        self._task = task
+        self._by_arrival = time is None
+        self._time = time or ARRIVAL
+        self._watermark = BEFORE_ALL
+        self._saved_clock = BEFORE_ALL
+        self._out: list[list[Any]] = []
+
+    def _times(self, rows: Rows) -> list[Any]:
+        if self._by_arrival:
+            return [self._time.clock_ticks(self._task.now())] * rows.count
+        return rows.times or []
+
+    def _move(self, watermark: int, now: float) -> int:
+        """End what ends up to a watermark; return how much that was."""
+        raise NotImplementedError
+
+    def begin(self, clock: Clock) -> None:
+        if self._by_arrival:
+            self._advance(self._time.clock_ticks(clock.now), clock.now)
+
+    def advance(self, clock: Clock) -> int:
+        if not self._by_arrival:
+            return self._advance(clock.watermark, clock.now)
+        return self._advance(AFTER_ALL, clock.now) if clock.ended else 0
+
+    def _advance(self, watermark: int, now: float) -> int:
+        self._watermark = max(self._watermark, watermark)
+        ended = self._move(self._watermark, now)
+        return self._flush() or ended
+
+    def wakes_at(self) -> float | None:
+        event = self.next_event() if self._by_arrival else None
+        return None if event is None or event >= AFTER_ALL else self._time.clock_at(event)
+
+    def _flush(self) -> int:
+        out, self._out = self._out, []
+        self._task.emit(out)
+        return len(out)
+
+    def load_clock(self, saved: Mapping[str, bytes], watermark: int) -> None:
+        """Take over the watermark; by arrival, the clock of the last commit."""
+        if self._by_arrival:
+            watermark = self._saved_clock = int(saved.get(_ARRIVED, b"%d" % BEFORE_ALL))
+        self._watermark = watermark
+
+    def save_clock(self, changes: Any) -> None:
+        """Save the clock up to which windows by arrival have ended."""
+        if self._by_arrival and self._watermark != self._saved_clock:
+            self._saved_clock = self._watermark
+            changes.puts[_ARRIVED] = b"%d" % self._watermark
+
+
+Sides: TypeAlias = "tuple[dict[Any, list[Any]], dict[Any, list[Any]]]"
+"""The rows of one window by side and key."""
+
+
+class _WindowJoinOperator(WindowOperator):
+    """What both operators of a WindowJoin share: taking rows in, and making results."""
+
+    def __init__(self, bolt: WindowJoin, task: OperatorTask) -> None:
+        super().__init__(task, bolt.event_time)
+        self._bolt = bolt
+        own = {"start": "shown(t[0])", "end": "shown(t[1])"}
+        if bolt.result_ts is not None:
+            own[bolt.result_ts] = "shown(t[1] - 1)"
+        self._shape = bolt.shape(task.owner, own, {"shown": self._time.shown})
+        self._alone = (self._shape.left_only, self._shape.right_only)
+        self._reports = (bolt.how in (LEFT, OUTER), bolt.how in (RIGHT, OUTER))
+
+    def rows(self, rows: Rows) -> None:
+        if not rows.count:
+            return
+        sides = self._bolt.sides
+        mine = [side for side in (0, 1) if sides[side].is_of(rows.component, rows.stream)]
+        taken = [
+            (side, key_columns(rows.columns, rows.fields, sides[side].key),
+             self._shape.keep[side](rows))
+            for side in mine
+        ]  # fmt: skip
+        late = []
+        for place, ts in enumerate(self._times(rows)):
+            for side, keys, kept in taken:
+                try:
+                    is_in = ts is not None and self._take(
+                        side, keys[place], ts, kept[place], rows, place
+                    )
+                except TypeError as error:
+                    raise unhashable(self._task.owner, keys) or error from None
+            if not is_in:
+                late.append(place)
+        self._flush()
+        if late:
+            self._task.set_aside(rows, late)
+
+    def _take(self, side: int, key: Any, ts: int, row: Any, rows: Rows, place: int) -> bool:
+        """Take one row in; return False if it is late."""
+        raise NotImplementedError
+
+    def _unmatched(self, sides: Sides, window: tuple[int, int]) -> None:
+        """Report the rows of a window whose key the other side does not have."""
+        for side in (1, 0):  # the right ones first, as in every join here
+            if not self._reports[side]:
+                continue
+            others = sides[1 - side]
+            for key, rows in sides[side].items():
+                if key not in others:
+                    self._out += [self._alone[side](row, window) for row in rows]
+
+
+class AlignedJoinOperator(_WindowJoinOperator):
+    """The windows of one task of a join in tumbling, sliding or global windows."""
+
+    def __init__(self, bolt: WindowJoin, task: OperatorTask, assigner: Any) -> None:
+        super().__init__(bolt, task)
+        self._assigner = assigner
+        self._windows: dict[tuple[int, int], Sides] = {}
+        self._saved = SavedChunks("rows")
+        self._fresh: dict[int, list[Any]] = {}
+        self._panes: set[int] = set()  # those that are saved
+
+    def _take(self, side: int, key: Any, ts: int, row: Any, rows: Rows, place: int) -> bool:
+        windows = self._assigner.assign(ts)
+        live = [window for window in windows if window[1] > self._watermark]
+        if key is None:
+            if self._reports[side]:
+                self._out += [self._alone[side](row, window) for window in live]
+        else:
+            for window in live:
+                self._match(window, side, key, row)
+            if live:
+                self._add(live, side, key, row)
+                self._fresh.setdefault(self._pane_of(ts), []).append((side, key, ts, row))
+        return bool(live) or not windows
+
+    def _match(self, window: tuple[int, int], side: int, key: Any, row: Any) -> None:
+        sides = self._windows.get(window)
+        met = sides[1 - side].get(key) if sides is not None else None
+        if met:
+            both = self._shape.both
+            if side == 0:
+                self._out += [both(row, other, window) for other in met]
+            else:
+                self._out += [both(other, row, window) for other in met]
+
+    def _add(self, live: list[tuple[int, int]], side: int, key: Any, row: Any) -> None:
+        for window in live:
+            sides = self._windows.get(window)
+            if sides is None:
+                sides = self._windows[window] = ({}, {})
+            sides[side].setdefault(key, []).append(row)
+        self.state_rows += len(live)
+
+    def _pane_of(self, ts: int) -> int:
+        return self._assigner.pane_of(ts) if isinstance(self._assigner, Aligned) else 0
+
+    def _move(self, watermark: int, now: float) -> int:
+        ended = sorted(window for window in self._windows if window[1] <= watermark)
+        for window in sorted(ended, key=lambda window: window[1]):
+            sides = self._windows.pop(window)
+            self._unmatched(sides, window)
+            self.state_rows -= sum(len(rows) for side in sides for rows in side.values())
+        if ended:
+            for pane in [pane for pane in self._panes | set(self._fresh) if self._is_over(pane)]:
+                self._panes.discard(pane)
+                self._fresh.pop(pane, None)
+                self._saved.drop(pane)
+        return len(ended)
+
+    def _is_over(self, pane: int) -> bool:
+        if isinstance(self._assigner, Aligned):
+            return self._assigner.last_end(pane) <= self._watermark
+        return self._watermark >= AFTER_ALL
+
+    def next_event(self) -> int | None:
+        return min((end for _, end in self._windows), default=None)
+
+    def oldest(self) -> int | None:
+        return min((start for start, _ in self._windows), default=None)
+
+    def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
+        self.load_clock(saved, watermark)
+        for pane, chunks in self._saved.load(saved).items():
+            self._panes.add(pane)
+            for side, key, ts, row in (one for chunk in chunks for one in chunk):
+                windows = self._assigner.assign(ts)
+                live = [window for window in windows if window[1] > self._watermark]
+                self._add(live, side, key, row)
+
+    def save(self, changes: Any) -> None:
+        for pane, chunk in self._fresh.items():
+            self._panes.add(pane)
+            self._saved.add(pane, chunk, changes)
+        self._fresh = {}
+        self._saved.save(changes)
+        self.save_clock(changes)
+
+
+class SessionRows:
+    """Rows by session and key, each with its side, until their session ends."""
+
+    def __init__(self, assigner: Any, time: EventTime, owner: str, ended: Any) -> None:
+        self._saved = SavedNamespaces("windows", owner)
+        self._assigner = assigner
+        self._number = 0
+        self._ended = ended
+        self.windows = KeyedWindows(
+            assigner,
+            Accumulators({"rows": Collect()}),
+            prepared(AtWatermark(), time),
+            Rules(),
+            self._report,
+            self._saved.touch,
+            self._saved.drop,
+        )
+
+    def add(self, key: Any, ts: int, side: int, value: Any, now: float, row: Any) -> bool:
+        """Take one row in; return False if it is late."""
+        self._number += 1
+        return self.windows.add(key, ts, [(ts, self._number, side, value)], now, row)
+
+    def _report(self, pane: Pane) -> None:
+        self._ended(pane.key, (pane.start, pane.end), sorted(pane.results[0], key=_ts_and_number))
+
+    def advance(self, watermark: int, now: float) -> int:
+        """End the sessions that are over."""
+        self.windows.end_batch(now)
+        return self.windows.advance(watermark, now)
+
+    def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
+        self.windows.restore(self._saved.load(saved), watermark)
+        numbers = (item[1] for record in self.windows.records() for item in record.cell)
+        self._number = max(numbers, default=0)
+
+    def save(self, changes: Any) -> None:
+        self._saved.save(self.windows.tables, changes)
+
+
+def _ts_and_number(item: tuple[int, int, int, Any]) -> tuple[int, int]:
+    return item[0], item[1]
+
+
+class SessionJoinOperator(_WindowJoinOperator):
+    """The sessions of one task of a join."""
+
+    def __init__(self, bolt: WindowJoin, task: OperatorTask, assigner: Sessions) -> None:
+        super().__init__(bolt, task)
+        self._rows = SessionRows(assigner, self._time, task.owner, self._ended)
+        self._needs_tuple = assigner.dynamic is not None
+        self._assigner = assigner
+
+    def _take(self, side: int, key: Any, ts: int, row: Any, rows: Rows, place: int) -> bool:
+        tup = rows.tuple(place) if self._needs_tuple else None
+        if key is None:
+            window = self._assigner.session(ts, tup)
+            if window[1] <= self._watermark:
+                return False
+            if self._reports[side]:
+                self._out.append(self._alone[side](row, window))
+            return True
+        return self._rows.add(key, ts, side, row, self._task.now(), tup)
+
+    def _ended(self, key: Any, window: tuple[int, int], items: Sequence[Any]) -> None:
+        sides: Sides = ({}, {})
+        for _, _, side, row in items:
+            sides[side].setdefault(key, []).append(row)
+        both = self._shape.both
+        pairs = _product(sides[0].get(key, ()), sides[1].get(key, ()))
+        self._out += [both(left, right, window) for left, right in pairs]
+        self._unmatched(sides, window)
+
+    def _move(self, watermark: int, now: float) -> int:
+        ended = self._rows.advance(watermark, now)
+        self.state_rows = self._rows.windows.rows
+        return ended
+
+    def next_event(self) -> int | None:
+        return self._rows.windows.next_event()
+
+    def oldest(self) -> int | None:
+        return self._rows.windows.oldest
+
+    def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
+        self.load_clock(saved, watermark)
+        self._rows.load(saved, self._watermark)
+        self.state_rows = self._rows.windows.rows
+
+    def save(self, changes: Any) -> None:
+        self._rows.save(changes)
+        self.save_clock(changes)
+
+
+def _product(left: Iterable[Any], right: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    for one in left:
+        for other in right:
+            yield one, other
