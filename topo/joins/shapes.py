@@ -184,6 +184,22 @@ def merging(merge: Merge, width: int | None, owner: str, own: Own) -> Shape:
     )
 
 
+def pairing(merge: Merge | None, own: Own) -> Shape:
+    """Return the shape of a key and a pair of values, of rows that are a key and a value."""
+    pair = "({}, {})" if merge is None else "merge({}, {})"
+    known = {**own.names, "merge": merge}
+
+    def expression(row: str, left: str, right: str) -> str:
+        return f"[{', '.join([f'{row}[0]', pair.format(left, right), *own.tail])}]"
+
+    return Shape(
+        (_Columns([0, 1]), _Columns([0, 1])),
+        _function("l, r, t", expression("l", "l[1]", "r[1]"), known),
+        _function("l, t", expression("l", "l[1]", "None"), known),
+        _function("r, t", expression("r", "None", "r[1]"), known),
+    )
+
+
 def all_fields(pair: SidePair, reads: Sequence[InputFields]) -> dict[str, str]:
     """Return the selection of everything: a key of one name once, other clashes with a prefix."""
     left, right = (read.fields for read in reads)

@@ -19,6 +19,7 @@ from topo.event_time import EventTime
 from topo.streams.chains import KEY, STATELESS, TIME, VALUE, ChainBolt, ChainPlan, Exit, Source
 from topo.streams.elements import GROUPINGS
 from topo.streams.graph import Node
+from topo.streams.joins import cogroup_bolt, common_time, join_bolt, later_time
 from topo.streams.keyed import BatchTotalBolt, Dedupe, ProcessBolt, RunningBolt
 from topo.streams.trident import UPDATES, StateBolt
 from topo.topology.model import Topology
@@ -138,6 +139,8 @@ class _Compiler:
             return self._query(node)
         if kind == "window":
             return self._window(node)
+        if kind in ("join", "cogroup"):
+            return self._join(node)
         raise StreamError(f"internal error: no component for {kind!r}; please report this")
 
     def _spout(self, node: Node) -> Place:
@@ -256,6 +259,19 @@ class _Compiler:
         later = replace(time, lag=0) if time is not None and time.unit in ("ms", "us") else None
         position = fields.index("end") if later is not None else None
         return self._place(made, "default", Source(fields, True, True, position), later)
+
+    def _join(self, node: Node) -> Place:
+        places = [self._exit_of(node, number) for number in range(len(node.inputs))]
+        components = [place.component for place in places]
+        time = common_time(node, components, [place.time for place in places])
+        streams = [(place.component, place.stream) for place in places]
+        make = join_bolt if node.kind == "join" else cogroup_bolt
+        bolt = make(node, streams, time)
+        parallelism = max(place.parallelism for place in places)
+        made = self._add(node, bolt, node.options["parallelism"] or parallelism)
+        made.reads += [Read(p.component, p.stream, "fields", (KEY,)) for p in places]
+        later = None if time is None else later_time(time, bolt.result_delay())
+        return self._place(made, "default", _pairs(later), later)
 
     def _keyed(self, node: Node, bolt: Any, before: Place) -> Component:
         parallelism = node.options.get("parallelism") or before.parallelism

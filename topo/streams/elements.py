@@ -14,6 +14,7 @@ from topo.components import BasicBolt, Bolt
 from topo.errors import StreamError
 from topo.event_time import Duration
 from topo.streams.graph import Node, check_function, getter, users_place
+from topo.streams.joinable import Joinable
 from topo.streams.keyed import Forgetful, Process
 from topo.streams.state import MapState
 from topo.streams.windowed import Fold, Least, Reduce, adding, top
@@ -234,7 +235,7 @@ class Stream(_Elements[T]):
 GROUPINGS = {"shuffle": "shuffle", "broadcast": "all", "global": "global"}
 
 
-class KeyedStream(Stream[tuple[K, V]], Generic[K, V]):
+class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
     """A stream of pairs of a key and a value; operators with state work by key."""
 
     def named(self, name: str) -> KeyedStream[K, V]:

@@ -1,0 +1,145 @@
+"""Joins of streams by key: what the operators compile to.
+
+A join reads keys and values and gives pairs (key, (left, right)); the time of a result goes along
+unseen, as everywhere in a program of streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from topo.components import OutputFieldsDeclarer
+from topo.errors import JoinError, StreamError
+from topo.event_time import EventTime
+from topo.joins.cogroup import CoGroup
+from topo.joins.interval import IntervalJoin
+from topo.joins.pairs import PairJoin
+from topo.joins.shapes import Own, Shape, pairing
+from topo.joins.windowed import WindowJoin
+from topo.streams.chains import KEY, TIME, VALUE
+from topo.streams.graph import Node
+from topo.timed import InputFields
+
+
+class _StreamPairs(PairJoin):
+    """The results of a join as a stream's elements: a key, and a pair or what a function makes."""
+
+    function: Any = None
+
+    def take_inputs(self, reads: Sequence[InputFields]) -> None:
+        """Learn nothing: the fields of streams are known."""
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        declarer.declare((KEY, VALUE, TIME) if self.result_ts else (KEY, VALUE))
+
+    def shape(self, owner: str, own: Mapping[str, str], names: Mapping[str, Any]) -> Shape:
+        return pairing(self.function, Own(own, names, self.own_appended()))
+
+    def own_appended(self) -> tuple[str, ...]:
+        return () if self.result_ts is None else (self.result_ts,)
+
+
+class StreamIntervalJoin(_StreamPairs, IntervalJoin):
+    """An interval join of keyed streams."""
+
+
+class StreamWindowJoin(_StreamPairs, WindowJoin):
+    """A window join of keyed streams."""
+
+
+def join_bolt(
+    node: Node, streams: Sequence[tuple[str, str]], time: EventTime | None
+) -> StreamIntervalJoin | StreamWindowJoin:
+    """Return the bolt of a join; raise a StreamError if there can be none."""
+    left, right = streams
+    result_ts = None if time is None else TIME
+    within, window, how = (node.options[name] for name in ("within", "window", "how"))
+    made: StreamIntervalJoin | StreamWindowJoin
+    if within is not None and time is None:
+        raise StreamError(
+            "join(within=...) needs the event time of both streams",
+            hint='write builder.stream(spout, time=EventTime("ts"))',
+            at=node.place,
+        )
+    try:
+        if within is not None:
+            made = StreamIntervalJoin(
+                left=left, right=right, on=KEY, within=within, how=how, time=time,
+                result_ts=result_ts,
+            )  # fmt: skip
+        else:
+            made = StreamWindowJoin(
+                left=left, right=right, on=KEY, window=window, how=how, time=time,
+                result_ts=result_ts,
+            )  # fmt: skip
+    except JoinError as error:
+        raise StreamError(error.message, hint=error.hint, at=node.place) from None
+    made.late_stream = None
+    made.function = node.function
+    return made
+
+
+def cogroup_bolt(node: Node, streams: Sequence[tuple[str, str]], time: EventTime | None) -> CoGroup:
+    """Return the bolt of a cogroup; raise a StreamError if there can be none."""
+    try:
+        return CoGroup(
+            list(streams),
+            on=KEY,
+            window=node.options["window"],
+            time=time,
+            keep=node.options["keep"],
+            emit=node.options["emit"],
+            values=VALUE,
+            together=VALUE,
+            result_ts=None if time is None else TIME,
+            late_stream=None,
+        )
+    except JoinError as error:
+        raise StreamError(error.message, hint=error.hint, at=node.place) from None
+
+
+def common_time(
+    node: Node, components: Sequence[str], times: Sequence[EventTime | None]
+) -> EventTime | None:
+    """Return the event time of several streams together: only their lags may differ."""
+    known = [time for time in times if time is not None]
+    if not known:
+        return None
+    if len(known) < len(times) or len({_but_for_lag(time) for time in known}) > 1:
+        raise StreamError(
+            f"{node.kind}: the streams have different event times",
+            hint="give all of them the same EventTime but for the lag, or none",
+            at=node.place,
+        )
+    lags: dict[str, Any] = {}
+    for component, time in zip(components, known, strict=True):
+        lags[component] = duration(max(lag_of(time), _ticks(time, lags.get(component, 0))), time)
+    return replace(known[0], lag=lags)
+
+
+def later_time(time: EventTime, delay: int) -> EventTime:
+    """Return the event time of a join's results, which are out of order by so much more."""
+    return replace(time, lag=duration(lag_of(time) + delay, time))
+
+
+def lag_of(time: EventTime) -> int:
+    """Return the highest lag of a time, in ticks."""
+    lags = time.lag.values() if isinstance(time.lag, Mapping) else [time.lag]
+    return max((_ticks(time, lag) for lag in lags), default=0)
+
+
+def duration(ticks: int, time: EventTime) -> timedelta | int:
+    """Return ticks as a duration in the unit of the time field."""
+    return ticks if time.unit in ("ms", "us") else timedelta(microseconds=ticks)
+
+
+def _ticks(time: EventTime, lag: Any) -> int:
+    return time.ticks(lag, "lag", at_least=0)
+
+
+def _but_for_lag(time: EventTime) -> Any:
+    rest = replace(time, lag=0, untimed=())
+    return (rest.unit, rest.idle, rest.max_ahead, rest.when_idle, rest.on_bad, rest.merge)
