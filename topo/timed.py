@@ -217,9 +217,6 @@ class TimedBolt(Bolt):
         """Yield the problems of the declaration, given what the bolt reads and declares."""
         return ()
 
-    def take_inputs(self, reads: Sequence[InputFields]) -> None:
-        """Learn what is read, before the output is declared: for bolts whose output follows it."""
-
     def result_time(self, stream: str) -> tuple[str, int] | None:
         """Return the output field with a result's time, and what to add to it, in ticks."""
         return None

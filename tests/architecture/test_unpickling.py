@@ -27,6 +27,7 @@ TRUSTED = {
     "runtime/user_errors.py": "inside an error that is unpickled already",
     "shipping/pickling.py": "the topology",
     "storage/attributes.py": "the state in the checkpoint",
+    "storage/chunks.py": "the state in the checkpoint",
     "storage/saving.py": "the state in the checkpoint",
     "wire/column.py": "a frame, out of rows that this run's stages made",
 }

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise, product
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.join_world import BY_HAND, JoinWorld
+from tests.property.scale import examples
 from topo import (
     CoGroup,
     IntervalJoin,
@@ -88,7 +89,7 @@ def numbers(found: Sequence[tuple[Any, Any]]) -> list[Any]:
     return [tuple(None if row is None else row[3] for row in pair) for pair in found]
 
 
-@settings(deadline=None)
+@examples(40)
 @given(
     rows,
     cuts,
@@ -137,7 +138,7 @@ def test_an_interval_join_is_two_loops(
     assert found_late == sorted(row[3] for row in late)
 
 
-@settings(deadline=None)
+@examples(40)
 @given(rows, cuts, st.sampled_from(HOWS), st.integers(0, 8), st.integers(0, 1000))
 def test_late_rows_that_are_allowed_match_what_they_would_have_matched(
     given_rows: list[Row], cuts: list[tuple[int, int, bool]], how: str, reach: int, seed: int
@@ -183,7 +184,7 @@ def test_late_rows_that_are_allowed_match_what_they_would_have_matched(
     assert sorted(found, key=repr) == sorted(map(list, pairs), key=repr)
 
 
-@settings(deadline=None)
+@examples(40)
 @given(
     rows,
     cuts,
@@ -244,7 +245,7 @@ def sessions(own: Sequence[Any], gap: int) -> list[list[Any]]:
     return found
 
 
-@settings(deadline=None)
+@examples(40)
 @given(rows, cuts, st.sampled_from(HOWS), st.integers(1, 9), st.integers(0, 1000))
 def test_a_session_join_is_a_product_in_each_session(
     given_rows: list[Row],
@@ -277,7 +278,7 @@ def test_a_session_join_is_a_product_in_each_session(
     assert late == []
 
 
-@settings(deadline=None)
+@examples(40)
 @given(rows, cuts, st.integers(1, 12), st.integers(0, 1000))
 def test_a_cogroup_has_the_values_of_a_window_by_time(
     given_rows: list[Row], cuts: list[tuple[int, int, bool]], size: int, seed: int
@@ -307,7 +308,7 @@ def test_a_cogroup_has_the_values_of_a_window_by_time(
 tables = st.lists(st.tuples(st.sampled_from(("a", "b", None)), st.integers(0, 99)), max_size=5)
 
 
-@settings(deadline=None)
+@examples(40)
 @given(
     st.tuples(tables, tables, tables).filter(any),
     st.tuples(st.sampled_from(HOWS), st.sampled_from(HOWS)),
@@ -353,7 +354,7 @@ def test_a_join_bolt_is_loops_over_its_window(
     assert sorted(run.tuples("j"), key=repr) == sorted(wanted, key=repr)
 
 
-@settings(deadline=None)
+@examples(40)
 @given(
     st.lists(st.sampled_from(("xa", "xb", "ya", "yb")), min_size=1, max_size=20),
     st.integers(2, 6),

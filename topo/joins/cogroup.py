@@ -173,7 +173,7 @@ class Groups:
 
 
 class _GroupOperator(WindowOperator):
-    """What both operators share: reading keys and values, and making results."""
+    """The base of both operators: it reads keys and values, and makes results."""
 
     def __init__(self, bolt: CoGroup, task: OperatorTask) -> None:
         super().__init__(task, bolt.event_time)

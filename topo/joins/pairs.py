@@ -81,9 +81,9 @@ class PairJoin(TimedBolt):
 
     # -- what it declares ---------------------------------------------------------------------
 
-    def take_inputs(self, reads: Sequence[InputFields]) -> None:
+    def read_inputs(self, inputs: Sequence[InputFields]) -> None:
         """Learn the fields of the inputs, which all fields of a result come from."""
-        found = [one.found_in(reads) for one in self.sides]
+        found = [one.found_in(inputs) for one in self.sides]
         self.reads = tuple(read for read in found if read is not None)
 
     def bounds(self) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ class SidePair:
         return None
 
     def problem(self, of: str, fields: Sequence[Sequence[str]], own: Sequence[str]) -> str:
-        """Return what is wrong with a selected field, or ""; `own` are fields of the result."""
+        """Return the mistake in a selected field, or ""; `own` are fields of the result."""
         word, colon, name = of.partition(":")
         try:
             known = fields[self.side_of(word.strip())] if colon else [*fields[0], *fields[1], *own]
@@ -103,7 +103,7 @@ class SidePair:
 
 @dataclass(frozen=True)
 class Shape:
-    """What is kept of each side's rows, and the functions that make results of them."""
+    """A selection: the functions that keep parts of each side's rows and make results of them."""
 
     keep: tuple[Callable[[Rows], Any], Callable[[Rows], Any]]
     both: Callable[[Any, Any, Any], list[Any]]

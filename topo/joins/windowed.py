@@ -136,7 +136,7 @@ Sides: TypeAlias = "tuple[dict[Any, list[Any]], dict[Any, list[Any]]]"
 
 
 class _WindowJoinOperator(WindowOperator):
-    """What both operators of a WindowJoin share: taking rows in, and making results."""
+    """The base of both operators of a WindowJoin: it takes rows in, and makes results."""
 
     def __init__(self, bolt: WindowJoin, task: OperatorTask) -> None:
         super().__init__(task, bolt.event_time)

@@ -29,7 +29,7 @@ class _StreamPairs(PairJoin):
 
     function: Any = None
 
-    def take_inputs(self, reads: Sequence[InputFields]) -> None:
+    def read_inputs(self, inputs: Sequence[InputFields]) -> None:
         """Learn nothing: the fields of streams are known."""
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
