@@ -85,6 +85,13 @@ def matched(
     return found
 
 
+def by_side(given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    return (
+        [row for row in given if row[0] == "left"],
+        [row for row in given if row[0] == "right"],
+    )
+
+
 def numbers(found: Sequence[tuple[Any, Any]]) -> list[Any]:
     return [tuple(None if row is None else row[3] for row in pair) for pair in found]
 
@@ -109,7 +116,7 @@ def test_an_interval_join_is_two_loops(
     work = Work(given_rows, cuts)
     before, after = within
     accepted: list[Any] = []
-    late = []
+    late: list[Any] = []
     watermark = -1000
     for batch, following, _ in work.batches:
         for row in batch:
@@ -162,8 +169,7 @@ def test_late_rows_that_are_allowed_match_what_they_would_have_matched(
     found, late = work.run(bolt, seed, 2)
     assert late == []
     everything = [row for batch, _, _ in work.batches for row in batch]
-    sides = [[row for row in everything if row[0] == name] for name in ("left", "right")]
-    pairs = numbers(matched(*sides, "inner", is_match))
+    pairs = numbers(matched(*by_side(everything), "inner", is_match))
     alone: list[Any] = []
     so_far: list[Any] = []
     told: set[int] = set()
@@ -260,9 +266,8 @@ def test_a_session_join_is_a_product_in_each_session(
     for key in ("a", "b", "c"):
         own = [row for row in everything if row[1] == key]
         for session in sessions(own, gap) if own else []:
-            sides = [[row for row in session if row[0] == name] for name in ("left", "right")]
-            wanted += numbers(matched(*sides, how, lambda a, b: True))
-    nulls = [[r for r in everything if r[1] is None and r[0] == name] for name in ("left", "right")]
+            wanted += numbers(matched(*by_side(session), how, lambda a, b: True))
+    nulls = by_side([row for row in everything if row[1] is None])
     wanted += numbers(matched(*nulls, how, lambda a, b: False))
     bolt = WindowJoin(
         left="left",
@@ -371,8 +376,8 @@ def test_only_new_gives_each_pair_of_sliding_windows_once(
         builder.set_spout(name, feeders[name])
         declarer.global_grouping(name)
     run = TestCluster(seed=seed).submit_topology("t", builder.create_topology())
-    for number, (name, key) in enumerate(events):
-        feeders[name].feed([key, number])
+    for number, event in enumerate(events):
+        feeders[event[0]].feed([event[1], number])
         run.settle()
     wanted = [
         [x, y]
