@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.ui.conftest import Site
+from tests.ui.conftest import Serve, Site
 from tests.ui.worlds import HOSTILE, World, word_count
 from topo.logs.requests import read_requests
 from topo.manage.api import Management
+from topo.topology.model import Topology
 
 
 def test_the_list_has_every_topology_and_what_is_damaged(world: World, site: Site) -> None:
@@ -258,3 +261,80 @@ def test_log_levels_and_samples_are_asked_for(world: World, site: Site) -> None:
         assert over.status_code == 409
     written = read_requests(run.directory / "log")
     assert set(written.levels) == {"mine", ""}
+
+
+def submission(**more: Any) -> dict[str, Any]:
+    built = base64.b64encode(word_count().to_bytes()).decode()
+    return {"name": "words", "topology": built, **more}
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The directories of the runs whose supervisors would have been started."""
+    found: list[Path] = []
+    monkeypatch.setattr("topo.manage.supervisor.spawn", found.append)
+    return found
+
+
+def test_a_built_topology_is_submitted_where_that_is_allowed(
+    world: World, serve: Serve, started: list[Path]
+) -> None:
+    site = serve(allow_submit=True)
+    with site.client() as client:
+        conf = {"topology.workers": 2, "my.key": [1]}
+        answer = client.post("/api/topologies", json=submission(conf=conf, master="local[2]"))
+        assert answer.status_code == 202, answer.text
+        assert answer.json() == {"name": "words", "status": "STARTING", "was": ""}
+    run = world.registry.latest("words")
+    assert run is not None
+    assert started == [run.directory]
+    assert (run.submission.master, run.submission.conf["my.key"]) == ("local[2]", [1])
+    assert Topology.from_bytes((run.directory / "topology.pb").read_bytes()) == word_count()
+
+
+def test_nobody_else_may_submit(world: World, serve: Serve, started: list[Path]) -> None:
+    with serve().client() as client:
+        assert client.post("/api/topologies", json=submission()).status_code == 405
+    with serve(allow_submit=True, read_only=True).client() as client:
+        assert client.post("/api/topologies", json=submission()).status_code in (403, 405)
+    site = serve(allow_submit=True)
+    with site.client("view") as client:
+        assert client.post("/api/topologies", json=submission()).status_code == 403
+    with site.client(None) as client:
+        assert client.post("/api/topologies", json=submission()).status_code == 401
+    with site.browser() as client:  # without the value that only the pages know
+        assert client.post("/api/topologies", json=submission()).status_code == 403
+    assert started == []
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"name": "words"}, "topology is missing"),
+        (submission(topology="not base64!"), "not valid"),
+        (submission(topology=base64.b64encode(b"\xff garbage").decode()), "not valid"),
+        (submission(topology=""), "not valid"),
+        (submission(name="../etc"), "name"),
+        (submission(conf={"topology.wrokers": 2}), "topology.workers"),
+        (submission(conf=[1]), "JSON object"),
+        (submission(directory="/no/such/directory"), "no directory"),
+        (submission(state="perhaps"), "refuse, resume, fresh"),
+        (submission(other=1), "no parameter"),
+    ],
+)
+def test_a_submission_that_is_wrong_is_refused_in_words(
+    serve: Serve, started: list[Path], document: dict[str, Any], words: str
+) -> None:
+    with serve(allow_submit=True).client() as client:
+        answer = client.post("/api/topologies", json=document)
+    assert answer.status_code == 400
+    assert words in f"{answer.json()['message']} {answer.json()['hint']}"
+    assert started == []
+
+
+def test_a_name_in_use_and_a_state_that_is_left_are_conflicts(
+    world: World, serve: Serve, started: list[Path]
+) -> None:
+    world.add("words")
+    with serve(allow_submit=True).client() as client:
+        assert client.post("/api/topologies", json=submission()).status_code == 409

@@ -21,6 +21,11 @@ from topo.cli.runs import Runs
     help="Where to serve; port 0 takes any free one.",
 )
 @click.option("--read-only", is_flag=True, help="Refuse every change.")
+@click.option(
+    "--allow-submit",
+    is_flag=True,
+    help="Let holders of the operate token submit topologies, which run code here.",
+)
 @click.option("--open", "opening", is_flag=True, help="Open the pages in a browser.")
 @click.option(
     "--host",
@@ -42,6 +47,7 @@ def ui(
     context: click.Context,
     bind: str,
     read_only: bool,
+    allow_submit: bool,
     opening: bool,
     hosts: tuple[str, ...],
     tls_cert: str | None,
@@ -70,6 +76,7 @@ def ui(
         bind=bind,
         hosts=hosts,
         read_only=read_only,
+        allow_submit=allow_submit,
         tls_certificate=tls_cert,
         tls_key=tls_key,
         behind_proxy=behind_proxy,

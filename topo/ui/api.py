@@ -6,10 +6,12 @@ import re
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from topo.logs.reader import LEVELS, Wanted
 from topo.manage.api import WINDOWS, Management
+from topo.manage.built import STATES, submit_built
 from topo.manage.views import (
     BatchView,
     Change,
@@ -40,6 +42,7 @@ _CHANGE = {
 }
 _NAME = Parameter("name", str, "A topology's name, or the id of a run.", place="path")
 _WINDOW = Parameter("window", str, "The time the figures are of.", "all", tuple(WINDOWS))
+_MOST_SUBMITTED = 64 << 20
 _COMPONENT = Parameter("component", str, "Only of this component.")
 _LOGS = (
     _COMPONENT,
@@ -86,8 +89,57 @@ def _logs(management: Management, name: str, count: int, **wanted: Any) -> LogsV
     return management.logs(name, log_lines_wanted(**wanted), count)
 
 
-def endpoints(management: Management) -> list[Endpoint]:
+def endpoints(management: Management, *, allow_submit: bool = False) -> list[Endpoint]:
     """Return every endpoint but those that hold a connection open."""
+    table = _endpoints(management)
+    return [*table, _submission(management)] if allow_submit else table
+
+
+def _submission(management: Management) -> Endpoint:
+    """Return the endpoint that starts a topology: whoever may call it runs code on this machine."""
+    return Endpoint(
+        "POST",
+        "/api/topologies",
+        "submit",
+        "Submit a built topology: `topo submit`. Only if the server was started with "
+        "`--allow-submit`.",
+        Change,
+        partial(submit_built, management.registry),
+        status=202,
+        most_bytes=_MOST_SUBMITTED,
+        refusals=_CHANGE | {413: "The topology is too large."},
+        body=(
+            Parameter("name", str, "What to call it.", place="body", is_required=True),
+            Parameter(
+                "topology",
+                str,
+                "`Topology.to_bytes()`, in base64.",
+                place="body",
+                longest=_MOST_SUBMITTED,
+                is_required=True,
+            ),
+            Parameter("conf", dict, "Its settings.", place="body"),
+            Parameter("master", str, "Spark's master.", "local[*]", place="body"),
+            Parameter(
+                "directory",
+                str,
+                "A directory of this machine with the modules it imports.",
+                place="body",
+            ),
+            Parameter("active", bool, "With its spouts running.", True, place="body"),
+            Parameter(
+                "state",
+                str,
+                "What to do with the state that this name has left.",
+                "refuse",
+                tuple(STATES),
+                place="body",
+            ),
+        ),
+    )
+
+
+def _endpoints(management: Management) -> list[Endpoint]:
 
     def of_one(method: str, tail: str, **more: Any) -> Endpoint:
         parameters = (_NAME, *more.pop("parameters", ()))

@@ -21,8 +21,9 @@ from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from topo.errors import RunError, TopoError
+from topo.errors import CheckpointError, ConfigError, RunError, TopoError
 from topo.manage.api import Management, UnknownComponent, UnknownTopology
+from topo.manage.built import InvalidSubmission
 from topo.manage.documents import plain
 from topo.ui import storm
 from topo.ui.api import (
@@ -52,12 +53,13 @@ class Site:
     management: Management
     guard: Guard
     environment: str = ""
+    allow_submit: bool = False
     streams: Streams = field(default_factory=Streams)
 
 
 def application(site: Site) -> ASGIApp:
     """Return the application of a site."""
-    table = endpoints(site.management)
+    table = endpoints(site.management, allow_submit=site.allow_submit)
     document = openapi([*table, EVENTS, TOPOLOGY_EVENTS, LOG_EVENTS])
     routes = [
         Route("/", _page),
@@ -143,7 +145,7 @@ def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         arguments = endpoint.arguments(request.path_params, _query(request))
         if endpoint.method != "GET":
-            arguments |= endpoint.body_arguments(await _body(request))
+            arguments |= endpoint.body_arguments(await _body(request, endpoint.most_bytes))
         answer = await run_in_threadpool(endpoint.handle, **arguments)
         return JSONResponse(plain(answer), status_code=endpoint.status)
 
@@ -159,13 +161,13 @@ def _query(request: Request) -> Mapping[str, str]:
     return found
 
 
-async def _body(request: Request) -> bytes:
-    body = b""
+async def _body(request: Request, most_bytes: int = MOST_BODY_BYTES) -> bytes:
+    body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MOST_BODY_BYTES:
-            raise Refused(413, f"the body has more than {MOST_BODY_BYTES} bytes")
-    return body
+        if len(body) > most_bytes:
+            raise Refused(413, f"the body has more than {most_bytes} bytes")
+    return bytes(body)
 
 
 async def _page(request: Request) -> Response:
@@ -283,7 +285,9 @@ def _problem_answer(request: Request, error: Exception) -> Response:
         status = error.status
     elif isinstance(error, UnknownTopology | UnknownComponent):
         status = 404
-    elif isinstance(error, RunError):
+    elif isinstance(error, InvalidSubmission | ConfigError):
+        status = 400
+    elif isinstance(error, RunError | CheckpointError):
         status = 409
     elif isinstance(error, TopoError):
         status = 503

@@ -32,6 +32,8 @@ class Parameter:
     """The format of a string, as JSON schema names it."""
     least: float = 0
     most: float = _MOST
+    longest: int = MOST_CHARS
+    is_required: bool = False
 
     def of_text(self, text: str) -> Any:
         """Return the value that stands in a path or query as `text`."""
@@ -58,13 +60,16 @@ class Parameter:
         if self.choices and value not in self.choices:
             return False
         if isinstance(value, str):
-            return self.kind is str and len(value) <= MOST_CHARS
+            return self.kind is str and len(value) <= self.longest
+        if isinstance(value, dict):
+            return self.kind is dict
         if isinstance(value, bool) or type(value) is not self.kind:
             return self.kind is bool and isinstance(value, bool)
         return isinstance(value, int | float) and self.least <= value <= self.most
 
     def _invalid(self, value: object) -> Refused:
-        words = f"one of {', '.join(self.choices)}" if self.choices else f"a {self.kind.__name__}"
+        kind = "JSON object" if self.kind is dict else self.kind.__name__
+        words = f"one of {', '.join(self.choices)}" if self.choices else f"a {kind}"
         if self.kind in (int, float):
             words += f" from {self.least:g} to {self.most:g}"
         return Refused(400, f"{self.name} must be {words}; got {str(value)[:100]!r}")
@@ -85,6 +90,8 @@ class Endpoint:
     body: tuple[Parameter, ...] = ()
     status: int = 200
     streams: bool = False
+    most_bytes: int = MOST_BODY_BYTES
+    """Of a request's body."""
     refusals: Mapping[int, str] = field(default_factory=dict)
 
     def arguments(self, path: Mapping[str, str], query: Mapping[str, str]) -> dict[str, Any]:
@@ -111,6 +118,9 @@ class Endpoint:
         unknown = sorted(set(document) - set(known))
         if unknown:
             raise Refused(400, f"no parameter {unknown[0][:100]!r}", hint="/api/openapi.json")
+        for one in self.body:
+            if one.is_required and one.name not in document:
+                raise Refused(400, f"{one.name} is missing", hint=one.meaning)
         return {
             name: one.checked(document[name]) if name in document else one.default
             for name, one in known.items()

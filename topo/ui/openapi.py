@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from topo.ui.endpoints import MOST_CHARS, Endpoint, Parameter
+from topo.ui.endpoints import Endpoint, Parameter
 
-_PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string", dict: "object"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,12 +69,13 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     if endpoint.body:
         operation["requestBody"] = {
-            "required": False,
+            "required": any(one.is_required for one in endpoint.body),
             "content": {
                 "application/json": {
                     "schema": {
                         "type": "object",
                         "properties": {one.name: _of_parameter(one) for one in endpoint.body},
+                        "required": [one.name for one in endpoint.body if one.is_required],
                         "additionalProperties": False,
                     }
                 }
@@ -103,7 +104,7 @@ def _of_parameter(parameter: Parameter) -> dict[str, Any]:
         schema["minimum"] = parameter.least
         schema["maximum"] = parameter.most
     elif parameter.kind is str and not parameter.choices:
-        schema |= {"minLength": int(parameter.place == "path"), "maxLength": MOST_CHARS}
+        schema |= {"minLength": int(parameter.place == "path"), "maxLength": parameter.longest}
     if parameter.form:
         schema["format"] = parameter.form
     return schema

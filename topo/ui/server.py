@@ -33,6 +33,7 @@ class Options:
     bind: str = DEFAULT_BIND
     hosts: Sequence[str] = ()
     read_only: bool = False
+    allow_submit: bool = False
     tls_certificate: str | None = None
     tls_key: str | None = None
     behind_proxy: bool = False
@@ -65,6 +66,7 @@ class Server:
             Management(registry),
             guard,
             environment=options.environment,
+            allow_submit=options.allow_submit and not options.read_only,
         )
         config = uvicorn.Config(
             application(site),
