@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections import defaultdict
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.property.scale import examples
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.windows.accumulators import Accumulators
 from topo.windows.assigners import Aligned, Sessions, merge_with
@@ -32,6 +34,7 @@ from topo.windows.combiners import (
 )
 from topo.windows.keyed import KeyedWindows, Pane, Rules
 from topo.windows.panes import PaneWindows
+from topo.windows.sessions import SessionWindows
 from topo.windows.triggers import AfterCount, AtWatermark
 
 Event = tuple[str, int, int]
@@ -118,6 +121,7 @@ def by_key(
     return [(pane.key, pane.start, pane.end, pane.results[0]) for pane in panes], late
 
 
+@examples(100)
 @given(events, shapes, st.integers(0, 1000))
 def test_panes_and_single_windows_are_what_brute_force_gives(
     events: list[Event], shape: tuple[int, int, int], seed: int
@@ -135,6 +139,7 @@ def test_panes_and_single_windows_are_what_brute_force_gives(
         assert [one[2] for one in ways[0]] == sorted(one[2] for one in fired)  # in order
 
 
+@examples(100)
 @given(events, shapes, st.integers(0, 1000))
 def test_what_cannot_be_taken_away_is_merged_instead(
     events: list[Event], shape: tuple[int, int, int], seed: int
@@ -146,6 +151,7 @@ def test_what_cannot_be_taken_away_is_merged_instead(
     )
 
 
+@examples(100)
 @given(events, shapes, st.integers(0, 1000))
 def test_collected_values_are_in_the_order_of_arrival(
     events: list[Event], shape: tuple[int, int, int], seed: int
@@ -179,6 +185,7 @@ COMBINERS: dict[str, tuple[Combiner, Any]] = {
 
 
 @pytest.mark.parametrize("name", COMBINERS)
+@examples(100)
 @given(values=st.lists(st.integers(-50, 50)), cut=st.integers(0, 30))
 def test_merging_parts_gives_what_adding_all_gives(name: str, values: list[int], cut: int) -> None:
     combiner, plain = COMBINERS[name]
@@ -194,6 +201,7 @@ def test_merging_parts_gives_what_adding_all_gives(name: str, values: list[int],
     assert combiner.result(added(values)) == plain(values)
 
 
+@examples(100)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1), st.integers(0, 9))
 def test_first_last_and_argmax_break_ties_by_arrival(
     values: list[tuple[int, int]], cut: int
@@ -216,6 +224,7 @@ def test_first_last_and_argmax_break_ties_by_arrival(
         assert combiner.result(combiner.merge(*parts)) == plain
 
 
+@examples(100)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=30), st.integers(0, 30))
 def test_variance_merges_and_stays_close(values: list[float], cut: int) -> None:
     shifted = [value + 1e6 for value in values]
@@ -232,6 +241,7 @@ def test_variance_merges_and_stays_close(values: list[float], cut: int) -> None:
     assert found == pytest.approx(plain, rel=1e-6, abs=1e-3)
 
 
+@examples(100)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 80)), max_size=40),
     st.integers(1, 9),
@@ -264,6 +274,61 @@ def test_sessions_are_the_runs_without_a_gap(events: list[tuple[str, int]], gap:
     assert sorted(found) == sorted(wanted)
 
 
+def single_sessions(gap: int, work: list[tuple[list[Event], int]]) -> tuple[list[Fired], int]:
+    """Return what fires by the general operator, one tuple at a time."""
+    from topo.event_time import EventTime
+
+    panes: list[Pane] = []
+    cells = Accumulators({"it": Sum("v"), "all": Collect("v")})
+    made = KeyedWindows(
+        Sessions(gap, None, EventTime("ts")), cells, AtWatermark(), Rules(), panes.append
+    )
+    late = 0
+    for batch, watermark in work:
+        for key, ts, value in batch:
+            late += not made.add(key, ts, [value, value], 0.0)
+        made.end_batch(0.0)
+        made.advance(watermark, 0.0)
+    assert made.rows == 0
+    return [(p.key, p.start, p.end, (p.results[0], sorted(p.results[1]))) for p in panes], late
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@examples(100)
+@given(events, st.integers(1, 12), st.integers(0, 1000))
+def test_columns_of_sessions_are_what_single_tuples_give(
+    saved: bool, events: list[Event], gap: int, seed: int
+) -> None:
+    work = batches(events, seed)
+    wanted, wanted_late = single_sessions(gap, work)
+    fired: list[Fired] = []
+    cells = Accumulators({"it": Sum("v"), "all": Collect("v")})
+
+    def take(start: int, end: int, items: Any) -> None:
+        for key, cell in items:
+            total, values = cells.results(cell)
+            fired.append((key, start, end, (total, sorted(values))))
+
+    made = SessionWindows(gap, cells, take)
+    late = 0
+    for batch, watermark in work:
+        if batch:
+            keys, times, values = map(list, zip(*batch, strict=True))
+            late += len(made.add(keys, times, [values, values]))
+        assert made.advance(watermark) >= 0
+        if saved:
+            again = SessionWindows(gap, cells, take)
+            again.restore(pickle.loads(pickle.dumps(made.tables)), made.watermark)
+            assert again.rows == made.rows
+            made = again
+    assert made.rows == 0
+    assert not made.latest
+    assert sorted(fired) == sorted(wanted)
+    assert late == wanted_late
+    assert [one[2] for one in fired] == [one[2] for one in wanted]
+
+
+@examples(100)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=20))
 def test_merged_intervals_never_touch(pairs: list[tuple[int, int]]) -> None:
     live: list[tuple[int, int]] = []
@@ -273,7 +338,7 @@ def test_merged_intervals_never_touch(pairs: list[tuple[int, int]]) -> None:
         assert all(a[1] < b[0] for a, b in itertools.pairwise(live))
 
 
-@settings(max_examples=50)
+@examples(100)
 @given(events, st.integers(1, 5), st.integers(0, 1000))
 def test_counted_panes_do_not_depend_on_batches(events: list[Event], n: int, seed: int) -> None:
     def run(cuts: list[tuple[list[Event], int]]) -> list[Any]:

@@ -7,7 +7,7 @@ one row in two deals, or twice in one, is a tuple that goes to two tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any, TypeAlias
@@ -30,11 +30,27 @@ class Deal:
     parts: list[tuple[int, Selector]]
 
 
+class RowsOf(Sequence[list[Any]]):
+    """The rows of columns, each made when it is asked for."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __getitem__(self, number: Any) -> Any:
+        return [column[number] for column in self._columns]
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return map(list, zip(*self._columns, strict=True))
+
+
 @dataclass
 class Rows:
     """The rows that a stream has collected since the last flush."""
 
-    values: list[Any]
+    values: Sequence[Any]
     columns: list[Column]
     targets: list[int]  # of direct emits
 

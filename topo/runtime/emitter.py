@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from topo.errors import EmitError, EmitTypeError, did_you_mean, shown
-from topo.routing.groupers import ChoiceFailed, Deal, Direct, Grouper, Rows, Selector
+from topo.routing.groupers import ChoiceFailed, Deal, Direct, Grouper, Rows, RowsOf, Selector
 from topo.runtime.outbox import Outbox, piece_of
 from topo.topology.layout import MAX_TASKS
 from topo.tracking.trees import Anchor
@@ -224,11 +224,27 @@ class Emitter:
         self.outbox.pack_full()
         return chosen
 
+    @property
+    def takes_columns(self) -> bool:
+        """True iff nothing needs the single rows of what is emitted."""
+        return not (self.strict or self.keeps_order or self.debug or self.hear)
+
+    def flush_columns(self, stream: OutStream, columns: list[Column], parents: list[int]) -> None:
+        """Deal rows that were emitted as columns, after those that wait; if `takes_columns`."""
+        self.flush()
+        stream.parents.extend(parents)
+        self._deal_rows(stream, Rows(RowsOf(columns), columns, stream.targets), -1)
+        if self.trees is not None:
+            self.trees.flushed()
+        self.outbox.pack_full()
+
     def _flush(self, stream: OutStream, asked_row: int) -> list[int]:
-        count = len(stream.rows)
         self._look_at(stream)
         columns: list[Column] = [[row[i] for row in stream.rows] for i in range(stream.width)]
-        rows = Rows(stream.rows, columns, stream.targets)
+        return self._deal_rows(stream, Rows(stream.rows, columns, stream.targets), asked_row)
+
+    def _deal_rows(self, stream: OutStream, rows: Rows, asked_row: int) -> list[int]:
+        count, columns = rows.count, rows.columns
         # All of them before the first is handed out: a grouping of the user's may raise.
         deals = [deal for reader in stream.subscriptions for deal in self._deals(reader, rows)]
         for observer in stream.observers:

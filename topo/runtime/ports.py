@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import repeat
 from threading import get_ident
 from typing import Any, NoReturn
 
-from topo.errors import AnchorError, EmitError, TupleSettledError, shown
-from topo.runtime.bulk_emit import rows_of
+from topo.errors import AnchorError, TupleSettledError, shown
+from topo.runtime.bulk_emit import BulkEmit
 from topo.runtime.emitter import Emitter, OutStream
 from topo.runtime.threads import CallsFromThreads
 from topo.tracking.trees import NO_ANCHOR, NOT_ANCHORED, SEVERAL, Anchor
@@ -283,6 +282,7 @@ class SpoutPort:
         self,
         outlet: Emitter,
         track: Callable[[Any], int],
+        track_many: Callable[[list[Any]], list[int]],
         pending: Callable[[], int],
         report_error: Callable[[BaseException | str], None],
         threads: CallsFromThreads,
@@ -293,6 +293,7 @@ class SpoutPort:
         self.observe_time = outlet.observe_time
         self._track = track
         self._threads = threads
+        self.emit_many = BulkEmit(outlet, track, track_many, threads)
         self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
 
     def _plain_emit(self) -> Callable[..., list[int] | None]:
@@ -340,31 +341,6 @@ class SpoutPort:
             return
         self._append(out, values, msg_id)
         out.targets.append(task)
-
-    def emit_many(
-        self, rows: Any, *, stream: str = DEFAULT_STREAM, msg_ids: Iterable[Any] | None = None
-    ) -> int:
-        listed = rows_of(rows, self._outlet, stream)
-        ids = None if msg_ids is None else list(msg_ids)
-        if ids is not None and len(ids) != len(listed):
-            raise EmitError(
-                f"{self._outlet.owner} emitted {len(listed)} rows with {len(ids)} message ids",
-                hint="give one id a row; None leaves a row untracked",
-            )
-        if not listed:
-            return 0
-        if self._threads.leave(self.emit_many, listed, stream=stream, msg_ids=ids):
-            return len(listed)
-        out = self._outlet.checked(listed[0], stream, direct=False)
-        if not (self._outlet.strict or self._outlet.keeps_order):
-            track = self._track
-            parents = [0 if one is None else track(one) for one in ids or repeat(None, len(listed))]
-            out.rows.extend(listed)
-            out.parents.extend(parents)
-            return len(listed)
-        for values, msg_id in zip(listed, ids or [None] * len(listed), strict=True):
-            self._append(out, values, msg_id)
-        return len(listed)
 
     def _append(self, out: OutStream, values: Any, msg_id: Any) -> None:
         self._outlet.added(out, values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -40,6 +40,7 @@ class SpoutTask(Task):
         self._port = SpoutPort(
             self.outlet,
             self._track if setting.tracking else self._ack_at_once,
+            self._track_many if setting.tracking else self._ack_all_at_once,
             lambda: len(self._pending),
             self.report_error,
             self.threads,
@@ -91,9 +92,13 @@ class SpoutTask(Task):
 
     def save(self) -> Changes:
         changes = super().save()
-        fresh = range(self._last_before + 1, self._last + 1)
-        changed = [sequence for sequence in fresh if sequence in self._pending]
-        changed += [sequence for sequence in self._removed if sequence <= self._last_before]
+        changed: Collection[int]
+        if self._pending and next(iter(self._pending)) > self._last_before:
+            changed = self._pending  # in the order of their emits: all of them are new
+        else:
+            fresh = range(self._last_before + 1, self._last + 1)
+            changed = [sequence for sequence in fresh if sequence in self._pending]
+            changed += [sequence for sequence in self._removed if sequence <= self._last_before]
         self._removed.clear()
         self._last_before = self._last
         self._log.save(self._pending, changed, changes)
@@ -233,6 +238,9 @@ class SpoutTask(Task):
         self._count_ages(known)
         if self.tracer is not None:
             self.tracer.concluded(known, None)
+        if type(self.component).ack is Spout.ack and len(known) == len(self._pending):
+            self._pending.clear()
+            return
         messages = list(map(self._pending.pop, known))
         if type(self.component).ack is Spout.ack:
             return
@@ -318,6 +326,15 @@ class SpoutTask(Task):
         self._last += 1
         self._pending[self._last] = msg_id
         return self._last
+
+    def _track_many(self, msg_ids: list[Any]) -> list[int]:
+        sequences = range(self._last + 1, self._last + 1 + len(msg_ids))
+        self._pending.update(zip(sequences, msg_ids, strict=True))
+        self._last += len(msg_ids)
+        return list(sequences)
+
+    def _ack_all_at_once(self, msg_ids: list[Any]) -> list[int]:
+        return list(map(self._ack_at_once, msg_ids))
 
     def _ack_at_once(self, msg_id: Any) -> int:
         self.metrics.acked += 1

@@ -79,11 +79,17 @@ class SavedMapping:
         return data
 
     def save(self, data: Mapping[Any, Any], changed: Iterable[Any], changes: Changes) -> None:
-        """Add to `changes` the blobs to write, given the keys that changed."""
+        """Add to `changes` the blobs to write, given the keys that changed; or `data`: all."""
+        if changed is data:
+            self._begin_again(data, list(data), changes)
+            return
         fresh = dict.fromkeys(changed)
         if not fresh:
             return
         keys = [key for key in fresh if key in data]
+        if len(keys) == len(data) and (keys or self._sizes):  # all there is, as with messages that live for one batch
+            self._begin_again(data, keys, changes)
+            return
         size = self._put(data, keys, [key for key in fresh if key not in data], changes)
         if self._rewriting is None and self._is_large(len(data)):
             self._rewriting = list(reversed(data))  # the longest unwritten ones last
@@ -98,6 +104,14 @@ class SavedMapping:
         if self._superseded and self._rewriting is None:
             self._live = self._bytes
         self._superseded = []
+
+    def _begin_again(self, data: Mapping[Any, Any], keys: list[Any], changes: Changes) -> None:
+        """Write everything, and delete what was written before."""
+        changes.deletes.extend(map(self._key, self._sizes))
+        self._sizes.clear()
+        self._superseded, self._rewriting = [], None
+        self._bytes = self._entries = 0
+        self._live = self._put(data, keys, [], changes) if keys else 0
 
     def drop(self, changes: Changes) -> None:
         """Delete the whole mapping: one delete per blob, however many entries it has."""

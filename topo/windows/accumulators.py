@@ -1,7 +1,7 @@
 """Several aggregates over the same tuples, as one: a cell holds an accumulator for each.
 
-With one aggregate, a cell is its accumulator; with several, a list. The loop that adds a column of
-tuples to cells is generated, with the arithmetic of the built-in aggregates inlined: a call per
+With one aggregate, a cell is its accumulator; with several, a list. The loops that add a column of
+tuples to cells are generated, with the arithmetic of the built-in aggregates inlined: a call per
 tuple costs as much as everything else together.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from topo.windows.combiners import Combiner, Count
 
-Cells = dict[Any, Any]
+Cells: TypeAlias = dict[Any, Any]
+Column: TypeAlias = "Sequence[Any] | None"
 
 _LOOP = """
 def loop({parameters}):
@@ -24,6 +25,20 @@ def loop({parameters}):
             cells[key] = {first}
         else:
             {more}
+"""
+
+_SESSIONS = """
+def loop({parameters}):
+    get = cells.get
+    for {items} in {zipped}:
+        live = get(key)
+        if live is not None and live[0] <= ts <= live[1]:
+            end = ts + gap
+            if end > live[1]:
+                live[1] = end
+            {more}
+        else:
+            other(place, key, ts, ({values}))
 """
 
 
@@ -37,7 +52,7 @@ class Accumulators:
         self.mergeable = all(combiner.mergeable for combiner in self.combiners)
         self.counts_only = self.alone and type(self.combiners[0]) is Count
         self.counts_only = self.counts_only and self.combiners[0].field is None
-        self._loops: dict[tuple[bool, ...], Callable[..., None]] = {}
+        self._loops: dict[tuple[str, tuple[bool, ...]], Callable[..., None]] = {}
 
     def new(self) -> Any:
         """Return the cell of nothing."""
@@ -98,22 +113,46 @@ class Accumulators:
                 for key, count in counted.items():
                     cells[key] = get(key, 0) + count
             return
-        given = tuple(column is not None for column in columns)
-        loop = self._loops.get(given)
-        if loop is None:
-            loop = self._loops[given] = self._compiled(given)
-        combiners = [(c.init, c.add) for c in self.combiners]
-        calls = [call for pair in combiners for call in pair]
-        loop(keys, *(c for c in columns if c is not None), cells, *calls)
+        loop, made, calls = self._loop(_LOOP, columns)
+        loop(keys, *made, cells, *calls)
 
-    def _compiled(self, given: Sequence[bool]) -> Callable[..., None]:
-        first, more = [], []
-        values = []
+    def add_to_sessions(
+        self,
+        keys: Iterable[Any],
+        times: Sequence[int],
+        columns: Sequence[Column],
+        latest: Mapping[Any, Any],
+        gap: int,
+        other: Callable[[int, Any, int, Sequence[Any]], None],
+    ) -> None:
+        """Add tuples to the latest sessions of their keys; call `other` where that does not do."""
+        loop, made, calls = self._loop(_SESSIONS, columns)
+        loop(keys, *made, latest, *calls, range(len(times)), times, gap, other)
+
+    def added(self, values: Sequence[Any]) -> Any:
+        """Return the cell of one tuple."""
+        return self.add(self.new(), values)
+
+    def _loop(
+        self, template: str, columns: Sequence[Any]
+    ) -> tuple[Callable[..., None], list[Any], list[Any]]:
+        """Return the loop for these columns, those that there are, and the calls it takes."""
+        given = tuple(column is not None for column in columns)
+        loop = self._loops.get((template, given))
+        if loop is None:
+            loop = self._loops[template, given] = self._compiled(template, given)
+        calls = [call for combiner in self.combiners for call in (combiner.init, combiner.add)]
+        return loop, [column for column in columns if column is not None], calls
+
+    def _compiled(self, template: str, given: Sequence[bool]) -> Callable[..., None]:
+        sessions = template is _SESSIONS
+        whole = "live[2]" if sessions else "cells[key]"
+        held = "live[2]" if sessions else "cell"
+        first, more, values = [], [], []
         for index, (combiner, has_value) in enumerate(zip(self.combiners, given, strict=True)):
             value = f"value{index}" if has_value else "None"
-            if has_value:
-                values.append(value)
-            place = "cell" if self.alone else f"cell[{index}]"
+            values.append(value)
+            place = held if self.alone else f"{held}[{index}]"
             is_plain_count = type(combiner) is Count and has_value
             if combiner.inline is not None and not is_plain_count:
                 begin, step = combiner.inline
@@ -122,15 +161,20 @@ class Accumulators:
             else:
                 first.append(f"add{index}(init{index}(), {value})")
                 step = f"add{index}({place}, {value})"
-            more.append(f"cells[key] = {step}" if self.alone else f"{place} = {step}")
+            more.append(f"{whole} = {step}" if self.alone else f"{place} = {step}")
         names = [f"{call}{index}" for index in range(len(given)) for call in ("init", "add")]
         columns = [f"column{index}" for index, has_value in enumerate(given) if has_value]
-        code = _LOOP.format(
-            parameters=", ".join(["keys", *columns, "cells", *names]),
-            items=", ".join(["key", *values]),
-            zipped=f"zip(keys, {', '.join(columns)})" if columns else "keys",
+        read = ["places", "keys", "times", *columns] if sessions else ["keys", *columns]
+        items = ["place", "key", "ts"] if sessions else ["key"]
+        items += [value for value in values if value != "None"]
+        last = ["places", "times", "gap", "other"] if sessions else []
+        code = template.format(
+            parameters=", ".join(["keys", *columns, "cells", *names, *last]),
+            items=", ".join(items),
+            zipped=f"zip({', '.join(read)})" if len(read) > 1 else read[0],
             first=first[0] if self.alone else f"[{', '.join(first)}]",
             more="\n            ".join(more),
+            values=", ".join([*values, ""]),
         )
         made: dict[str, Any] = {}
         exec(compile(code, "<topo window>", "exec"), made)

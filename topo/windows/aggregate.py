@@ -13,10 +13,11 @@ from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Fields
 from topo.windows.accumulators import Accumulators
-from topo.windows.assigners import Aligned, WindowSpec, check_spec
+from topo.windows.assigners import Aligned, Sessions, WindowSpec, check_spec
 from topo.windows.combiners import Combiner, Inputs, check_aggregates
 from topo.windows.keyed import KeyedWindows, Pane, Rules
 from topo.windows.panes import PaneWindows
+from topo.windows.sessions import SessionWindows
 from topo.windows.triggers import AtWatermark, Trigger, check_trigger, prepared
 
 ARRIVAL = EventTime(None, idle=None)
@@ -162,12 +163,14 @@ class AggregateOperator(Operator):
         assigner = bolt.window.in_ticks(self._time)
         plain = bolt.trigger is None and bolt.rules == Rules(mode=bolt.rules.mode)
         plain = plain and bolt.rules.mode != "retract"
-        self._panes: PaneWindows | None = None
+        self._plain: PaneWindows | SessionWindows | None = None
         self._keyed: KeyedWindows | None = None
-        if plain and isinstance(assigner, Aligned) and self._cells.mergeable:
-            self._panes = PaneWindows(
-                assigner, self._cells, self._fired, self._saved.touch_all, self._saved.drop
-            )
+        touch_all, drop = self._saved.touch_all, self._saved.drop
+        plain = plain and self._cells.mergeable
+        if plain and isinstance(assigner, Aligned):
+            self._plain = PaneWindows(assigner, self._cells, self._fired, touch_all, drop)
+        elif plain and isinstance(assigner, Sessions) and assigner.dynamic is None:
+            self._plain = SessionWindows(assigner.gap, self._cells, self._fired, touch_all)
         else:
             self._keyed = KeyedWindows(
                 assigner,
@@ -176,13 +179,13 @@ class AggregateOperator(Operator):
                 bolt.rules,
                 self._report,
                 self._saved.touch,
-                self._saved.drop,
+                drop,
             )
         self._saved_watermark = BEFORE_ALL
 
     @property
-    def _windows(self) -> PaneWindows | KeyedWindows:
-        windows = self._panes or self._keyed
+    def _windows(self) -> PaneWindows | SessionWindows | KeyedWindows:
+        windows = self._plain or self._keyed
         assert windows is not None, "it is made with one of them"
         return windows
 
@@ -228,8 +231,8 @@ class AggregateOperator(Operator):
         places: Sequence[int],
     ) -> list[int]:
         """Add tuples to the windows; return the places, among the rows, of those that are late."""
-        if self._panes is not None:
-            return [places[index] for index in self._panes.add(keys, times, columns)]
+        if self._plain is not None:
+            return [places[index] for index in self._plain.add(keys, times, columns)]
         assert self._keyed is not None
         add, now = self._keyed.add, self._task.now()
         needs_row = callable(getattr(self._bolt.window, "gap", None))
@@ -259,8 +262,8 @@ class AggregateOperator(Operator):
             self._flush()
 
     def advance(self, clock: Clock) -> int:
-        if self._panes is not None:
-            self._panes.end_batch()
+        if self._plain is not None:
+            self._plain.end_batch()
         elif self._keyed is not None:
             self._keyed.end_batch(clock.now)
         fired = 0
@@ -272,8 +275,8 @@ class AggregateOperator(Operator):
         return self._flush() or fired
 
     def _move(self, watermark: int, now: float) -> int:
-        if self._panes is not None:
-            return self._panes.advance(watermark)
+        if self._plain is not None:
+            return self._plain.advance(watermark)
         assert self._keyed is not None
         return self._keyed.advance(watermark, now)
 
@@ -330,19 +333,14 @@ class AggregateOperator(Operator):
         tables = self._saved.load(saved)
         if self._by_arrival:
             watermark = int(saved.get(_ARRIVED, b"%d" % BEFORE_ALL))
-        if self._panes is not None:
-            self._panes.restore(tables, watermark)
+        if self._plain is not None:
+            self._plain.restore(tables, watermark)
         elif self._keyed is not None:
             self._keyed.restore(tables, watermark)
         self.state_rows = self._windows.rows
 
     def save(self, changes: Any) -> None:
-        windows = self._panes.panes if self._panes is not None else self._keyed_tables()
-        self._saved.save(windows, changes)
+        self._saved.save(self._windows.tables, changes)
         if self._by_arrival and self._windows.watermark != self._saved_watermark:
             self._saved_watermark = self._windows.watermark
             changes.puts[_ARRIVED] = b"%d" % self._saved_watermark
-
-    def _keyed_tables(self) -> Mapping[int, Mapping[Any, Any]]:
-        assert self._keyed is not None
-        return self._keyed.tables

@@ -15,11 +15,10 @@ from operator import itemgetter, le
 from typing import Any, TypeAlias
 
 from topo.event_time import AFTER_ALL, BEFORE_ALL
-from topo.windows.accumulators import Accumulators, Cells
+from topo.windows.accumulators import Accumulators, Cells, Column
 from topo.windows.assigners import Aligned
 from topo.windows.sliding import CannotSubtract, PaneWindow, RunningTotals, TwoStacks
 
-Column: TypeAlias = "Sequence[Any] | None"
 Fired: TypeAlias = Callable[[int, int, Iterable[tuple[Any, Any]]], None]
 
 _FEW = 6
@@ -216,6 +215,10 @@ class PaneWindows:
         return cells
 
     # -- what is saved ------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> Mapping[int, Mapping[Any, Any]]:
+        return self.panes
 
     def restore(self, panes: Mapping[int, Cells], watermark: int) -> None:
         """Take over the panes that were saved, at the committed watermark."""
