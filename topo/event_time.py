@@ -32,6 +32,8 @@ BEFORE_ALL = -(1 << 62)
 """The watermark before every input has spoken."""
 AFTER_ALL = 1 << 62
 """The watermark at the end of a finite input."""
+FURTHEST = 1 << 60
+"""The highest time, and less it the lowest, in ticks: 36,000 years in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,13 @@ class EventTime:
 
     def read(self, value: Any) -> int:
         """Return one value of a time field in ticks; raise a TimestampError if it is no time."""
+        ticks = self._read(value)
+        if not -FURTHEST <= ticks <= FURTHEST:
+            hint = f"the unit is {self.unit!r}; is that of the field another one?"
+            raise _bad(value, "too far away to be a time", hint)
+        return ticks
+
+    def _read(self, value: Any) -> int:
         if self.unit == "datetime":
             if isinstance(value, datetime):
                 if value.tzinfo is None:
@@ -139,7 +148,7 @@ class EventTime:
             if isinstance(value, float) and math.isfinite(value):
                 return self._read_float(value)
             raise _bad(value, _kind(value), self._hint(value))
-        return self.read(int(value))
+        return self._read(int(value))
 
     def _read_float(self, value: float) -> int:
         if self.unit == "s":
@@ -222,12 +231,17 @@ class TimeReader:
         self._offset = offset
         self._make = make
         self._plain = time.unit in ("ms", "us") and not offset
+        self.span: tuple[int, int] | None = None
+        """The lowest and the highest of the times that were read last, where it is known."""
 
     def times(self, columns: Sequence[Sequence[Any]], count: int) -> list[int | None]:
         """Return the times in ticks; None for a bad one, if those are late."""
         column = self._column(columns, count)
+        self.span = None
         if self._plain and set(map(type, column)) == _INTS:
-            return column if type(column) is list else list(column)
+            low, high = self.span = min(column), max(column)
+            if low >= -FURTHEST and high <= FURTHEST:
+                return column if type(column) is list else list(column)
         read, offset = self.time.read, self._offset
         try:
             return [read(value) + offset for value in column]
@@ -245,9 +259,10 @@ class TimeReader:
         column = self._column(columns, count)
         if self._plain and set(map(type, column)) == _INTS:
             found: int = max(column)
-            if limit is None or found <= limit:
-                return found
-            return max((time for time in column if time <= limit), default=None)
+            most = FURTHEST if limit is None else min(limit, FURTHEST)
+            if found <= most:
+                return found if found >= -FURTHEST else None
+            return max((time for time in column if -FURTHEST <= time <= most), default=None)
         times = (self._or_none(value) for value in column)
         kept = (t for t in times if t is not None and (limit is None or t <= limit))
         return max(kept, default=None)

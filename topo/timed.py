@@ -79,6 +79,7 @@ class Rows:
         count: int,
         times: list[Any] | None,
         make: Callable[[int], Tuple],
+        span: tuple[int, int] | None = None,
     ) -> None:
         self.component = component
         self.stream = stream
@@ -87,6 +88,8 @@ class Rows:
         self.count = count
         self.times = times
         """In ticks; None for one that cannot be read, if those are late; None if untimed."""
+        self.span = span
+        """The lowest and the highest time, if they are known."""
         self.tuple = make
         """Make the tuple at a place."""
 

@@ -93,8 +93,7 @@ def by_panes(
     for batch, watermark in work:
         if batch:
             keys, times, values = map(list, zip(*batch, strict=True))
-            places = made.add(keys, times, [values])
-            late += sum(bool(windows.assign(times[place])) for place in places)
+            late += len(made.add(keys, times, [values]))
         made.end_batch()
         made.advance(watermark)
         if saved:

@@ -184,8 +184,10 @@ class TimedBoltTask(RichBoltTask):
 
         component = self.setting.layout.component_of(frame.source_task)
         fields = tuple(getattr(cls, "fields"))  # noqa: B009 - set when the class is made
-        times = self._times_of(component, section, fields)
-        rows = Rows(component, section.stream, fields, columns, section.count, times, tuple_at)
+        times, span = self._times_of(component, section, fields)
+        rows = Rows(
+            component, section.stream, fields, columns, section.count, times, tuple_at, span
+        )
         with self.users_code():
             self._operator.rows(rows)
         if by_hand and linked:
@@ -193,9 +195,10 @@ class TimedBoltTask(RichBoltTask):
 
     def _times_of(
         self, component: str, section: Section, fields: tuple[str, ...]
-    ) -> list[Any] | None:
+    ) -> tuple[list[Any] | None, tuple[int, int] | None]:
+        """Return the times of the tuples; the lowest and the highest, where they are known."""
         if self._times is None or not section.count:
-            return None
+            return None, None
         key = (component, section.stream)
         if key not in self._readers:
             self._readers[key] = time_reader(
@@ -203,13 +206,13 @@ class TimedBoltTask(RichBoltTask):
             )
         reader = self._readers[key]
         if reader is None:
-            return None
+            return None, None
         try:
             times = reader.times(section.columns, section.count)
         except TimestampError as error:
             raise self.uncaught(error, None) from error
         self._note_ahead(times)
-        return times
+        return times, reader.span
 
     def _note_ahead(self, times: list[Any]) -> None:
         time = self._time

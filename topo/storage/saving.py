@@ -87,7 +87,8 @@ class SavedMapping:
         if not fresh:
             return
         keys = [key for key in fresh if key in data]
-        if len(keys) == len(data) and (keys or self._sizes):  # all there is, as with messages that live for one batch
+        if len(keys) == len(data) and (keys or self._sizes):
+            # This is all there is, as with messages that live for one batch.
             self._begin_again(data, keys, changes)
             return
         size = self._put(data, keys, [key for key in fresh if key not in data], changes)

@@ -53,7 +53,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
         )
     for draft in drafts.values():
         problems += _input_problems(draft, drafts, outputs)
-        problems += _time_problems(draft, drafts, outputs)
+        problems += _time_problems(draft, drafts, outputs, confs[draft.id])
     problems += _cycles(drafts) or list(_depth_problems(drafts))
     if problems:
         raise InvalidTopologyError(problems)
@@ -224,7 +224,10 @@ def _read_problems(
 
 
 def _time_problems(
-    draft: Draft, drafts: Mapping[str, Draft], outputs: Mapping[str, Streams]
+    draft: Draft,
+    drafts: Mapping[str, Draft],
+    outputs: Mapping[str, Streams],
+    conf: Mapping[str, Any],
 ) -> Iterator[Problem]:
     bolt = draft.component
     if not isinstance(bolt, TimedBolt):
@@ -234,13 +237,22 @@ def _time_problems(
         text = f"{draft.where} says stateless = True, but keeps windows or the like"
         yield Problem("stateless", draft.where, text, "take stateless = True away")
     try:
-        bolt.configure(draft.conf)
+        bolt.configure(conf)
         time = bolt.timing()
-        tasks = max(draft.parallelism, draft.conf.get("topology.tasks") or 1)
+        tasks = max(draft.parallelism, conf.get("topology.tasks") or 1)
         yield from bolt.problems(draft.where, reads, tasks, outputs[draft.id])
     except TopoError as error:
         yield Problem("window", draft.where, f"{draft.where}: {error.message}", error.hint)
         return
+    late = outputs[draft.id].get(bolt.late_stream or "")
+    if late is not None and len(late.fields) != 1:
+        text = f"{draft.where}: its late stream {late.name!r} has {_names(late.fields)}"
+        yield Problem("late-stream", draft.where, text, "it takes one field, the late tuple")
+    for untimed in time.untimed if time is not None else ():
+        if all(untimed != read.component for read in reads):
+            text = f"{draft.where}: untimed names {untimed!r}, which it does not read"
+            near = did_you_mean(untimed, [read.component for read in reads])
+            yield Problem("time-field", draft.where, text, near or "take it away")
     if time is None or time.extractor is not None:
         return
     for read in reads:

@@ -16,6 +16,9 @@ from topo.windows.combiners import Combiner, Count
 Cells: TypeAlias = dict[Any, Any]
 Column: TypeAlias = "Sequence[Any] | None"
 
+_NO_VALUES, _INLINE, _CALLS = 0, 1, 2
+"""The ways in which a loop adds to an aggregate."""
+
 _LOOP = """
 def loop({parameters}):
     get = cells.get
@@ -52,7 +55,7 @@ class Accumulators:
         self.mergeable = all(combiner.mergeable for combiner in self.combiners)
         self.counts_only = self.alone and type(self.combiners[0]) is Count
         self.counts_only = self.counts_only and self.combiners[0].field is None
-        self._loops: dict[tuple[str, tuple[bool, ...]], Callable[..., None]] = {}
+        self._loops: dict[tuple[str, tuple[int, ...]], Callable[..., None]] = {}
 
     def new(self) -> Any:
         """Return the cell of nothing."""
@@ -137,24 +140,35 @@ class Accumulators:
         self, template: str, columns: Sequence[Any]
     ) -> tuple[Callable[..., None], list[Any], list[Any]]:
         """Return the loop for these columns, those that there are, and the calls it takes."""
-        given = tuple(column is not None for column in columns)
+        given = tuple(map(self._kind, self.combiners, columns))
         loop = self._loops.get((template, given))
         if loop is None:
             loop = self._loops[template, given] = self._compiled(template, given)
         calls = [call for combiner in self.combiners for call in (combiner.init, combiner.add)]
         return loop, [column for column in columns if column is not None], calls
 
-    def _compiled(self, template: str, given: Sequence[bool]) -> Callable[..., None]:
+    @staticmethod
+    def _kind(combiner: Combiner, column: Any) -> int:
+        """Return whether there is a column, and whether it takes calls of `add` all the same."""
+        if column is None:
+            return _NO_VALUES
+        if not combiner.skips_none:
+            return _INLINE
+        try:
+            return _CALLS if None in column else _INLINE
+        except Exception:  # what values answer to == is theirs
+            return _CALLS
+
+    def _compiled(self, template: str, given: Sequence[int]) -> Callable[..., None]:
         sessions = template is _SESSIONS
         whole = "live[2]" if sessions else "cells[key]"
         held = "live[2]" if sessions else "cell"
         first, more, values = [], [], []
-        for index, (combiner, has_value) in enumerate(zip(self.combiners, given, strict=True)):
-            value = f"value{index}" if has_value else "None"
+        for index, (combiner, kind) in enumerate(zip(self.combiners, given, strict=True)):
+            value = f"value{index}" if kind else "None"
             values.append(value)
             place = held if self.alone else f"{held}[{index}]"
-            is_plain_count = type(combiner) is Count and has_value
-            if combiner.inline is not None and not is_plain_count:
+            if combiner.inline is not None and kind != _CALLS:
                 begin, step = combiner.inline
                 first.append(begin.format(v=value))
                 step = step.format(a=place, v=value)
@@ -163,7 +177,7 @@ class Accumulators:
                 step = f"add{index}({place}, {value})"
             more.append(f"{whole} = {step}" if self.alone else f"{place} = {step}")
         names = [f"{call}{index}" for index in range(len(given)) for call in ("init", "add")]
-        columns = [f"column{index}" for index, has_value in enumerate(given) if has_value]
+        columns = [f"column{index}" for index, kind in enumerate(given) if kind]
         read = ["places", "keys", "times", *columns] if sessions else ["keys", *columns]
         items = ["place", "key", "ts"] if sessions else ["key"]
         items += [value for value in values if value != "None"]

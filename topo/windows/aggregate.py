@@ -7,13 +7,14 @@ from itertools import compress, repeat
 from typing import Any
 
 from topo.components import OutputFieldsDeclarer
-from topo.errors import Problem, WindowError, did_you_mean
+from topo.errors import Problem, TopoError, WindowError, did_you_mean
 from topo.event_time import AFTER_ALL, BEFORE_ALL, Duration, EventTime
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Fields
 from topo.windows.accumulators import Accumulators
-from topo.windows.assigners import Aligned, Sessions, WindowSpec, check_spec
+from topo.windows.assigners import Aligned, Session, Sessions, WindowSpec, check_spec
+from topo.windows.blame import blamed, unmerged
 from topo.windows.combiners import Combiner, Inputs, check_aggregates
 from topo.windows.keyed import KeyedWindows, Pane, Rules
 from topo.windows.panes import PaneWindows
@@ -72,7 +73,7 @@ class WindowAggregate(TimedBolt):
             )
         self.window = window
         self.aggregates = check_aggregates(aggregates)
-        self.key = tuple(Fields(key or ()))
+        self.key = key_fields(key)
         self.event_time = time
         self.trigger = trigger
         self.late_stream = late_stream
@@ -87,6 +88,12 @@ class WindowAggregate(TimedBolt):
         )
         self.reports_often = trigger is not None or self.rules.lateness != 0
         window.in_ticks(clock)
+        whole = [n for n, made in self.aggregates.items() if not made.mergeable]
+        if whole and isinstance(window, Session):
+            raise WindowError(
+                f"sessions join, and the aggregate {whole[0]!r} cannot: its combiner has no merge",
+                hint=f"override {type(self.aggregates[whole[0]]).__name__}.merge",
+            )
         prepared(trigger or AtWatermark(), clock)
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
@@ -128,6 +135,17 @@ class WindowAggregate(TimedBolt):
 
     def operator(self, task: OperatorTask) -> Operator:
         return AggregateOperator(self, task)
+
+
+def key_fields(key: Any) -> tuple[str, ...]:
+    """Return the fields of a key; raise a WindowError if it is none."""
+    names = (key,) if isinstance(key, str) else () if key is None else key
+    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+        raise WindowError(
+            f"key is {key!r}; it takes the name of a field, or several",
+            hint='write key="user", or key=("user", "page")',
+        )
+    return tuple(Fields(names))
 
 
 def key_problems(
@@ -217,7 +235,12 @@ class AggregateOperator(Operator):
             places = list(compress(places, good))
             keys, times = list(compress(keys, good)), list(compress(times, good))
             made = [c if c is None else list(compress(c, good)) for c in made]
-        late = self._add(rows, keys, times, made, places) if times else []
+        try:
+            late = self._add(rows, keys, times, made, places) if times else []
+        except TopoError:
+            raise
+        except Exception as error:
+            raise blamed(error, self._cells, keys, made) from error
         if late:
             self._task.set_aside(rows, late)
         self.state_rows = self._windows.rows
@@ -232,7 +255,8 @@ class AggregateOperator(Operator):
     ) -> list[int]:
         """Add tuples to the windows; return the places, among the rows, of those that are late."""
         if self._plain is not None:
-            return [places[index] for index in self._plain.add(keys, times, columns)]
+            span = rows.span if len(times) == rows.count else None
+            return [places[index] for index in self._plain.add(keys, times, columns, span)]
         assert self._keyed is not None
         add, now = self._keyed.add, self._task.now()
         needs_row = callable(getattr(self._bolt.window, "gap", None))
@@ -262,15 +286,18 @@ class AggregateOperator(Operator):
             self._flush()
 
     def advance(self, clock: Clock) -> int:
-        if self._plain is not None:
-            self._plain.end_batch()
-        elif self._keyed is not None:
-            self._keyed.end_batch(clock.now)
         fired = 0
-        if not self._by_arrival:
-            fired = self._move(clock.watermark, clock.now)
-        elif clock.ended:
-            fired = self._move(AFTER_ALL, clock.now)
+        try:
+            if self._plain is not None:
+                self._plain.end_batch()
+            elif self._keyed is not None:
+                self._keyed.end_batch(clock.now)
+            if not self._by_arrival:
+                fired = self._move(clock.watermark, clock.now)
+            elif clock.ended:
+                fired = self._move(AFTER_ALL, clock.now)
+        except (TypeError, ArithmeticError, ValueError) as error:
+            raise unmerged(error, self._cells) from error
         self.state_rows = self._windows.rows
         return self._flush() or fired
 

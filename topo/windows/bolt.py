@@ -14,14 +14,14 @@ from typing import Any, ClassVar, TypeVar
 
 from topo.components import OutputFieldsDeclarer, StatefulBolt
 from topo.errors import Problem, WindowError, did_you_mean
-from topo.event_time import Duration, EventTime
+from topo.event_time import Duration, EventTime, duration_ticks
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
-from topo.tuples import Fields, Tuple
-from topo.windows.aggregate import UNBOUNDED, key_problems
+from topo.tuples import Tuple
+from topo.windows.aggregate import UNBOUNDED, key_fields, key_problems
 from topo.windows.assigners import Session, Sliding, Tumbling
-from topo.windows.keyed import MODES, Pane
+from topo.windows.keyed import MODES, Pane, Rules
 from topo.windows.storm import Extent
-from topo.windows.triggers import Trigger, check_trigger
+from topo.windows.triggers import Trigger, check_trigger, prepared
 
 B = TypeVar("B", bound="WindowedBolt")
 
@@ -81,8 +81,15 @@ class WindowedBolt(TimedBolt, StatefulBolt):
     length: ClassVar[int | timedelta | None] = None
     slide: ClassVar[int | timedelta | None] = None
     timestamp_field: ClassVar[str | None] = None
+    timestamp_unit: ClassVar[str] = "ms"
     lag: ClassVar[Duration] = 0
+    idle: ClassVar[timedelta | None] = timedelta(seconds=5)
+    watermark_interval: ClassVar[timedelta] = timedelta(0)
     key: ClassVar[str | Iterable[str] | None] = None
+    session: ClassVar[Duration | Callable[[Any], Duration] | None] = None
+    allowed_lateness: ClassVar[Duration | str] = 0
+    trigger: ClassVar[Trigger | None] = None
+    mode: ClassVar[str] = "accumulate"
     ack_mode: ClassVar[str] = "state"
 
     # -- Storm's configuration ----------------------------------------------------------------
@@ -135,9 +142,7 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def with_watermark_interval(self: B, interval: timedelta) -> B:
         """Have the watermark move at most this often; by default it does in every batch."""
-        if not isinstance(interval, timedelta) or interval < timedelta(0):
-            raise WindowError(f"a watermark interval is a timedelta; got {interval!r}")
-        return self._set(_interval=interval.total_seconds())
+        return self._set(_interval=_interval_secs(interval))
 
     def with_late_tuple_stream(self: B, stream: str) -> B:
         """Declare a stream with the field `late_tuple`, and emit late tuples on it."""
@@ -161,7 +166,9 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def with_key(self: B, *fields: str) -> B:
         """Have windows of its own for each value of these fields."""
-        return self._set(_key=tuple(Fields(*fields)))
+        if not fields:
+            raise WindowError("with_key takes the names of fields", hint='with_key("user")')
+        return self._set(_key=key_fields(fields))
 
     def with_session(self: B, gap: Duration | Callable[[Tuple], Duration]) -> B:
         """Have windows of activity: a tuple joins those within the gap of it."""
@@ -169,6 +176,7 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def with_allowed_lateness(self: B, lateness: Duration | str) -> B:
         """Keep windows for tuples that come after the end; then execute them again."""
+        _check_lateness(lateness)
         return self._set(_lateness=lateness)
 
     def with_trigger(
@@ -181,17 +189,13 @@ class WindowedBolt(TimedBolt, StatefulBolt):
     ) -> B:
         """Execute a window when the trigger says so; `discard` gives only what is new."""
         check_trigger(trigger)
-        if mode not in MODES or mode == "retract":
-            raise WindowError(
-                f"mode is {mode!r}; a WindowedBolt takes 'accumulate' or 'discard'",
-                hint="a WindowAggregate takes back its reports: mode='retract'",
-            )
+        _check_mode(mode)
+        Rules(mode, 0, on_time, final)  # which looks at the words
         return self._set(_trigger=trigger, _mode=mode, _on_time=on_time, _final=final)
 
     def with_ack(self: B, mode: str) -> B:
         """Ack inputs with the state ("state"), or when they leave the window ("expiry")."""
-        if mode not in ("state", "expiry"):
-            raise WindowError(f"with_ack({mode!r}): 'state' or 'expiry'")
+        _check_ack(mode)
         return self._set(ack_mode=mode)
 
     def _set(self: B, **settings: Any) -> B:
@@ -199,8 +203,8 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         return self
 
     def _retimed(self: B, **changes: Any) -> B:
-        time = replace(vars(self).get("_time") or EventTime(""), **changes)
-        return self._set(_time=time)
+        known = vars(self).get("_time") or self.event_time or EventTime("")
+        return self._set(_time=replace(known, **changes))
 
     # -- what it comes to ---------------------------------------------------------------------
 
@@ -226,8 +230,9 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         super().declare_output_fields(declarer)
-        late = vars(self).get("late_stream")
-        if late is not None and late not in declarer.streams:
+        late = self.late_stream
+        by_setting = vars(self).get("_late_by_setting", False)
+        if late is not None and late not in declarer.streams and not by_setting:
             declarer.declare_stream(late, "late_tuple")
 
     @property
@@ -236,24 +241,28 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def timing(self) -> EventTime | None:
         """Return the event time that the settings come to; None for windows by arrival."""
-        own = vars(self)
+        own, cls = vars(self), type(self)
         time: EventTime | None = own.get("_time") or self.event_time
-        if time is None and self.timestamp_field is not None:
-            time = EventTime(self.timestamp_field)
+        if time is None and cls.timestamp_field is not None:
+            time = EventTime(cls.timestamp_field, unit=cls.timestamp_unit)
         if time is None:
             return None
-        lag = own.get("_lag", self.lag)
+        lag = own.get("_lag", cls.lag)
         if lag:
             time = replace(time, lag=lag)
-        return replace(time, idle=own["_idle"]) if "_idle" in own else time
+        if "_idle" in own or cls.idle != WindowedBolt.idle:
+            time = replace(time, idle=own.get("_idle", cls.idle))
+        return time
 
     def watermark_every(self) -> float:
-        return float(vars(self).get("_interval", 0.0))
+        own: float | None = vars(self).get("_interval")
+        return _interval_secs(type(self).watermark_interval) if own is None else own
 
     def key_fields(self) -> tuple[str, ...]:
         """Return the fields of the key; none for one window of all."""
-        own = vars(self).get("_key")
-        return tuple(Fields(self.key or ())) if own is None else tuple(own)
+        own: tuple[str, ...] | None = vars(self).get("_key")
+        # Of the class: an instance's attribute `key` may be anything of the user's.
+        return key_fields(type(self).key) if own is None else own
 
     def configure(self, conf: Mapping[str, Any]) -> None:
         """Take Storm's settings, `topology.bolts.*`, where the bolt does not say otherwise."""
@@ -261,7 +270,7 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         slide = _extent_of(
             conf, "window.sliding.interval.count", "window.sliding.interval.duration.ms"
         )
-        if length is not None and self.length is None and "_session" not in vars(self):
+        if length is not None and self.length is None and self.sessions is None:
             self.with_window(length, slide)
         if slide is not None and self.slide is None and self.length is not None:
             self.with_window(self.length, slide)
@@ -269,14 +278,14 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         if name is not None and self.timing() is None:
             self.with_timestamp_field(name)
         lag = conf.get(_BOLTS + "tuple.timestamp.max.lag.ms")
-        if lag is not None and not vars(self).get("_lag", self.lag):
+        if lag is not None and not vars(self).get("_lag", type(self).lag):
             self.with_lag(timedelta(milliseconds=lag))
         interval = conf.get(_BOLTS + "watermark.event.interval.ms")
         if interval is not None and "_interval" not in vars(self):
             self.with_watermark_interval(timedelta(milliseconds=interval))
         late = conf.get(_BOLTS + "late.tuple.stream")
         if late is not None and self.late_stream is None:
-            vars(self)["_undeclared_late"] = late
+            self._set(late_stream=late, _late_by_setting=True)
 
     def problems(
         self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
@@ -285,24 +294,26 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         if type(self).execute is WindowedBolt.execute:
             text = f"{where} does not override 'execute'"
             yield Problem("no-execute", where, text, "write def execute(self, window)")
-        if self.length is None and "_session" not in own:
+        if self.length is None and self.sessions is None:
             text = f"{where} is a WindowedBolt without a window"
             if self.slide is not None:
                 text = f"{where} has a slide, but no length"
             yield Problem("window", where, text, "give it one: .with_window(length, slide)")
             return
         time = self.timing()
-        undeclared = own.get("_undeclared_late")
-        if undeclared is not None:
+        if own.get("_late_by_setting") and self.late_stream not in set(outputs):
             text = (
-                f"{where}: the late stream {undeclared!r} of {_BOLTS}late.tuple.stream must be "
-                "declared"
+                f"{where}: the late stream {self.late_stream!r} of {_BOLTS}late.tuple.stream must "
+                "be declared"
             )
-            hint = f"write .with_late_tuple_stream({undeclared!r})"
+            hint = f"write .with_late_tuple_stream({self.late_stream!r})"
             yield Problem("late-stream", where, text, hint)
-        if (self.late_stream is not None or undeclared is not None) and time is None:
+        if self.late_stream is not None and time is None:
             text = f"{where}: a late stream needs a time: by arrival, nothing is late"
             yield Problem("late-stream", where, text, "give it .with_timestamp_field(name)")
+        _check_ack(self.ack_mode)
+        _check_mode(self.rules["mode"])
+        self.watermark_every()
         for read in inputs:
             for name in self.key_fields():
                 if name not in read.fields:
@@ -327,13 +338,26 @@ class WindowedBolt(TimedBolt, StatefulBolt):
     @property
     def is_general(self) -> bool:
         """True if panes, not Storm's windows, are executed."""
-        own = vars(self)
-        return any(own.get(name) for name in ("_session", "_trigger", "_lateness"))
+        rules = self.rules
+        return bool(self.sessions or rules["trigger"] or rules["lateness"])
+
+    @property
+    def sessions(self) -> Session | None:
+        """The sessions that are wanted, if they are."""
+        own: Session | None = vars(self).get("_session")
+        gap = type(self).__dict__.get("session", type(self).session)
+        if own is None and gap is not None:
+            return Session(gap.__func__ if isinstance(gap, staticmethod) else gap)
+        return own
 
     def check_window(self, time: EventTime) -> None:
         """Raise a WindowError if the window cannot be."""
         if self.is_general:
             self.assigner(time)
+            lateness_ticks(self.rules["lateness"], time)
+            if self.rules["trigger"] is not None:
+                check_trigger(self.rules["trigger"])
+                prepared(self.rules["trigger"], time)
         else:
             self.extents(time)
 
@@ -350,7 +374,7 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def assigner(self, time: EventTime) -> Any:
         """Return the windows of the general kind."""
-        session: Session | None = vars(self).get("_session")
+        session = self.sessions
         if session is not None:
             return session.in_ticks(time)
         length, slide = self.length, self.slide
@@ -365,11 +389,11 @@ class WindowedBolt(TimedBolt, StatefulBolt):
     @property
     def rules(self) -> dict[str, Any]:
         """The settings of panes."""
-        own = vars(self)
+        own, cls = vars(self), type(self)
         return {
-            "trigger": own.get("_trigger"),
-            "mode": own.get("_mode", "accumulate"),
-            "lateness": own.get("_lateness", 0),
+            "trigger": own.get("_trigger", cls.trigger),
+            "mode": own.get("_mode", cls.mode),
+            "lateness": own.get("_lateness", cls.allowed_lateness),
             "on_time": own.get("_on_time", "always"),
             "final": own.get("_final", "if_new"),
         }
@@ -387,6 +411,33 @@ StatefulWindowedBolt = WindowedBolt
 def lateness_ticks(lateness: Any, time: EventTime) -> int | None:
     """Return an allowed lateness in ticks; None if unbounded."""
     return None if lateness == UNBOUNDED else time.ticks(lateness, "allowed_lateness", at_least=0)
+
+
+def _check_lateness(lateness: Any) -> None:
+    if lateness != UNBOUNDED:
+        duration_ticks(lateness, "us", "allowed_lateness", at_least=0)
+
+
+def _check_mode(mode: Any) -> None:
+    if mode not in MODES or mode == "retract":
+        raise WindowError(
+            f"mode is {mode!r}; a WindowedBolt takes 'accumulate' or 'discard'",
+            hint="a WindowAggregate takes back its reports: mode='retract'",
+        )
+
+
+def _check_ack(mode: Any) -> None:
+    if mode not in ("state", "expiry"):
+        raise WindowError(f"inputs are acked by 'state' or by 'expiry'; got {mode!r}")
+
+
+def _interval_secs(interval: Any) -> float:
+    if not isinstance(interval, timedelta) or interval < timedelta(0):
+        raise WindowError(
+            f"a watermark interval is {interval!r}; it takes a timedelta",
+            hint="write timedelta(seconds=...)",
+        )
+    return interval.total_seconds()
 
 
 def _check_extent(value: Any, what: str) -> None:

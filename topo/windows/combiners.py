@@ -35,6 +35,8 @@ class Combiner:
     """Source of the first accumulator and of the next ({a}, {v}), for the generated loop."""
     exact: ClassVar[bool] = False
     """True: over ints, a part can be taken away again with `subtract`."""
+    skips_none: ClassVar[bool] = False
+    """True: `add` ignores None, which the inlined source does not."""
 
     field: FieldOrFunction = None
 
@@ -80,6 +82,7 @@ class Count(Combiner):
 
     inline = ("1", "{a} + 1")
     exact = True
+    skips_none = True
 
     def init(self) -> int:
         return 0
@@ -102,10 +105,11 @@ class Count(Combiner):
 
 
 class Sum(Combiner):
-    """The sum of a field."""
+    """The sum of a field; None is no value."""
 
-    inline = ("{v}", "{a} + {v}")
+    inline = ("0 + {v}", "{a} + {v}")
     exact = True
+    skips_none = True
 
     def __init__(self, field: FieldOrFunction) -> None:
         super().__init__(field)
@@ -114,7 +118,7 @@ class Sum(Combiner):
         return 0
 
     def add(self, acc: Any, value: Any) -> Any:
-        return acc + value
+        return acc if value is None else acc + value
 
     def merge(self, a: Any, b: Any) -> Any:
         return a + b
@@ -127,15 +131,18 @@ class Sum(Combiner):
 
 
 class Min(Combiner):
-    """The lowest value of a field; None over nothing."""
+    """The lowest value of a field; None is no value, and the result over nothing."""
 
     inline = ("{v}", "{v} if {v} < {a} else {a}")
+    skips_none = True
 
     def __init__(self, field: FieldOrFunction) -> None:
         super().__init__(field)
 
     def add(self, acc: Any, value: Any) -> Any:
-        return value if acc is None or value < acc else acc
+        if acc is None or value is None:
+            return value if acc is None else acc
+        return value if value < acc else acc
 
     def merge(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
@@ -144,15 +151,18 @@ class Min(Combiner):
 
 
 class Max(Combiner):
-    """The highest value of a field; None over nothing."""
+    """The highest value of a field; None is no value, and the result over nothing."""
 
     inline = ("{v}", "{v} if {v} > {a} else {a}")
+    skips_none = True
 
     def __init__(self, field: FieldOrFunction) -> None:
         super().__init__(field)
 
     def add(self, acc: Any, value: Any) -> Any:
-        return value if acc is None or value > acc else acc
+        if acc is None or value is None:
+            return value if acc is None else acc
+        return value if value > acc else acc
 
     def merge(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
@@ -161,7 +171,7 @@ class Max(Combiner):
 
 
 class Mean(Combiner):
-    """The mean of a field; None over nothing."""
+    """The mean of a field; None is no value, and the result over nothing."""
 
     exact = True
 
@@ -172,7 +182,7 @@ class Mean(Combiner):
         return 0, 0
 
     def add(self, acc: tuple[Any, int], value: Any) -> tuple[Any, int]:
-        return acc[0] + value, acc[1] + 1
+        return acc if value is None else (acc[0] + value, acc[1] + 1)
 
     def merge(self, a: tuple[Any, int], b: tuple[Any, int]) -> tuple[Any, int]:
         return a[0] + b[0], a[1] + b[1]
@@ -188,7 +198,7 @@ class Mean(Combiner):
 
 
 class Var(Combiner):
-    """The variance of a field, of the whole population unless `sample=True`.
+    """The variance of a field, of the whole population unless `sample=True`; None is no value.
 
     Kept as count, mean and squared distances (Welford, merged after Chan), which does not lose
     small variances of large values as a sum of squares does.
@@ -202,6 +212,8 @@ class Var(Combiner):
         return 0, 0.0, 0.0
 
     def add(self, acc: tuple[int, float, float], value: Any) -> tuple[int, float, float]:
+        if value is None:
+            return acc
         n, mean, squares = acc
         n += 1
         distance = value - mean
@@ -262,7 +274,7 @@ class Last(_Timed):
 
 
 class Distinct(Combiner):
-    """The number of different values of a field, exactly."""
+    """The number of different values of a field, exactly; None is no value."""
 
     def __init__(self, field: FieldOrFunction) -> None:
         super().__init__(field)
@@ -271,7 +283,8 @@ class Distinct(Combiner):
         return set()
 
     def add(self, acc: set[Any], value: Any) -> set[Any]:
-        acc.add(value)
+        if value is not None:
+            acc.add(value)
         return acc
 
     def merge(self, a: set[Any], b: set[Any]) -> set[Any]:
@@ -284,7 +297,8 @@ class Distinct(Combiner):
 class TopK(Combiner):
     """The n tuples with the highest `by`, highest first: (value of `field`, by) each.
 
-    Without `field`, just the values of `by`. Of equal ones, the first to arrive comes first.
+    Without `field`, just the values of `by`. Of equal ones, the first to arrive comes first. Tuples
+    whose `by` is None do not count.
     """
 
     def __init__(self, n: int, by: FieldOrFunction, field: FieldOrFunction = None) -> None:
@@ -303,6 +317,8 @@ class TopK(Combiner):
 
     def add(self, acc: list[Any], value: Any) -> list[Any]:
         by = value if self.field is None else value[1]
+        if by is None:
+            return acc
         if len(acc) == self.n and by <= acc[-1][0]:
             return acc
         at = len(acc)
@@ -338,7 +354,10 @@ class Collect(Combiner):
 
 
 class ArgMax(Combiner):
-    """The value of `field` in the tuple with the highest `by`; of equal ones, the first."""
+    """The value of `field` in the tuple with the highest `by`; of equal ones, the first.
+
+    Tuples whose `by` is None do not count.
+    """
 
     def __init__(self, field: FieldOrFunction, by: FieldOrFunction) -> None:
         super().__init__(field)
@@ -349,6 +368,8 @@ class ArgMax(Combiner):
         return (self.field, self.by)
 
     def add(self, acc: Any, value: Any) -> Any:
+        if value[1] is None:
+            return acc
         return value if acc is None or value[1] > acc[1] else acc
 
     def merge(self, a: Any, b: Any) -> Any:
@@ -368,6 +389,8 @@ def check_aggregates(aggregates: Any) -> dict[str, Combiner]:
             hint='write aggregates={"views": Count()}',
         )
     for name, combiner in aggregates.items():
+        if not isinstance(name, str):
+            raise WindowError(f"an aggregate is named {name!r}; it takes a str, an output field")
         if isinstance(combiner, type) or not isinstance(combiner, Combiner):
             shown = combiner.__name__ if isinstance(combiner, type) else repr(combiner)
             raise WindowError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Any
 
 from topo.errors import FailTuple, WindowError
@@ -83,6 +85,10 @@ class StormExecutor(_Executor):
         self._tuples: dict[int, tuple[int, Any, Tuple]] = {}
         self._positions: dict[Any, Any] = {}
         self._moved: dict[Any, None] = {}  # keys whose position may have changed
+        self._fresh: dict[Any, None] = {}  # keys with tuples since the last move
+        self._heap: list[tuple[int, int, Any]] = []  # when keys are due; may be outdated
+        self._noted: dict[Any, int] = {}  # the latest entry of each key there
+        self._number = count()
         self._saved = SavedNamespaces("window", task.owner)
         self._next = 0
         self._watermark = BEFORE_ALL
@@ -134,6 +140,7 @@ class StormExecutor(_Executor):
             self._tuples[number] = (ts, key, tup)
             self._saved.touch(_TUPLES, number)
             self._moved[key] = None
+            self._fresh[key] = None
             windows.add(ts, number, tup)
         if late:
             self._task.set_aside(rows, late)
@@ -201,12 +208,17 @@ class StormExecutor(_Executor):
         self._watermark = max(self._watermark, watermark)
         self._due = []
         at = self._watermark
-        for key, windows in list(self._windows.items()):
+        for key in self._keys_due(at):
+            windows = self._windows.get(key)
+            if windows is None:
+                continue
             if windows.advance(at):
                 self._moved[key] = None
             if windows.is_spent(at):
                 self._moved[key] = None
                 del self._windows[key]
+            else:
+                self._note_due(key, windows)
         due, self._due = self._due, None
         due.sort(key=_end)
         for _, key, activation in due:
@@ -214,17 +226,57 @@ class StormExecutor(_Executor):
         self.state_rows = len(self._tuples)
         return len(due)
 
+    def _keys_due(self, watermark: int) -> list[Any]:
+        """Return the keys with something to do at a watermark; at the end, all of them."""
+        for key in self._fresh:
+            if (windows := self._windows.get(key)) is not None:
+                self._note_due(key, windows)
+        self._fresh.clear()
+        if watermark >= AFTER_ALL:
+            self._heap.clear()
+            self._noted.clear()
+            return list(self._windows)
+        heap = self._heap
+        keys: dict[Any, None] = {}
+        while heap and heap[0][0] <= watermark:
+            due, _, key = heapq.heappop(heap)
+            if self._noted.get(key) == due:
+                del self._noted[key]
+            keys[key] = None
+        return list(keys)
+
+    def _note_due(self, key: Any, windows: StormWindows) -> None:
+        due = windows.next_due
+        if due is not None and self._noted.get(key) != due:
+            self._noted[key] = due
+            heapq.heappush(self._heap, (due, next(self._number), key))
+
     def next_event(self) -> int | None:
-        ends = (windows.next_end for windows in self._windows.values())
-        return min((end for end in ends if end is not None), default=None)
+        first = self._first()
+        return None if first is None else first.next_due
+
+    def _first(self) -> StormWindows | None:
+        """Return the windows that are due first."""
+        heap = self._heap
+        while heap:
+            due, _, key = heap[0]
+            windows = self._windows.get(key)
+            if windows is not None and windows.next_due == due:
+                return windows
+            heapq.heappop(heap)
+            if self._noted.get(key) == due:
+                del self._noted[key]
+                if windows is not None:
+                    self._note_due(key, windows)
+        return None
 
     def wakes_at(self) -> float | None:
         end = self.next_event() if self._by_arrival else None
         return None if end is None else self._time.clock_at(end)
 
     def oldest(self) -> int | None:
-        times = (windows.oldest for windows in self._windows.values())
-        return min((time for time in times if time is not None), default=None)
+        first = self._first()
+        return None if first is None else first.oldest
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
         tables = self._saved.load(saved)
@@ -237,6 +289,7 @@ class StormExecutor(_Executor):
         for key, entries in kept.items():
             windows = self._windows[key] = self._made(key)
             windows.restore(entries, self._positions[key])
+            self._note_due(key, windows)
         self._watermark = tables.get(_CLOCK, {}).get("clock", BEFORE_ALL)
         self._watermark = max(self._watermark, watermark)
         self.state_rows = len(self._tuples)

@@ -487,10 +487,13 @@ class KeyedWindows:
 
     @property
     def rows(self) -> int:
-        """The number of windows held, over all keys."""
+        """The number of windows held; of sessions, of keys that have some."""
         return sum(map(len, self.tables.values()))
 
     @property
     def oldest(self) -> int | None:
-        """The start of the oldest window."""
-        return min((record.start for record in self.records()), default=None)
+        """The start of the window that ends, or goes, first."""
+        heap = self._heap
+        while heap and not heap[0][2].alive:
+            heapq.heappop(heap)
+        return heap[0][2].start if heap else None

@@ -53,17 +53,26 @@ class PaneWindows:
     # -- tuples -------------------------------------------------------------------------------
 
     def add(
-        self, keys: Sequence[Any], times: Sequence[int], columns: Sequence[Column]
+        self,
+        keys: Sequence[Any],
+        times: Sequence[int],
+        columns: Sequence[Column],
+        span: tuple[int, int] | None = None,
     ) -> list[int]:
-        """Take tuples in; return the places of those that are late for all their windows."""
+        """Take tuples in; return the places of those that are late for all their windows.
+
+        `span` has the lowest and the highest time, if they are known.
+        """
         windows = self._windows
-        low, high = min(times), max(times)
+        low, high = span or (min(times), max(times))
         first = windows.pane_of(low)
         late: list[int] = []
         if self._is_over(first):
             # Only some are late, as a rule: those before the first pane that is not over.
             over = self._is_over
             late = [place for place, ts in enumerate(times) if over(windows.pane_of(ts))]
+            if windows.slide > windows.size:
+                late = [place for place in late if windows.assign(times[place])]
             if len(late) == len(times):
                 return late
             keys, times, columns = _without(late, keys, times, columns)
@@ -112,7 +121,7 @@ class PaneWindows:
         cells = self._fresh.get(pane)
         if cells is None:
             if self._windows.last_end(pane) <= pane:
-                return  # between two windows that leave a gap
+                return  # between two windows that leave a gap: in none of them, and not late
             cells = self._fresh[pane] = {}
         self._accumulators.add_columns(keys, columns, cells)
 

@@ -53,7 +53,11 @@ class SessionWindows:
     # -- tuples -------------------------------------------------------------------------------
 
     def add(
-        self, keys: Sequence[Any], times: Sequence[int], columns: Sequence[Column]
+        self,
+        keys: Sequence[Any],
+        times: Sequence[int],
+        columns: Sequence[Column],
+        span: tuple[int, int] | None = None,
     ) -> list[int]:
         """Take tuples in; return the places of those that are late."""
         self._accumulators.add_to_sessions(

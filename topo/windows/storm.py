@@ -196,13 +196,21 @@ class StormWindows:
     @property
     def next_end(self) -> int | None:
         """The watermark at which the next window may end."""
-        if not self._slide.by_time or not self._entries:
+        entries = self._entries
+        if self._count_now or not entries:
             return None
+        if not self._slide.by_time:
+            place = self._done + self._slide.size - 1
+            return entries[place].ts if place < len(entries) else None
+        aligned = _aligned(entries[0].ts, self._slide.size)
         if self._next_end is None:
-            return _aligned(self._entries[0].ts, self._slide.size)
-        if self._next_end > self._entries[0].ts:
-            return self._next_end
-        return max(self._next_end, _aligned(self._entries[0].ts, self._slide.size))
+            return aligned
+        return self._next_end if self._next_end > entries[0].ts else max(self._next_end, aligned)
+
+    @property
+    def next_due(self) -> int | None:
+        """The watermark at which there is something to do: a window ends, or nothing is left."""
+        return self.next_end if self._entries else self._last_end + 1
 
     def position(self) -> tuple[int | None, int, int, int]:
         """Return what `restore` takes beside the entries."""
