@@ -704,6 +704,26 @@ def test_an_inactive_topology_fires_nothing() -> None:
         assert run.tuples("w") == [["a", 0, 10, 1]]
 
 
+@pytest.mark.parametrize("kind", ["arrival", "delay", "raw"])
+def test_the_clock_of_windows_stands_while_a_topology_is_inactive(kind: str) -> None:
+    feed = feeder()
+    ten = td(seconds=10)
+    bolt: Any = WindowAggregate(key="key", window=Tumbling(ten), aggregates={"n": Count()})
+    if kind == "delay":
+        bolt = counts(trigger=AtWatermark(early=AfterDelay(ten)))
+    elif kind == "raw":
+        bolt = Sizes().with_tumbling_window(ten)
+    with running(bolt, feed) as (cluster, run):
+        feed.feed(["a", 5])
+        run.settle()
+        run.deactivate()
+        cluster.advance(60)
+        assert run.tuples("w") == []
+        run.activate()
+        cluster.advance(1)
+        assert len(run.tuples("w")) == 1
+
+
 def test_what_a_window_raises_is_reported_or_stops_the_topology() -> None:
     class Bad(Sizes):
         def execute(self, window: Any) -> None:

@@ -32,8 +32,8 @@ class Marks:
 
     highest: dict[str, dict[Input, int]] = field(default_factory=dict)
     """By reading component and input, the highest time emitted in this batch."""
-    asked: dict[int, bool] = field(default_factory=dict)
-    """Of each spout task, whether it was asked and could have emitted more."""
+    asked: dict[int, bool | None] = field(default_factory=dict)
+    """Of each spout task, whether it was asked and could have emitted more; None: inactive."""
 
     def add(self, other: Marks) -> None:
         """Take over what another slot says."""
@@ -97,7 +97,9 @@ class InputTimes:
         self._watermark = max(self._watermark, found)
         return self._watermark
 
-    def _hear(self, key: Input, highest: int | None, asked: Mapping[int, bool], now: float) -> None:
+    def _hear(
+        self, key: Input, highest: int | None, asked: Mapping[int, bool | None], now: float
+    ) -> None:
         merger = self._merger
         if self._by_clock:
             clock = self._time.clock_ticks(now)

@@ -151,7 +151,7 @@ class SlotTasks:
         for spout in self.spouts:
             spout.set_active(active)
             if not active:
-                self.marks.asked[spout.id] = False
+                self.marks.asked[spout.id] = None
 
     def meet_ackers(self, incarnations: Mapping[int, int]) -> None:
         """Tell the bolts the incarnation of the acker that has the roots of each spout task.
@@ -285,7 +285,7 @@ class SlotTasks:
         if task.tick_due(self._batch.now, self._batch.before):
             task.tick()
         if isinstance(task, TimedBoltTask):
-            task.begin_rows()
+            task.begin_rows(self.marks)
         if frames:
             task.execute(self._ordered(frames))
         if last_tick and task.last_tick_due():

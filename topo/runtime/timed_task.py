@@ -51,6 +51,10 @@ class TimedBoltTask(RichBoltTask):
         self._got_some = False
         self._fired = 0
         self._told = BEFORE_ALL
+        layout = setting.layout
+        self._spouts = spouts_behind(setting.topology, layout, self.component_id)
+        self._inactive = False
+        self._clock = 0.0  # of the operator
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -142,8 +146,16 @@ class TimedBoltTask(RichBoltTask):
         super().begin(batch_id, now, ids)
         self._got_some = False
 
-    def begin_rows(self) -> None:
-        """Let the operator do what is due by the clock before the batch's tuples."""
+    def begin_rows(self, marks: Marks) -> None:
+        """Let the operator do what is due by the clock before the batch's tuples.
+
+        While the topology is inactive, nothing is due: the operator's clock stands.
+        """
+        spouts = (marks.asked.get(spout, True) for spout in self._spouts)
+        self._inactive = all(asked is None for asked in spouts)
+        if self._inactive:
+            return
+        self._clock = self.batch_now
         with self.users_code():
             self._operator.begin(Clock(self.watermark, self.watermark, self.batch_now))
         self._settle_some()
@@ -234,7 +246,7 @@ class TimedBoltTask(RichBoltTask):
         if self._times is not None:
             after = self._times.fold(marks, self.batch_now, ended=ended)
         with self.users_code():
-            self._fired = self._operator.advance(Clock(before, after, self.batch_now, ended))
+            self._fired = self._operator.advance(Clock(before, after, self._clock, ended))
         if self._fired:
             self.worked = True
         self._settle_some()
@@ -269,6 +281,8 @@ class TimedBoltTask(RichBoltTask):
 
     def next_due(self) -> float | None:
         """Return when, by the clock, something is due."""
+        if self._inactive:
+            return None
         times = [self._operator.wakes_at()]
         if self._times is not None:
             times.append(self._times.next_due(self._operator.next_event()))
