@@ -1,4 +1,4 @@
-"""Which value an aggregate could not take: found by adding again, once it has failed.
+"""Names the value that an aggregate could not take, by adding again once it has failed.
 
 The loops over columns know neither the aggregate nor the tuple at which one of them raised. What
 an own combiner raises speaks for itself, with its traceback; a built-in one did nothing but add or
