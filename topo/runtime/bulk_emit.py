@@ -86,7 +86,7 @@ class BulkEmit:
 def columns_of(given: Any, outlet: Emitter, stream: str) -> list[Column] | None:
     """Return the columns that `emit_many` was given, in the order of the fields; None for rows.
 
-    They are copies: the caller may go on with its own.
+    They are copies: the caller may change its own.
     """
     if hasattr(given, "column_names") and hasattr(given, "column"):  # an Arrow table or batch
         given = {name: given.column(name).to_pylist() for name in given.column_names}

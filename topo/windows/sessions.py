@@ -1,7 +1,7 @@
 """Sessions that report once, at the watermark: the ordinary case, a column of tuples at a time.
 
 A session is a list [start, end, cell, earlier]: of each key, the latest live one is in a dict, and
-has the others, if any, in order. Most tuples go on with the latest one of their key, so the loop
+has the others, if any, in order. Most tuples continue the latest one of their key, so the loop
 over a column does just that, with the arithmetic of the aggregates inlined, and leaves everything
 else (a new session, a join of several, a late tuple) to a call. `keyed` does the same for sessions
 with triggers, modes and allowed lateness.
@@ -68,7 +68,7 @@ class SessionWindows:
         return late
 
     def _add_one(self, place: int, key: Any, ts: int, values: Sequence[Any]) -> None:
-        """Take in a tuple that does not just go on with the latest session of its key."""
+        """Take in a tuple that does not just continue the latest session of its key."""
         end = ts + self._gap
         latest = self.latest.get(key)
         if latest is None or ts > latest[1]:
