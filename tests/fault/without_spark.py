@@ -10,6 +10,7 @@ import secrets
 import selectors
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -25,8 +26,8 @@ from topo.engine.spark.driver.scratch import make_slots_directory
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.realtime.coordinator import Coordinator
 from topo.engine.spark.realtime.epochs import Committed
-from topo.engine.spark.realtime.messages import SlotSetup
-from topo.engine.spark.realtime.resources import start_slot
+from topo.engine.spark.realtime.messages import Place, SlotSetup
+from topo.engine.spark.realtime.start import start_slot
 from topo.engine.spark.realtime.store import EpochStore
 from topo.engine.spark.realtime.stream import Stream, connect
 from topo.engine.spark.worker.execution import RunSpec
@@ -105,18 +106,25 @@ class Slots:
             mode=mode,
             period_secs=(self.conf["topology.epoch.ms"] or 200) / 1000,
             incarnation="slots",
-            sockets=self._sockets,
+            address=f"{self._sockets}/coordinator",
             token=token,
+            setup=self._setup,
             notify=self._look,
         )
         self.coordinator.start()
-        setups = [
-            SlotSetup(self._spec, slot, self._sockets, token, self._at_once)
+        self.processes: list[subprocess.Popen[bytes]] = [
+            start_slot(Place(f"{self._sockets}/coordinator", token, slot, self._path(slot)))
             for slot in range(self.plan.slots)
         ]
-        self.processes: list[subprocess.Popen[bytes]] = [start_slot(setup) for setup in setups]
         self._shuffle = Shuffle(self.plan, self._sockets, token)
         self._shuffle.start()
+
+    def _path(self, slot: int) -> str:
+        return f"{self._sockets}/slot-{slot}"
+
+    def _setup(self, slot: int) -> SlotSetup:
+        levels = tuple(range(len(self.plan.levels)))
+        return SlotSetup(self._spec, slot, levels, self._at_once, tuple(sys.path))
 
     def await_epochs(self, count: int = 1) -> None:
         """Wait until so many more epochs have committed."""

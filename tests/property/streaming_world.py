@@ -134,6 +134,9 @@ class _Wire:
     def __init__(self, put: Callable[[int, bytes], None]) -> None:
         self.send = lambda key, *parts: put(key, b"".join(parts))
 
+    def flush(self) -> None:
+        """Do nothing: nothing waits here."""
+
 
 class Stuck(Exception):
     """A run that does not come to its end."""
@@ -177,19 +180,18 @@ class World:
                     saved.setdefault(task, {})[name] = blob
         self._staged = []
         committed = self._committed
-        start = Start(committed.epoch, committed.clock, Mode.ACTIVE, "world", saved)
+        numbers = tuple(range(len(self.plan.levels)))
+        start = Start(numbers, committed.epoch, committed.clock, Mode.ACTIVE, "world", saved)
         self._epochs = Epochs(self._tracking, committed, Mode.ACTIVE, 0.0)
         self._wires: dict[tuple[int, int, int], deque[bytes]] = {}
         self._orders: list[deque[tuple[str, Any]]] = [deque() for _ in range(SLOTS)]
         self.levels: list[list[Level]] = []
         for slot in range(SLOTS):
-            setup = SlotSetup(self._spec, slot, "", "", acks_at_once=False)
+            setup = SlotSetup(self._spec, slot, numbers, acks_at_once=False, import_path=())
             environment = self._spec.environment(slot)
-            made = [
-                Level(setup, number, environment, start) for number in range(len(self.plan.levels))
-            ]
+            made = [Level(setup, number, environment, start) for number in numbers]
             for level in made:
-                level.stream = self._wire(level.number, slot)  # type: ignore[assignment]
+                level.output.stream = self._wire(level.number, slot)  # type: ignore[assignment]
             made[0].set_mode(Mode.ACTIVE)
             self.levels.append(made)
         spouts = [spout for level in self.levels for spout in self._host(level[0]).spouts]
@@ -247,7 +249,7 @@ class World:
         assert alignment is not None
         level.receive(message)
         level.work(self._clock)
-        while alignment.is_complete:
+        while level.has_ended:
             marker = alignment.marker
             self._stage(level, Mode(marker.mode), marker.clock)
             alignment.advance()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -179,13 +180,20 @@ class Frame:
         for part in self._parts(parts):
             yield from part.pack()
 
+    def cut(self, count: int) -> tuple[Frame, Frame]:
+        """Return the first `count` tuples, and the others."""
+        first, rest = self._at([0, count, len(self)])
+        return first, rest
+
     def _parts(self, parts: int) -> Iterator[Frame]:
         """Yield the frame in so many parts of about the same number of tuples."""
+        return self._at([part * len(self) // parts for part in range(parts + 1)])
+
+    def _at(self, bounds: Sequence[int]) -> Iterator[Frame]:
         several = self.order is not None
         order = np.zeros(len(self), np.uint8) if self.order is None else self.order
         done = [0] * len(self.sections)
-        for part in range(parts):
-            start, stop = part * len(self) // parts, (part + 1) * len(self) // parts
+        for start, stop in pairwise(bounds):
             counts = np.bincount(order[start:stop], minlength=len(self.sections)).tolist()
             sections = [
                 section.cut(at, at + count)

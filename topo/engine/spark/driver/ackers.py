@@ -20,9 +20,7 @@ class Ackers:
 
     def __init__(self, topology: str, conf: Mapping[str, Any], driver_host: str) -> None:
         count = max(1, conf["topology.acker.executors"])
-        bind = conf["topology.acker.bind"] or _reachable(driver_host)
-        host, port = split_address(bind)
-        called = _called(host, driver_host)
+        host, port, called = listening_place(conf, driver_host)
         servers_tls, clients_tls = tls_of(conf)
         admission = fresh_token()
         # Several ackers cannot share a fixed port: the others take free ones.
@@ -110,6 +108,12 @@ def tls_of(conf: Mapping[str, Any]) -> tuple[Tls | None, Tls | None]:
             hint=f"set {prefix}ca",
         )
     return server, client
+
+
+def listening_place(conf: Mapping[str, Any], driver_host: str) -> tuple[str, int, str]:
+    """Return the host and port to listen at for workers, and the host by which they call."""
+    host, port = split_address(conf["topology.acker.bind"] or _reachable(driver_host))
+    return host, port, _called(host, driver_host)
 
 
 def _called(host: str, driver_host: str) -> str:

@@ -37,11 +37,20 @@ Look = Callable[[], Sequence[Executor]]
 
 
 class Executors:
-    """The executors of a run; `look` asks Spark."""
+    """The executors of a run; `look` asks Spark.
+
+    `at_once`: all slots, of which each level is one then, run at the same time or not at all.
+    """
 
     def __init__(
-        self, look: Look, monotonic: Callable[[], float] = time.monotonic, wanted: int | None = None
+        self,
+        look: Look,
+        monotonic: Callable[[], float] = time.monotonic,
+        wanted: int | None = None,
+        *,
+        at_once: bool = False,
     ) -> None:
+        self._at_once = at_once
         self._look = look
         self._monotonic = monotonic
         self._looked_at: float | None = None
@@ -75,8 +84,8 @@ class Executors:
 
     @property
     def are_gone(self) -> bool:
-        """True iff the run has no executor left."""
-        return self._settled and not self.cores
+        """True iff the run has no executor left, or not enough of them to go on."""
+        return self._settled and (self.cores < self.slots if self._at_once else not self.cores)
 
     def look(self) -> None:
         """Ask Spark, unless it was asked just before."""
@@ -88,7 +97,7 @@ class Executors:
     def idle_slots_block_others(self, batch: int, waiting: int) -> bool:
         """True if idle slots occupy cores that other slots need."""
         now = self._monotonic()
-        if not waiting or not 0 < self.cores < self.slots:
+        if self._at_once or not waiting or not 0 < self.cores < self.slots:
             self._waiting = None
             return False
         if self._waiting is None or self._waiting[0] != batch:
@@ -117,6 +126,8 @@ class Executors:
 
     def _loss(self, cores: int, slots: int) -> str:
         lost = [executor for executor in self.known if executor.lost_at is not None]
+        if not lost and self._at_once:
+            return f"{_counted(cores, 'core')} for {_counted(slots, 'task')} at the same time"
         if not lost:
             return f"{_counted(cores, 'core')} for {_counted(slots, 'slot')}: one after the other"
         size = max(1, lost[-1].cores)
@@ -124,7 +135,7 @@ class Executors:
         there = sum(executor.lost_at is None for executor in self.known)
         since = time.strftime("%H:%M", time.localtime(max(e.lost_at or 0.0 for e in lost)))
         text = f"{missing} of {_counted(there + missing, 'executor')} lost since {since}"
-        if not cores:
+        if not cores or self._at_once:
             return f"{text}; nothing runs until the cluster gives another"
         return f"{text}; {_counted(slots, 'slot')} share {_counted(cores, 'core')}"
 

@@ -96,6 +96,10 @@ _CORE_CLUSTER = {
     "spark.locality.wait": "200ms",
 }
 
+# Its tasks run all at once, each with a place of its own, and a slot's process is beside its tasks:
+# the fewer executors the better.
+_REAL_TIME_CLUSTER = {**_REAL_TIME, "spark.shuffle.streaming.checksum.enabled": "true"}
+
 # A batch is few, large rows: generating code for their projections costs more than it saves, in
 # every task of a state stage. So does a checksum of every shuffled byte, which detects differences
 # in a stage's second attempt, and other settings rule such attempts out.
@@ -120,6 +124,7 @@ _SQL_FILE_CHECKPOINT = {
 _starting = threading.Lock()
 _STOP_SECS = 30
 _CLASS_PATH = "spark.driver.extraClassPath"
+_EXECUTOR_CORES = "spark.executor.cores"
 _JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
 
 
@@ -139,9 +144,20 @@ def spark_settings(conf: Mapping[str, Any]) -> dict[str, str]:
     return given
 
 
-def core_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings with which Spark is started."""
-    kind = _CORE_LOCAL if is_local(master) else {**_CORE_CLUSTER, **_share(master, conf)}
+def core_settings(
+    master: str, conf: Mapping[str, Any], places: int | None = None
+) -> dict[str, str]:
+    """Return the settings with which Spark is started.
+
+    `places` is the number of task places of a topology in real-time mode, if it is known.
+    """
+    if is_local(master):
+        kind = _CORE_LOCAL
+    elif conf.get("topology.mode") == "real-time":
+        cluster = {key: value for key, value in _CORE_CLUSTER.items() if key != _EXECUTOR_CORES}
+        kind = {**cluster, **_REAL_TIME_CLUSTER, **_share(master, conf, places)}
+    else:
+        kind = {**_CORE_CLUSTER, **_share(master, conf, conf.get("topology.workers"))}
     return {
         "spark.master": with_room(master),
         "spark.app.name": str(conf.get("topology.name") or "topo"),
@@ -152,15 +168,14 @@ def core_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _share(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
-    """Limit the cores to the topology's slots: others want to use the cluster as well."""
-    slots = conf.get("topology.workers")
-    cores = spark_settings(conf).get("spark.executor.cores", "1")
-    if not slots or not cores.isdigit():
+def _share(master: str, conf: Mapping[str, Any], wanted: int | None) -> dict[str, str]:
+    """Limit the cores to what the topology wants: others want to use the cluster as well."""
+    cores = spark_settings(conf).get(_EXECUTOR_CORES, "1")
+    if not wanted or not cores.isdigit():
         return {}
     if master.startswith("spark://"):
-        return {"spark.cores.max": str(slots)}
-    return {"spark.executor.instances": str(-(-int(slots) // max(1, int(cores))))}
+        return {"spark.cores.max": str(wanted)}
+    return {"spark.executor.instances": str(-(-int(wanted) // max(1, int(cores))))}
 
 
 def with_directory(settings: Mapping[str, str], directory: str) -> dict[str, str]:
@@ -189,7 +204,11 @@ def query_settings(slots: int, checkpoint: str, conf: Mapping[str, Any]) -> dict
 
 
 def start_session(
-    master: str, conf: Mapping[str, Any], log_file: Path | None = None
+    master: str,
+    conf: Mapping[str, Any],
+    log_file: Path | None = None,
+    *,
+    places: int | None = None,
 ) -> SparkSession:
     """Return this process's Spark session; start Spark if there is none."""
     from pyspark import SparkContext
@@ -210,7 +229,7 @@ def start_session(
         # The setting is not enough: the driver's own state runner only reads the variable.
         os.environ["PYSPARK_PYTHON"] = python
         os.environ["PYTHONPATH"] = _with_topo(os.environ.get("PYTHONPATH", ""))
-        settings = {**core_settings(master, conf), "spark.pyspark.python": python}
+        settings = {**core_settings(master, conf, places), "spark.pyspark.python": python}
         return _launched(settings, path, str(java), shipment)
 
 

@@ -15,19 +15,22 @@ import selectors
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.realtime.epochs import Committed, Epochs
 from topo.engine.spark.realtime.messages import (
-    COORDINATOR,
     Kind,
+    SlotSetup,
     Start,
+    pack_committed,
     pack_cut,
+    pack_setup,
     pack_start,
     pack_verdicts,
     unpack_staged,
     unpack_updated,
+    unpack_want,
 )
 from topo.engine.spark.realtime.store import EpochStore
 from topo.engine.spark.realtime.stream import Listener, Stream
@@ -64,8 +67,9 @@ class Coordinator(threading.Thread):
         mode: Mode,
         period_secs: float,
         incarnation: str,
-        sockets: str,
+        address: str,
         token: str,
+        setup: Callable[[int], SlotSetup],
         payload_number: int = 0,
         notify: Callable[[], None] = lambda: None,
     ) -> None:
@@ -85,12 +89,14 @@ class Coordinator(threading.Thread):
         self._selector = selectors.DefaultSelector()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake_fd, selectors.EVENT_READ, self)
-        path = os.path.join(sockets, COORDINATOR)
-        self._listener = Listener(path, token, self._selector, self._accepted)
+        self._setup = setup
+        self._listener = Listener(address, token, self._selector, self._accepted)
         self._saved: dict[int, dict[str, bytes]] = store.restore() if store else {}
-        self._streams: dict[int, Stream] = {}
+        self._streams: list[Stream] = []
+        self._wanted: dict[tuple[int, int], Stream] = {}
+        """By level and slot, the process that has it."""
+        self._ready: set[tuple[int, int]] = set()
         self._cursors: dict[int, int] = {}
-        self._ready: set[int] = set()
         self._is_going = False
         self._begun_at = time.monotonic()
         self._payloads: deque[CommittedPayload] = deque()
@@ -103,6 +109,11 @@ class Coordinator(threading.Thread):
         self._noticed = 0.0
 
     # -- from other threads -------------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """The port where processes of other machines reach it."""
+        return self._listener.port
 
     def close(self) -> None:
         """End the thread, and with it the connections to the slots."""
@@ -128,7 +139,7 @@ class Coordinator(threading.Thread):
                 self._payloads.popleft()
             in_work = epochs.in_work
             missing = set(epochs.missing)
-            places = [(le, s) for le in range(len(self._plan.levels)) for s in range(self._slots)]
+            places = self._places
             recent = sum(count for at, count in self._rates if at > now - _RATE_SECS)
             return AckerStatus(
                 epoch=0,
@@ -163,6 +174,10 @@ class Coordinator(threading.Thread):
     def _slots(self) -> int:
         return self._plan.slots
 
+    @property
+    def _places(self) -> list[tuple[int, int]]:
+        return [(le, s) for le in range(len(self._plan.levels)) for s in range(self._slots)]
+
     def _wake(self) -> None:
         os.eventfd_write(self._wake_fd, 1)
 
@@ -177,7 +192,7 @@ class Coordinator(threading.Thread):
             self.failure = error
         finally:
             self._listener.close()
-            for stream in self._streams.values():
+            for stream in self._streams:
                 stream.close()
             self._selector.close()
             self._notify()
@@ -196,13 +211,13 @@ class Coordinator(threading.Thread):
             elif self._epochs.in_work and now > self._cut_at + self._patience_secs:
                 raise SlotLost(self._overdue())
         elif time.monotonic() > self._begun_at + START_SECS:
-            missing = sorted(set(range(self._slots)) - self._ready)
+            missing = sorted(set(self._places) - self._ready)
             raise SlotLost(
-                f"slots {', '.join(map(str, missing))} were not ready after {START_SECS:g} s",
+                f"not ready after {START_SECS:g} s: {_in_words(missing)}",
                 hint="Spark's log says why its tasks did not start",
             )
         self._apply()
-        for stream in self._streams.values():
+        for stream in self._streams:
             stream.flush()
 
     def _timeout(self) -> float | None:
@@ -217,18 +232,26 @@ class Coordinator(threading.Thread):
     def _overdue(self) -> str:
         cut = self._epochs.in_work
         assert cut is not None
-        missing = ", ".join(f"level {level} of slot {slot}" for level, slot in self._epochs.missing)
+        missing = _in_words(self._epochs.missing)
         return f"epoch {cut.epoch} has not ended for {self._patience_secs:g} s: {missing}"
 
     def _accepted(self, stream: Stream, slot: int) -> None:
-        if slot in self._streams or not 0 <= slot < self._slots:
-            raise SlotLost(f"slot {slot} came twice")
-        self._streams[slot] = stream
+        if not 0 <= slot < self._slots:
+            raise SlotLost(f"a process came as slot {slot}, and there are {self._slots}")
+        self._streams.append(stream)
         stream.on_event = lambda: self._hear(slot, stream)
-        mine = self._plan.tasks_in(slot) | {0}
+        stream.send(Kind.SETUP, pack_setup(self._setup(slot)))
+
+    def _start(self, slot: int, levels: tuple[int, ...], stream: Stream) -> None:
+        """Tell a process what the levels that it has resume from."""
+        for level in levels:
+            if (level, slot) in self._wanted:
+                raise SlotLost(f"level {level} of slot {slot} came twice")
+            self._wanted[level, slot] = stream
+        mine = {task for level in levels for task in self._plan.tasks_at(level, slot)} | {0}
         saved = {task: records for task, records in self._saved.items() if task in mine}
-        committed = self._committed
-        start = Start(committed.epoch, committed.clock, self._mode, self._incarnation, saved)
+        known = self._committed
+        start = Start(levels, known.epoch, known.clock, self._mode, self._incarnation, saved)
         stream.send(Kind.START, pack_start(start))
 
     def _hear(self, slot: int, stream: Stream) -> None:
@@ -242,10 +265,13 @@ class Coordinator(threading.Thread):
                     self._epochs.note_news()
                 case Kind.UPDATES:
                     self._updates.append(unpack_updated(data))
+                case Kind.WANT:
+                    self._start(slot, unpack_want(data), stream)
                 case Kind.READY:
-                    self._cursors.update(pickle.loads(data))
-                    self._ready.add(slot)
-                    if len(self._ready) == self._slots:
+                    level, cursors = pickle.loads(data)
+                    self._cursors.update(cursors)
+                    self._ready.add((level, slot))
+                    if len(self._ready) == len(self._places):
                         self._go()
                 case Kind.FAILED:
                     error: Exception = pickle.loads(data)
@@ -260,16 +286,16 @@ class Coordinator(threading.Thread):
         self._saved = {}
         never_heard = dict.fromkeys(self._spouts, 0)
         self._epochs.resume_from({**never_heard, **self._cursors})
-        for stream in self._streams.values():
+        for stream in self._streams:
             stream.send(Kind.GO)
-        self._tell(self._epochs.new_verdicts(), Kind.TOLD)
+        self._tell(self._epochs.new_verdicts())
 
     def _cut(self, now: float) -> None:
         with self._lock:
             cut = self._epochs.cut(now, time.time())
         self._cut_at = now
-        for stream in self._streams.values():
-            stream.send(Kind.CUT, pack_cut(cut.epoch, cut.mode, cut.clock))
+        for slot in range(self._slots):
+            self._wanted[0, slot].send(Kind.CUT, pack_cut(cut.epoch, cut.mode, cut.clock))
 
     def _commit(self) -> None:
         self._apply()  # what is acked is not overdue
@@ -277,6 +303,7 @@ class Coordinator(threading.Thread):
         record = epochs.record()
         if self._store is not None:
             self._store.append(record, self._committed)
+        moved = epochs.moved
         with self._lock:
             reports = epochs.commit(record)
             for level, slot, report in reports:
@@ -286,7 +313,7 @@ class Coordinator(threading.Thread):
                     self._payloads.append(CommittedPayload(number, epoch, level, slot, report))
             self._count(len(record.updates))
         self._epoch_ms = 1000 * (time.monotonic() - self._cut_at)
-        self._tell(epochs.new_verdicts(), Kind.COMMITTED)
+        self._tell_committed(moved)
         if any(report for _, _, report in reports) and time.monotonic() > self._noticed + _NOTICE:
             self._noticed = time.monotonic()
             self._notify()
@@ -300,7 +327,7 @@ class Coordinator(threading.Thread):
         with self._lock:
             self._committed.ledger.apply(updates, now)
             self._count(len(updates))
-        self._tell(self._epochs.new_verdicts(), Kind.TOLD)
+        self._tell(self._epochs.new_verdicts())
 
     def _count(self, updates: int) -> None:
         now = time.time()
@@ -308,12 +335,22 @@ class Coordinator(threading.Thread):
         while self._rates[0][0] < now - _RATE_SECS:
             self._rates.popleft()
 
-    def _tell(self, verdicts: Mapping[int, Verdicts], kind: Kind) -> None:
+    def _tell_committed(self, moved: int) -> None:
+        verdicts = self._by_slot(self._epochs.new_verdicts())
+        hearing = {id(self._wanted[0, slot]): said for slot, said in verdicts.items()}
+        for stream in self._streams:
+            stream.send(Kind.COMMITTED, pack_committed(moved, hearing.get(id(stream), {})))
+
+    def _tell(self, verdicts: Mapping[int, Verdicts]) -> None:
+        for slot, said in self._by_slot(verdicts).items():
+            self._wanted[0, slot].send(Kind.TOLD, pack_verdicts(said))
+
+    def _by_slot(self, verdicts: Mapping[int, Verdicts]) -> dict[int, dict[int, Verdicts]]:
         by_slot: dict[int, dict[int, Verdicts]] = {}
         for task, said in verdicts.items():
             by_slot.setdefault(self._plan.place_of(task)[1], {})[task] = said
-        for slot, stream in self._streams.items():
-            if slot in by_slot:
-                stream.send(kind, pack_verdicts(by_slot[slot]))
-            elif kind == Kind.COMMITTED:
-                stream.send(kind)
+        return by_slot
+
+
+def _in_words(places: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(f"level {level} of slot {slot}" for level, slot in places)

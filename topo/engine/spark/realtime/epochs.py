@@ -41,6 +41,8 @@ class Staged:
     cursors: Mapping[int, int] = field(default_factory=dict)
     """By spout task, the number of the last verdict that it had heard."""
     report: bytes = b""
+    moved: int = 0
+    """How many bytes of tuples it has sent."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,11 @@ class Epochs:
         if self._cut is None:
             return []
         return sorted(self._executions - self._staged.keys())
+
+    @property
+    def moved(self) -> int:
+        """The bytes that all levels of all slots have sent, of those that have staged."""
+        return sum(staged.moved for staged in self._staged.values())
 
     def record(self) -> EpochRecord:
         """Return the complete epoch, for the log."""

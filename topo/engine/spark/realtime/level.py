@@ -3,11 +3,13 @@
 What it sends goes to the next level, in messages of one target slot each. A message for a deeper
 level passes through the slot of the same number on every level between, where it is counted, held
 and sent on like all others; so a marker ends an epoch for whatever goes before it, however far.
+
+It works in portions, and not at all while its output waits to be written: what it has in memory is
+bounded by that, by what one tuple becomes, and by what the spouts may emit in two epochs.
 """
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,23 +19,20 @@ from topo.engine.spark.plan import Plan
 from topo.engine.spark.realtime.align import Alignment, Marker, Misaligned
 from topo.engine.spark.realtime.epochs import Key, Staged
 from topo.engine.spark.realtime.messages import SlotSetup, Start
-from topo.engine.spark.realtime.stream import Stream
+from topo.engine.spark.realtime.output import DATA, END, HEAD, LENGTH, MARKER, Output
+from topo.engine.spark.realtime.portions import Portion, Queue
 from topo.engine.spark.worker.report import Capture, Report
+from topo.logs.capture import collected_lines
 from topo.metrics.counters import TaskMetrics
 from topo.runtime.input_times import Marks
 from topo.runtime.slot import Batch, SlotTasks
 from topo.runtime.task import TaskEnvironment
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode
-from topo.wire.frame import AnyFrame, Buffer, PackedFrame
+from topo.wire.frame import AnyFrame, PackedFrame
 
-_DATA, _MARKER = 1, 2
-_HEAD = struct.Struct("<BHH")  # kind, source slot, target level
-_END = struct.Struct("<QQBd")  # epoch, sent, mode, clock
-_LENGTH = struct.Struct("<I")
-_MESSAGE_BYTES = 1 << 20
-MOST_WAITING_BYTES = 8 << 20
-"""Of output; beyond it a level reads no input, and spouts are not asked."""
+_WORK_SECS = 0.02
+_POLL_TUPLES = 1024
 
 _NOTHING = TaskMetrics()
 
@@ -49,7 +48,7 @@ class Level:
     ) -> None:
         plan: Plan = setup.plan
         self.number = number
-        self.stream: Stream | None = None
+        self.output = Output(plan, number, setup.slot)
         self.host: SlotTasks | None = None
         self.epoch = start.epoch + 1
         self.alignment: Alignment[Item] | None = None
@@ -60,7 +59,6 @@ class Level:
         self._slot = setup.slot
         self._sends_updates = setup.acks_at_once
         self._reports = setup.spec.reports
-        self._is_last = number == len(plan.levels) - 1
         self._tasks = plan.tasks_at(number, setup.slot)
         components = environment.topology.components.values()
         self._is_timed = any(component.timed for component in components)
@@ -74,8 +72,8 @@ class Level:
         self._had_last_tick = self._last_tick_key[1] in start.saved.get(0, {})
         self._more_came = False
         self._closed = False
-        self._sent = [0] * plan.slots
-        self._out: dict[tuple[int, int], list[Buffer]] = {}
+        self._queue = Queue()
+        self._polls = Portion(_POLL_TUPLES)
         self._sizes: dict[int, dict[str, int]] = {}
         self._tuples = 0
         self._told: tuple[Any, ...] = ()
@@ -100,33 +98,55 @@ class Level:
         """Take in a message from the level before."""
         assert self.alignment is not None
         view = memoryview(message)
-        kind, source, level = _HEAD.unpack_from(view)
-        if kind == _DATA:
-            self.alignment.receive(source, (level, view[_HEAD.size :]))
-        elif kind == _MARKER:
-            marks = bytes(view[_HEAD.size + _END.size :])
-            epoch, sent, mode, clock = _END.unpack_from(view, _HEAD.size)
+        kind, source, level = HEAD.unpack_from(view)
+        if kind == DATA:
+            self.alignment.receive(source, (level, view[HEAD.size :]))
+        elif kind == MARKER:
+            marks = bytes(view[HEAD.size + END.size :])
+            epoch, sent, mode, clock = END.unpack_from(view, HEAD.size)
             self.alignment.receive(source, Marker(epoch, sent, mode, clock, marks))
         else:
             raise Misaligned(f"a message of kind {kind} on level {self.number}")
 
     def work(self, now: float) -> bool:
-        """Work on all that has come, and on ticks that are due; return True if there was any."""
+        """Work on what has come, and on ticks that are due; return True if there was any.
+
+        It stops when the output has to go first, and now and then to let others have a turn.
+        """
         assert self.alignment is not None
-        frames: list[AnyFrame] = []
         items = self.alignment.take()
         for level, data in items:
-            if level == self.number:
-                frames += _frames_in(data)
-            else:
-                self._out.setdefault((self._slot, level), []).append(data)
-        if frames:
+            if level != self.number:
+                self.output.pass_on(level, data)
+                continue
+            for frame in _frames_in(data):
+                self._queue.add(frame)
+        until = 0.0
+        while self._queue and not self.output.is_full:
             self._more_came = True
-            self._run(now, frames)
-        elif self.tick_at <= now:
+            before = self.output.moved
+            self._run(now, self._queue.take())
+            self._queue.learn(self.output.moved - before)
+            if self._queue:
+                self.output.send(at_once=True)
+                self.output.flush()
+                until = until or time.monotonic() + _WORK_SECS
+                if time.monotonic() > until:
+                    break
+        if self.tick_at <= now:
             self._run(now)
-        self._send()
+        self.output.send()
         return bool(items)
+
+    @property
+    def has_work(self) -> bool:
+        """True if something of what has come is still to be worked on."""
+        return bool(self._queue)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the epoch has come to its end here: `finish` may be called."""
+        return self.alignment is not None and self.alignment.is_complete and not self._queue
 
     def poll(self, now: float, most: int, until: float) -> int:
         """Ask the spouts, and run what is fused with them; return how much was emitted."""
@@ -134,13 +154,16 @@ class Level:
         ticks = self.tick_at <= now
         host.turn(now)
         self._now = now
-        emitted = host.poll(most, until=until)
+        emitted = host.poll(min(most, self._polls.allowed), until=until)
         self._tuples += emitted
         if emitted:
             self._more_came = True
         if emitted or ticks:
+            before = self.output.moved
             self._collect(host.work(pre_commit=False))
-            self._send()
+            if emitted:
+                self._polls.learn(emitted, self.output.moved - before)
+            self.output.send()
         return emitted
 
     def deliver(self, incarnation: str, verdicts: Any) -> None:
@@ -165,15 +188,10 @@ class Level:
             return float("inf")
         return min((at for at in self.host.wakes_at() if at is not None), default=float("inf"))
 
-    @property
-    def is_full(self) -> bool:
-        """True if the output has to go before more may come in."""
-        return self.stream is not None and self.stream.waiting > MOST_WAITING_BYTES
-
     def tick(self) -> None:
         """Run the ticks that are due."""
         self._run(time.time())
-        self._send()
+        self.output.send()
 
     @property
     def has_tasks(self) -> bool:
@@ -210,28 +228,7 @@ class Level:
 
     def _collect(self, frames: Iterable[PackedFrame]) -> None:
         for frame in frames:
-            level, slot = self._plan.place_of(frame.target_task)
-            out = self._out.setdefault((slot, level), [])
-            out += (_LENGTH.pack(len(frame.data)), frame.data)
-
-    def _send(self) -> None:
-        """Write what was collected, in messages that are not too large."""
-        for (slot, level), parts in self._out.items():
-            head = _HEAD.pack(_DATA, self._slot, level)
-            size, first = 0, 0
-            for at, part in enumerate(parts):
-                # A message ends between two frames: behind what follows a length.
-                ends = at + 1 == len(parts) or len(parts[at + 1]) == _LENGTH.size
-                size += len(part)
-                if at + 1 == len(parts) or (size >= _MESSAGE_BYTES and ends):
-                    self._put(slot, head, *parts[first : at + 1])
-                    self._sent[slot] += 1
-                    size, first = 0, at + 1
-        self._out.clear()
-
-    def _put(self, slot: int, *parts: Any) -> None:
-        assert self.stream is not None
-        self.stream.send(self._plan.keys[slot], *parts)
+            self.output.add(frame)
 
     # -- the end of an epoch ------------------------------------------------------------------
 
@@ -268,22 +265,12 @@ class Level:
             self._save(host, puts, deletes)
             updates = host.take_updates()
             cursors = {spout.id: spout.cursor for spout in host.spouts}
-        self._send()
         report = self._report(mode)
-        self._pass_on(epoch, mode, clock, marks)
+        self.output.end(epoch, mode, clock, marks.pack() if self._is_timed else b"")
         self.epoch += 1
         if host is not None and not self._closed:
             host.begin(Batch(self.epoch, self._now, self._now))
-        return Staged(puts, deletes, updates, cursors, report)
-
-    def _pass_on(self, epoch: int, mode: Mode, clock: float, marks: Marks) -> None:
-        if self._is_last:
-            return
-        seen = marks.pack() if self._is_timed else b""
-        for slot, sent in enumerate(self._sent):
-            head = _HEAD.pack(_MARKER, self._slot, self.number)
-            self._put(slot, head, _END.pack(epoch, sent, int(mode), clock), seen)
-        self._sent = [0] * len(self._sent)
+        return Staged(puts, deletes, updates, cursors, report, self.output.take_moved())
 
     def _save(self, host: SlotTasks, puts: dict[Key, bytes], deletes: list[Key]) -> None:
         for task, changes in host.save().items():
@@ -323,8 +310,10 @@ class Level:
                 report.at_limit = tuple(spout.id for spout in host.spouts if spout.at_limit)
                 report.stalls = host.stalls
         self._capture.move_to(report)
+        report.lines = collected_lines()
         told = (mode, report.exhausted, report.at_limit, report.stalls)
-        if not (report.metrics or report.rows or report.concluded or told != self._told):
+        rest = report.rows or report.concluded or report.lines
+        if not (report.metrics or rest or told != self._told):
             return b""
         self._told = told
         return report.pack(self._reports)
@@ -342,7 +331,7 @@ class Level:
 def _frames_in(data: memoryview) -> Iterable[PackedFrame]:
     at = 0
     while at < len(data):
-        (size,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size
+        (size,) = LENGTH.unpack_from(data, at)
+        at += LENGTH.size
         yield PackedFrame.of(data[at : at + size])
         at += size

@@ -6,7 +6,12 @@ and there is no time to tune. The deepest level goes first because what it does 
 
 Nothing here waits to write. A level whose output is not taken reads no more input, spouts are then
 not asked, and Spark in between holds up whoever sends. The last level sends nothing and always
-reads, so whatever waits can go on in the end.
+reads, so whatever waits can go on in the end. Spouts also emit no more in an epoch than epochs have
+shown to be worked off in time and in memory: they begin with a few hundred tuples, and go on with
+twice as many as long as all is well.
+
+On one machine the process has all levels of its slot. On a cluster it has those whose tasks Spark
+has put into its executor, and learns of each when its task connects.
 """
 
 from __future__ import annotations
@@ -16,25 +21,31 @@ import os
 import selectors
 import time
 import traceback
+from collections.abc import Iterable
 from dataclasses import replace
 
 from topo.config.secrets import masked
-from topo.engine.spark.realtime.level import MOST_WAITING_BYTES, Level
+from topo.engine.spark.realtime.level import Level
 from topo.engine.spark.realtime.messages import (
-    COORDINATOR,
     Kind,
+    Place,
     SlotSetup,
     Start,
     pack_staged,
     pack_updated,
+    pack_want,
+    unpack_committed,
     unpack_cut,
+    unpack_setup,
     unpack_start,
     unpack_verdicts,
 )
 from topo.engine.spark.realtime.stream import Listener, Stream, connect
 from topo.engine.spark.worker.slot_process import portable
 from topo.errors import EngineError, TopoError
+from topo.logs.capture import collect_logs
 from topo.logs.requests import LogRequests
+from topo.runtime.task import TaskEnvironment
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode
 from topo.wire.column import dump
@@ -44,10 +55,11 @@ _LONGEST_PAUSE_SECS = 0.005
 _PAUSE_GROWTH = 1.3
 _FINISHED_PAUSE_SECS = 0.02  # of spouts that say that nothing more will come
 _POLL_SECS = 0.002
-_POLL_TUPLES = 1024
-_FIRST_ALLOWANCE = 20_000
+_FIRST_ALLOWANCE = 256
+_FIRST_ALLOWANCE_AT_ONCE = 4096  # whose epochs are for reports, and longer
 _LEAST_ALLOWANCE = 100
 _SLOW_EPOCH_SECS = 1.0
+_MOST_EPOCH_BYTES = 64 << 20
 
 
 class Disconnected(EngineError):
@@ -57,23 +69,23 @@ class Disconnected(EngineError):
 
 
 class SlotLoop:
-    """The tasks of one slot, at every level, between Spark's pipes and the coordinator."""
+    """Tasks of one slot, between Spark's pipes and the coordinator."""
 
-    def __init__(self, setup: SlotSetup) -> None:
-        self._setup = setup
-        self._plan = setup.plan
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._setup: SlotSetup
+        self._environment: TaskEnvironment | None = None
         self._selector = selectors.DefaultSelector()
-        path = os.path.join(setup.sockets, f"slot-{setup.slot}")
-        self._listener = Listener(path, setup.token, self._selector, self._accepted)
+        self._listener = Listener(place.path, place.token, self._selector, self._accepted)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake_fd, selectors.EVENT_READ, self)
         self._log_requests = LogRequests(masked)
         self._pipes: dict[int, Stream] = {}
-        self._levels: list[Level] = []
+        self._levels: dict[int, Level] = {}  # the deepest first
+        self._spouts: Level | None = None  # level 0, if it is here
         self._incarnation = ""
         self._mode = Mode.INACTIVE
         self._is_going = False
-        self._is_ready = False
         self._has_told_news = False
         self._has_verdicts = False
         self._woken_for = math.inf
@@ -81,10 +93,10 @@ class SlotLoop:
         self._pause = _FIRST_PAUSE_SECS
         self._poll_at = 0.0
         self._emitted = 0  # since the last cut
-        self._allowance = min(_FIRST_ALLOWANCE, setup.spec.conf["topology.batch.max.tuples"])
+        self._in_epoch = 0  # before it
+        self._allowance = _FIRST_ALLOWANCE
         self._cut_at = math.inf
-        where = os.path.join(setup.sockets, COORDINATOR)
-        self._coordinator = connect(where, setup.token, setup.slot, self._selector)
+        self._coordinator = connect(place.coordinator, place.token, place.slot, self._selector)
         self._coordinator.on_event = self._hear
 
     def run(self) -> None:
@@ -102,88 +114,115 @@ class SlotLoop:
     # -- connections --------------------------------------------------------------------------
 
     def _accepted(self, stream: Stream, level: int) -> None:
-        if level in self._pipes or level >= len(self._plan.levels):
-            raise Disconnected(f"level {level} of slot {self._setup.slot} was started twice")
+        if level in self._pipes:
+            raise Disconnected(f"level {level} of slot {self._place.slot} was started twice")
         self._pipes[level] = stream
         stream.on_event = lambda: self._receive(level, stream)
-        self._connect_levels()
+        if self._environment is not None and not self._setup.levels:
+            self._want([level])
+        self._connect(level)
 
     def _receive(self, level: int, stream: Stream) -> None:
         for _, message in stream.receive():  # nobody sends before all slots are ready
             self._levels[level].receive(message)
         if not stream.is_open:
-            raise Disconnected(f"Spark closed level {level} of slot {self._setup.slot}")
+            raise Disconnected(f"Spark closed level {level} of slot {self._place.slot}")
 
-    def _connect_levels(self) -> None:
-        if not self._levels or len(self._pipes) < len(self._levels) or self._is_ready:
+    def _connect(self, number: int) -> None:
+        level, pipe = self._levels.get(number), self._pipes.get(number)
+        if level is None or pipe is None or level.output.stream is not None:
             return
-        for level, pipe in self._pipes.items():
-            self._levels[level].stream = pipe
-        self._is_ready = True
-        spouts = self._levels[0].host.spouts if self._levels[0].host else []
-        self._coordinator.send(Kind.READY, dump({spout.id: spout.cursor for spout in spouts}))
+        level.output.stream = pipe
+        spouts = level.host.spouts if level.host else []
+        cursors = {spout.id: spout.cursor for spout in spouts}
+        self._coordinator.send(Kind.READY, dump((number, cursors)))
+
+    def _want(self, levels: Iterable[int]) -> None:
+        self._coordinator.send(Kind.WANT, pack_want(levels))
 
     # -- the coordinator's word ---------------------------------------------------------------
 
     def _hear(self) -> None:
         for kind, data in self._coordinator.receive():
             match kind:
+                case Kind.SETUP:
+                    self._set_up(unpack_setup(data))
                 case Kind.START:
                     self._start(unpack_start(data))
                 case Kind.GO:
                     self._is_going = True
-                    self._levels[0].set_mode(self._mode)
+                    if self._spouts is not None:
+                        self._spouts.set_mode(self._mode)
                 case Kind.CUT:
                     self._cut(*unpack_cut(data))
                 case Kind.COMMITTED:
-                    self._adapt()
-                    for level in self._levels:
+                    moved, verdicts = unpack_committed(data)
+                    self._adapt(moved)
+                    for level in self._levels.values():
                         level.tell_committed()
-                    self._told(data)
+                    self._told(verdicts)
                 case Kind.TOLD:
                     self._told(data)
 
+    def _set_up(self, setup: SlotSetup) -> None:
+        self._setup = setup
+        if setup.spec.log_bytes:
+            collect_logs(setup.spec.log_bytes)
+        self._environment = setup.spec.environment(setup.slot)
+        self._environment.wake = self._wake
+        first = _FIRST_ALLOWANCE_AT_ONCE if setup.acks_at_once else _FIRST_ALLOWANCE
+        self._allowance = min(first, self._most)
+        if levels := setup.levels or tuple(self._pipes):
+            self._want(levels)
+
+    @property
+    def _most(self) -> int:
+        most: int = self._setup.spec.conf["topology.batch.max.tuples"]
+        return most
+
     def _start(self, start: Start) -> None:
-        spec, slot = self._setup.spec, self._setup.slot
-        environment = spec.environment(slot)
-        environment.wake = self._wake
+        environment = self._environment
+        assert environment is not None
         environment.checkpoint_id = start.incarnation
         self._incarnation, self._mode = start.incarnation, start.mode
-        self._levels = [
-            Level(self._setup, number, environment, start)
-            for number in range(len(self._plan.levels))
-        ]
-        self._connect_levels()
+        made = {n: Level(self._setup, n, environment, start) for n in start.levels}
+        self._levels = dict(sorted({**self._levels, **made}.items(), reverse=True))
+        self._spouts = self._levels.get(0)
+        for number in made:
+            self._connect(number)
 
     def _meet_log_requests(self) -> None:
-        hosts = [level.host for level in self._levels if level.host is not None]
+        hosts = [level.host for level in self._levels.values() if level.host is not None]
         self._log_requests.meet(task for host in hosts for task in host.tasks.values())
 
     def _cut(self, epoch: int, mode: Mode, clock: float) -> None:
-        level = self._levels[0]
+        level = self._spouts
+        assert level is not None
+        assert level.epoch == epoch, "the coordinator and the slots count alike"
         if mode != self._mode:
             self._mode = mode
             level.set_mode(mode)
-        assert level.epoch == epoch, "the coordinator and the slots count alike"
-        self._has_told_news = False
-        self._pause = _FIRST_PAUSE_SECS
-        self._emitted, self._cut_at = 0, time.monotonic()
+        self._pause, self._poll_at = _FIRST_PAUSE_SECS, 0.0
+        self._in_epoch, self._emitted, self._cut_at = self._emitted, 0, time.monotonic()
         self._stage(level, mode, clock)
         self._meet_log_requests()
 
-    def _adapt(self) -> None:
-        """Let spouts emit less in an epoch where epochs take long, and more where they do not."""
+    def _adapt(self, moved: int) -> None:
+        """Let spouts emit less in an epoch if epochs grow large, and more if they do not."""
         took = time.monotonic() - self._cut_at
-        most = self._setup.spec.conf["topology.batch.max.tuples"]
-        if took > _SLOW_EPOCH_SECS:
-            self._allowance = max(_LEAST_ALLOWANCE, self._allowance // 2)
-        elif took < _SLOW_EPOCH_SECS / 4:
-            self._allowance = min(most, self._allowance + self._allowance // 8 + 1)
+        if moved > _MOST_EPOCH_BYTES:
+            fits = self._in_epoch * _MOST_EPOCH_BYTES // moved
+            self._allowance = max(1, min(self._allowance, fits))
+        elif took > _SLOW_EPOCH_SECS:
+            self._allowance = min(self._allowance, max(_LEAST_ALLOWANCE, self._allowance // 2))
+        elif 2 * self._in_epoch >= self._allowance and took < _SLOW_EPOCH_SECS / 4:
+            grows = 2 if moved < _MOST_EPOCH_BYTES / 4 else 1.1
+            self._allowance = min(self._most, int(self._allowance * grows) + 1)
 
     def _told(self, data: bytes) -> None:
         """Tell the spouts what became of messages."""
-        if data:
-            self._levels[0].deliver(self._incarnation, unpack_verdicts(data))
+        if data and self._spouts is not None:
+            self._spouts.deliver(self._incarnation, unpack_verdicts(data))
             self._has_verdicts = True
             self._note_news()
 
@@ -195,7 +234,7 @@ class SlotLoop:
         """Take note that a spout has something."""
         os.eventfd_read(self._wake_fd)
         self._pause, self._poll_at = _FIRST_PAUSE_SECS, 0.0
-        for level in self._levels:
+        for level in self._levels.values():
             if self._is_going and level.host is not None and level.host.is_called:
                 level.tick()
                 self._note_news()
@@ -207,6 +246,8 @@ class SlotLoop:
 
     def _stage(self, level: Level, mode: Mode, clock: float) -> None:
         epoch = level.epoch
+        if level.number == min(self._levels):
+            self._has_told_news = False  # what follows is of the next epoch, or told by others
         staged = level.finish(mode, clock)
         if self._setup.acks_at_once:
             self._say(staged.updates)
@@ -218,41 +259,42 @@ class SlotLoop:
     def _turn(self) -> None:
         for key, mask in self._selector.select(self._timeout()):
             key.data.event(mask)
-        if self._has_verdicts:  # all that came in this turn, at once
+        if self._has_verdicts and self._spouts is not None:  # all that came in this turn, at once
             self._has_verdicts = False
-            self._levels[0].tick()
+            self._spouts.tick()
             self._poll_at = 0.0
         if self._is_going:
             self._work()
-            self._poll()
+            if self._spouts is not None:
+                self._poll(self._spouts)
+            self._wake_for_time()
             self._say_updates()
-        for level in self._levels:
-            if level.stream is not None:
-                level.stream.flush()
-                self._hold_back(level)
+        for level in self._levels.values():
+            stream = level.output.stream
+            if stream is not None and stream.is_open:
+                level.output.send()
+                stream.flush()
+                if level.number:
+                    stream.read(not level.output.is_full and not level.has_work)
         self._coordinator.flush()
 
     def _work(self) -> None:
-        for level in reversed(self._levels[1:]):
-            alignment = level.alignment
-            assert alignment is not None
+        for level in self._levels.values():
+            if level.alignment is None:
+                continue
             if level.work(time.time()):
                 self._note_news()
-            while alignment.is_complete:
-                marker = alignment.marker
+            while level.has_ended:
+                marker = level.alignment.marker
                 self._stage(level, Mode(marker.mode), marker.clock)
-                alignment.advance()
+                level.alignment.advance()
                 if level.work(time.time()):
                     self._note_news()
 
-    def _poll(self) -> None:
-        level, now = self._levels[0], time.monotonic()
+    def _poll(self, level: Level) -> None:
+        now = time.monotonic()
         if level.tick_at <= time.time():
             level.tick()
-            self._note_news()
-        wakes_at = self._wakes_at
-        if wakes_at <= time.time():  # the end of an epoch does what is due, once
-            self._woken_for = wakes_at
             self._note_news()
         if not self._asks_spouts or now < self._poll_at:
             return
@@ -260,7 +302,7 @@ class SlotLoop:
         if left <= 0:
             self._poll_at = now + _LONGEST_PAUSE_SECS
             return
-        emitted = level.poll(time.time(), min(left, _POLL_TUPLES), now + _POLL_SECS)
+        emitted = level.poll(time.time(), left, now + _POLL_SECS)
         self._emitted += emitted
         said, self._said = self._said, level.spouts_say
         if emitted or said != self._said:
@@ -272,16 +314,25 @@ class SlotLoop:
         pause = _FINISHED_PAUSE_SECS if level.is_exhausted else self._pause
         self._poll_at = time.monotonic() + pause
 
+    def _wake_for_time(self) -> None:
+        """Have an epoch end if something in event time is due; it does that, once."""
+        wakes_at = self._wakes_at
+        if wakes_at <= time.time():
+            self._woken_for = wakes_at
+            self._note_news()
+
     @property
     def _wakes_at(self) -> float:
         """The time of the next work in event time that no epoch has been cut for."""
-        due = min(level.wakes_at for level in self._levels)
+        due = min((level.wakes_at for level in self._levels.values()), default=math.inf)
         return math.inf if due == self._woken_for else due
 
     @property
     def _asks_spouts(self) -> bool:
-        level = self._levels[0]
-        return self._mode == Mode.ACTIVE and level.has_tasks and not level.is_full
+        level = self._spouts
+        if level is None or self._mode != Mode.ACTIVE:
+            return False
+        return level.has_tasks and not level.output.is_full
 
     def _timeout(self) -> float | None:
         if not self._is_going:
@@ -289,18 +340,18 @@ class SlotLoop:
         now, due = time.monotonic(), math.inf
         if self._asks_spouts:
             due = self._poll_at - now
-        tick_at = min(level.tick_at for level in self._levels)
+        for level in self._levels.values():
+            if level.output.due_at:
+                due = min(due, level.output.due_at - now)
+            if level.has_work and not level.output.is_full:
+                return 0.0
+        tick_at = min((level.tick_at for level in self._levels.values()), default=math.inf)
         due = min(due, min(tick_at, self._wakes_at) - time.time())
         return None if due == math.inf else max(0.0, due)
 
-    def _hold_back(self, level: Level) -> None:
-        assert level.stream is not None
-        if level.number and level.stream.is_open:
-            level.stream.read(level.stream.waiting <= MOST_WAITING_BYTES)
-
     def _say_updates(self) -> None:
         if self._setup.acks_at_once:
-            for level in self._levels:
+            for level in self._levels.values():
                 self._say(level.take_updates())
 
     def _say(self, updates: Updates) -> None:

@@ -1,27 +1,34 @@
-"""The messages between a slot and the coordinator, over one stream a slot.
+"""The messages between a slot's process and the coordinator, over one stream a process.
 
-slot                                coordinator
-connects, as its number         ->
-                                <-  START    what to resume from
-READY    all levels connected   ->
-                                <-  GO       all slots are ready
+process                             coordinator
+connects, as its slot           ->
+                                <-  SETUP    what it is to run
+WANT     the levels that it has ->
+                                <-  START    what these resume from
+READY    a level is connected   ->
+                                <-  GO       all levels of all slots are ready
 NEWS     something to save      ->
 UPDATES  where acks are at once ->
-                                <-  CUT      an epoch ends here
+                                <-  CUT      an epoch ends here; to level 0
 STAGED   a level has ended it   ->
                                 <-  COMMITTED  it is durable; verdicts
                                 <-  TOLD     verdicts, where acks are at once
 FAILED   why it cannot go on    ->
+
+On one machine a slot has one process, which has all of its levels. On a cluster Spark may run the
+levels of a slot on several executors, each of which has a process with those that are there.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import struct
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import IO, Any
 
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.realtime.epochs import Staged
@@ -32,6 +39,7 @@ from topo.tracking.plan import Mode
 from topo.tracking.verdicts import Verdicts
 
 _CUT = struct.Struct("<QBd")
+_LENGTH = struct.Struct("<Q")
 
 
 class Kind(IntEnum):
@@ -47,6 +55,42 @@ class Kind(IntEnum):
     TOLD = 8
     FAILED = 9
     COMMITTED = 10
+    SETUP = 11
+    WANT = 12
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a slot's process: what it learns by its standard input."""
+
+    coordinator: str
+    """An address, as of a `Listener`."""
+    token: str
+    slot: int
+    path: str
+    """Of the socket at which Spark's tasks find it."""
+
+    def pack(self) -> bytes:
+        """Return it as text, which Java can write as well, behind its length."""
+        text = "\n".join((self.coordinator, self.token, str(self.slot), self.path)).encode()
+        return _LENGTH.pack(len(text)) + text
+
+    @staticmethod
+    def read(source: IO[bytes]) -> Place:
+        """Read it; nothing may follow for as long as the process is to live."""
+        (size,) = _LENGTH.unpack(_exactly(source, _LENGTH.size))
+        coordinator, token, slot, path = _exactly(source, size).decode().split("\n")
+        return Place(coordinator, token, int(slot), path)
+
+
+def _exactly(source: IO[bytes], size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = source.read(size - len(data))
+        if not more:
+            raise EOFError("nobody says what this process is to run")
+        data += more
+    return data
 
 
 @dataclass(frozen=True)
@@ -55,10 +99,11 @@ class SlotSetup:
 
     spec: RunSpec
     slot: int
-    sockets: str
-    """The directory of the sockets."""
-    token: str
+    levels: tuple[int, ...]
+    """Those that the process has; none: those that Spark's tasks bring."""
     acks_at_once: bool
+    import_path: tuple[str, ...]
+    """What is imported from first."""
 
     @property
     def plan(self) -> Plan:
@@ -66,14 +111,11 @@ class SlotSetup:
         return self.spec.plan
 
 
-COORDINATOR = "coordinator"
-"""The name of the coordinator's socket."""
-
-
 @dataclass(frozen=True)
 class Start:
-    """The last committed epoch, from which a slot resumes."""
+    """The last committed epoch, from which some levels of a slot resume."""
 
+    levels: tuple[int, ...]
     epoch: int
     clock: float
     mode: Mode
@@ -84,14 +126,21 @@ class Start:
 def pack_staged(epoch: int, level: int, staged: Staged) -> bytes:
     """Return what a level did in an epoch, as bytes."""
     updates = pack_updates(staged.updates)
-    parts = (staged.puts, list(staged.deletes), updates, staged.cursors, staged.report)
+    parts = (
+        staged.puts,
+        list(staged.deletes),
+        updates,
+        staged.cursors,
+        staged.report,
+        staged.moved,
+    )
     return pickle.dumps((epoch, level, parts), protocol=5)
 
 
 def unpack_staged(data: bytes) -> tuple[int, int, Staged]:
     """Return epoch, level, and what the level did in it."""
-    epoch, level, (puts, deletes, updates, cursors, report) = pickle.loads(data)
-    return epoch, level, Staged(puts, deletes, unpack_updates(updates), cursors, report)
+    epoch, level, (puts, deletes, updates, cursors, report, moved) = pickle.loads(data)
+    return epoch, level, Staged(puts, deletes, unpack_updates(updates), cursors, report, moved)
 
 
 def pack_verdicts(verdicts: Mapping[int, Verdicts]) -> bytes:
@@ -111,6 +160,31 @@ def unpack_verdicts(data: bytes) -> dict[int, Verdicts]:
     }
 
 
+def pack_setup(setup: SlotSetup) -> bytes:
+    """Return what a process is to run, as bytes, behind what it takes to read them."""
+    return pickle.dumps((setup.import_path, pickle.dumps(setup, protocol=5)), protocol=5)
+
+
+def unpack_setup(data: bytes) -> SlotSetup:
+    """Make importable what a process is to run, and return it."""
+    import_path, packed = pickle.loads(data)
+    first = [os.path.abspath(name) for name in import_path]
+    sys.path[:] = [*first, *(name for name in sys.path if name not in first)]
+    setup: SlotSetup = pickle.loads(packed)
+    return setup
+
+
+def pack_want(levels: Iterable[int]) -> bytes:
+    """Return the levels that a process has, as bytes."""
+    return pickle.dumps(tuple(levels))
+
+
+def unpack_want(data: bytes) -> tuple[int, ...]:
+    """Return the levels that a process has."""
+    levels: tuple[int, ...] = pickle.loads(data)
+    return levels
+
+
 def pack_start(start: Start) -> bytes:
     """Return what a slot resumes from, as bytes."""
     return pickle.dumps(start, protocol=5)
@@ -120,6 +194,17 @@ def unpack_start(data: bytes) -> Start:
     """Return what a slot resumes from."""
     start: Start = pickle.loads(data)
     return start
+
+
+def pack_committed(moved: int, verdicts: Mapping[int, Verdicts]) -> bytes:
+    """Return the word that an epoch of so many bytes is committed, with verdicts."""
+    return _LENGTH.pack(moved) + (pack_verdicts(verdicts) if verdicts else b"")
+
+
+def unpack_committed(data: bytes) -> tuple[int, bytes]:
+    """Return the bytes of a committed epoch, and packed verdicts; no bytes if there are none."""
+    (moved,) = _LENGTH.unpack_from(data)
+    return moved, data[_LENGTH.size :]
 
 
 def pack_cut(epoch: int, mode: Mode, clock: float) -> bytes:

@@ -6,6 +6,7 @@ start. So Spark's checkpoint holds nothing, and each start has a fresh one.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.plan import Plan
@@ -18,17 +19,33 @@ if TYPE_CHECKING:
 _ENDLESS = "36500 days"
 
 
-def build_rows(session: SparkSession, plan: Plan, sockets: str, token: str) -> DataFrame:
-    """Build the levels; their tasks connect to the slots' sockets in this directory."""
+def home_on_cluster(coordinator: str, python: str, archive: str) -> str:
+    """Return what a task needs to know to start the process of its slot.
+
+    Not by PYTHONPATH: Python itself imports modules at its start, and a `types.py` of the user's
+    would come before its own.
+    """
+    begins = (
+        f"import sys, os; sys.path.append(os.path.abspath({archive!r})); "
+        "from topo.engine.spark.realtime.slot_process import main; main()"
+    )
+    return "\n".join((coordinator, python, begins))
+
+
+def build_rows(session: SparkSession, plan: Plan, home: str, token: str) -> DataFrame:
+    """Build the levels; their tasks find the slots' processes by `home`.
+
+    It is the directory of their sockets, or how to start them.
+    """
     from pyspark.sql import DataFrame
 
     jvm = load_classes(session.sparkContext)
     reader = session.readStream.format(SOURCE_CLASS).option("slots", str(plan.slots))
-    rows = reader.option("sockets", sockets).option("token", token).load()
+    rows = reader.option("home", home).option("token", token).load()
     encoder = jvm.org.apache.spark.sql.Encoders.row(jvm.TopoSource.schema())
     for level in range(1, len(plan.levels)):
         by_slot: Any = rows.repartition(plan.slots, "key")._jdf
-        relay = jvm.TopoRelay(sockets, token, level)
+        relay = jvm.TopoRelay(home, token, level)
         rows = DataFrame(by_slot.mapPartitions(relay, encoder), session)
     return rows
 
@@ -39,5 +56,7 @@ def start_streaming(rows: DataFrame, name: str, checkpoint: str) -> StreamingQue
 
     jvm: Any = rows.sparkSession._jvm
     writer: Any = rows.writeStream.outputMode("update").queryName(name)
-    writer = writer.trigger(realTime=_ENDLESS).option("checkpointLocation", checkpoint)
+    # The directory is the driver's own, whatever Hadoop takes for its default file system.
+    where = Path(checkpoint).absolute().as_uri()
+    writer = writer.trigger(realTime=_ENDLESS).option("checkpointLocation", where)
     return StreamingQuery(writer._jwrite.foreach(jvm.TopoSink()).start())

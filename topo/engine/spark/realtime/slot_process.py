@@ -1,52 +1,61 @@
-"""The process of one slot in real-time mode: started by the driver, ended with it.
+"""The process of a slot in real-time mode: started by the driver, or in a cluster by an executor.
 
-It learns over its standard input what to run. When the driver ends, however it ends, standard input
-ends with it, and so does this process.
+It learns over its standard input where the driver is and how to be found by Spark's tasks; what to
+run the driver says. When whoever started it ends, in any way, standard input ends with it, and so
+does this process. On one machine it also waits, after a failure, to be ended.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
-import pickle
 import signal
 import sys
 import threading
+from pathlib import Path
+from typing import IO
 
 from topo.engine.spark.realtime.loop import SlotLoop
-from topo.engine.spark.realtime.messages import SlotSetup
+from topo.engine.spark.realtime.messages import Place
 from topo.engine.spark.worker.doing import open_note
-from topo.engine.spark.worker.slot_process import (
-    GARBAGE_THRESHOLDS,
-    read_setup,
-    take_standard_input,
-)
+from topo.engine.spark.worker.slot_process import GARBAGE_THRESHOLDS, take_standard_input
 from topo.logs.capture import keep_logs
 from topo.runtime.slot import note_in
 
 
 def main() -> None:
-    """Run the slot that standard input tells of."""
+    """Run what the driver says."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as it was started with
     source = take_standard_input()
-    name, import_path, packed = read_setup(source)
-    ended = threading.Event()
-
-    def follow_driver() -> None:
-        while source.read(1):
-            pass
-        os._exit(0)
-
-    threading.Thread(target=follow_driver, daemon=True).start()
-    sys.path[:] = import_path
-    keep_logs(name)
-    setup: SlotSetup = pickle.loads(packed)
-    note_in(open_note(os.path.join(setup.sockets, name)))
+    try:
+        place = Place.read(source)
+    except EOFError:
+        sys.exit(0)
+    threading.Thread(target=_end_with, args=(source,), daemon=True).start()
+    keep_logs(os.path.basename(place.path))
+    note_in(open_note(place.path))
+    try:
+        loop = SlotLoop(place)
+    except OSError as error:
+        # Spark's task, which waits for the socket, tells of it in the place of this process.
+        words = f"it cannot reach the driver at {place.coordinator}: {error.strerror or error}"
+        Path(f"{place.path}.words").write_text(words, encoding="utf-8")
+        sys.exit(words)
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
-    SlotLoop(setup).run()
-    ended.wait()  # the driver decides what becomes of the run
+    loop.run()
+    threading.Event().wait()  # whoever started it decides when it ends
+
+
+def _end_with(source: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        while source.read(1):
+            pass
+    if os.getpgrp() == os.getpid():  # with the children that user code has forked
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Framed messages over sockets that never block: a key, a length, as many bytes.
 
 Both ends of the slots' pipes with Spark's JVM and with the coordinator speak it. A call of gRPC
-takes a millisecond in Python and has to be asked for; here whoever has something says so.
+takes a millisecond in Python and has to be asked for; here whoever has something says so. An
+address is the path of a unix socket, or HOST:PORT between machines.
 
 A stream belongs to one thread.
 """
@@ -16,11 +17,15 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from topo.config.masters import split_address
 from topo.engine.spark.worker.slot_process import close_in_children
 
 _HEAD = struct.Struct("<iI")
 _READ_BYTES = 1 << 18
 _SOCKET_BYTES = 1 << 20
+_STRANGERS_BYTES = 1 << 12
+_MOST_STRANGERS = 64
+_CONNECT_SECS = 30.0
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -30,9 +35,15 @@ class Stream:
     def __init__(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
         close_in_children(connection)
         connection.setblocking(False)
-        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            connection.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BYTES)
+        if connection.family == socket.AF_UNIX:
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                connection.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BYTES)
+        else:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.is_open = True
+        self.most_bytes: int | None = None
+        """Of a message; whoever announces a larger one is hung up on."""
         self.on_event: Callable[[], None] = _nothing
         """Called when something can be received."""
         self.unread: list[tuple[int, bytes]] = []
@@ -97,6 +108,9 @@ class Stream:
         at, end = 0, len(self._in)
         while end - at >= _HEAD.size:
             key, size = _HEAD.unpack_from(self._in, at)
+            if self.most_bytes is not None and size > self.most_bytes:
+                self.close()
+                return []
             start = at + _HEAD.size
             if end - start < size:
                 break
@@ -127,11 +141,11 @@ class Stream:
 
 
 class Listener:
-    """A unix socket that hands each stream on once its first message has shown the token."""
+    """A listening socket that hands each stream on once its first message has shown the token."""
 
     def __init__(
         self,
-        path: str,
+        address: str,
         token: str,
         selector: selectors.BaseSelector,
         accepted: Callable[[Stream, int], None],
@@ -139,14 +153,16 @@ class Listener:
         self._token = token
         self._selector = selector
         self._accepted = accepted
-        self._socket = socket.socket(socket.AF_UNIX)
+        self._strangers: list[Stream] = []
+        self._socket = _listening_at(address)
         close_in_children(self._socket)
-        starting = f"{path}.{os.getpid()}"
-        self._socket.bind(starting)
-        self._socket.listen(256)
         self._socket.setblocking(False)
-        os.rename(starting, path)  # nobody finds it before it listens
         selector.register(self._socket, READ, self)
+
+    @property
+    def port(self) -> int:
+        """The port of a socket between machines."""
+        return int(self._socket.getsockname()[1])
 
     def event(self, mask: int) -> None:
         """Take in whoever connects."""
@@ -155,12 +171,19 @@ class Listener:
         except OSError:  # it is gone again
             return
         stream = Stream(connection, self._selector)
+        stream.most_bytes = _STRANGERS_BYTES
         stream.on_event = lambda: self._greet(stream)
+        self._strangers = [one for one in self._strangers if one.is_open]
+        if len(self._strangers) >= _MOST_STRANGERS:
+            self._strangers.pop(0).close()
+        self._strangers.append(stream)
 
     def close(self) -> None:
         """Accept nobody any more."""
         self._selector.unregister(self._socket)
         self._socket.close()
+        for stream in self._strangers:
+            stream.close()
 
     def _greet(self, stream: Stream) -> None:
         messages = stream.receive()
@@ -170,23 +193,49 @@ class Listener:
         if not hmac.compare_digest(token, self._token.encode()):
             stream.close()
             return
+        self._strangers.remove(stream)
+        stream.most_bytes = None
         self._accepted(stream, key)
         if stream.unread:
             stream.on_event()
 
 
-def connect(path: str, token: str, key: int, selector: selectors.BaseSelector) -> Stream:
+def _listening_at(address: str) -> socket.socket:
+    if not address.startswith("/"):
+        where = _plain(split_address(address))
+        return socket.create_server(where, family=_family(where[0]), backlog=256)
+    listening = socket.socket(socket.AF_UNIX)
+    starting = f"{address}.{os.getpid()}"
+    listening.bind(starting)
+    listening.listen(256)
+    os.rename(starting, address)  # nobody finds it before it listens
+    return listening
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def connect(address: str, token: str, key: int, selector: selectors.BaseSelector) -> Stream:
     """Connect to a listener, as `key`."""
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.connect(path)
-    except OSError:
-        connection.close()
-        raise
+    if address.startswith("/"):
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(address)
+        except OSError:
+            connection.close()
+            raise
+    else:
+        connection = socket.create_connection(_plain(split_address(address)), _CONNECT_SECS)
     stream = Stream(connection, selector)
     stream.send(key, token.encode())
     stream.flush()
     return stream
+
+
+def _plain(where: tuple[str, int]) -> tuple[str, int]:
+    """Return an address without the brackets of an IPv6 host."""
+    return where[0].strip("[]"), where[1]
 
 
 def _nothing() -> None:

@@ -1,0 +1,141 @@
+"""One start of a run's query in real-time mode: its slots' processes, its coordinator, its end.
+
+Whatever ends it, the next start has other processes, sockets and another token, so that nothing of
+this one can reach that one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from topo.engine.spark.driver.query_errors import error_of
+from topo.engine.spark.realtime.coordinator import Coordinator, SlotLost
+from topo.engine.spark.realtime.messages import Place
+from topo.engine.spark.worker.doing import last_words, note_end
+from topo.engine.spark.worker.relay import SlotDied
+
+# Not by PYTHONPATH: Python itself imports modules at its start, and a `types.py` of the user's
+# would come before its own.
+_BEGINS = (
+    "import sys; sys.path.extend(sys.argv[1:]); "
+    "from topo.engine.spark.realtime.slot_process import main; main()"
+)
+_TOLD_BY_TASK = re.compile(r"topo: (the process of slot \d+ .*?) \[topo\]")
+_QUERY_ENDS_SECS = 3.0
+
+
+class Streaming:
+    """One start of the query, with its slots and its coordinator."""
+
+    def __init__(self) -> None:
+        self.query: Any = None
+        self.coordinator: Coordinator | None = None
+        self.processes: list[subprocess.Popen[bytes]] = []
+        """Of this machine; on a cluster the executors have them."""
+        self.directory = ""
+        self._found_lost: list[int] = []
+        self._words: dict[int, str] = {}
+
+    @property
+    def isActive(self) -> bool:
+        """True until something has ended it; named as Spark's."""
+        assert self.coordinator is not None
+        if self.coordinator.failure is not None or self._lost:
+            return False
+        return bool(self.query.isActive)
+
+    @property
+    def _lost(self) -> list[int]:
+        """The slots whose process has ended, though nobody told it to."""
+        return [at for at, process in enumerate(self.processes) if process.poll() is not None]
+
+    def stop(self) -> None:
+        """End the slots, Spark's tasks, and the coordinator."""
+        failure = self.coordinator.failure if self.coordinator else None
+        if isinstance(failure, SlotLost) and self.query is not None:
+            self._await_words(failure)
+        self._found_lost = self._lost
+        for slot in self._found_lost:
+            self._note_words(slot)
+        for process in self.processes:
+            _end(process)
+        if self.query is not None:
+            with suppress(Exception):  # what it failed of is known, or follows from the above
+                self.query.stop()
+        if self.coordinator is not None:
+            self.coordinator.close()
+        for process in self.processes:
+            process.wait()
+            assert process.stdin is not None
+            with suppress(OSError):
+                process.stdin.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _await_words(self, failure: SlotLost) -> None:
+        """Wait a moment for who knows how a slot's process ended: this process, or Spark's task."""
+        if failure.slot is None:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            if self.processes:
+                self.processes[failure.slot].wait(timeout=1)
+                return
+        deadline = time.monotonic() + _QUERY_ENDS_SECS
+        while self.query.isActive and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    def _note_words(self, slot: int) -> None:
+        path = os.path.join(self.directory, f"slot-{slot}")
+        code = self.processes[slot].returncode
+        note_end(path, code)
+        if code != -signal.SIGKILL:  # which is the kernel's or somebody else's
+            self._words[slot] = last_words(path)
+
+    @property
+    def error(self) -> Exception:
+        """What ended it."""
+        failure = self.coordinator.failure if self.coordinator else None
+        if failure is not None and not isinstance(failure, SlotLost):
+            return failure
+        for slot, words in self._words.items():
+            return SlotDied(f"slot {slot}: {words}", hint="the code that it executed ends it")
+        error = error_of(self.query, "")
+        if (told := _TOLD_BY_TASK.search(str(error.__cause__ or error))) is not None:
+            return SlotDied(told.group(1), hint="the log of Spark's executor says more")
+        if failure is None and self._found_lost:
+            slots = ", ".join(map(str, self._found_lost))
+            return SlotLost(f"the process of slot {slots} was killed")
+        return failure or error
+
+
+def start_slot(place: Place) -> subprocess.Popen[bytes]:
+    """Start the process of a slot on this machine; it ends with its standard input."""
+    # Inherited: a Ctrl-C that comes before the process can ignore it would end it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _BEGINS, *filter(None, sys.path)],
+            stdin=subprocess.PIPE,
+            process_group=0,  # ended as a whole, with the children that user code forks
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    assert process.stdin is not None
+    with suppress(OSError):  # gone already: whoever watches will see
+        process.stdin.write(place.pack())
+        process.stdin.flush()
+    return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a slot's process and its children; until it is reaped, nobody else has its number."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
