@@ -68,7 +68,7 @@ def _kind(pid: int) -> str:
         return OTHER
     if os.path.basename(command[0]) == b"java":
         return JVM
-    if b"topo.engine.spark.worker.slot_process" in command:
+    if any(b".slot_process import main" in part for part in command):
         return SLOT
     return WORKER if any(part.startswith(b"pyspark.") for part in command) else OTHER
 

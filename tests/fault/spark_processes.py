@@ -124,7 +124,8 @@ class Job:
         return []
 
     def slot_processes(self) -> list[psutil.Process]:
-        return [each for each in self.tree() if command_of(each).endswith(".slot_process")]
+        """Those of this machine's slots, in either mode."""
+        return [each for each in self.tree() if "slot_process import main" in command_of(each)]
 
     def python_workers(self) -> list[psutil.Process]:
         """Return the children of Spark's Python daemon."""
@@ -161,9 +162,9 @@ def _free_port() -> int:
 
 
 class StandaloneCluster:
-    """A master and workers of one core each, on loop-back, which know nothing of topo."""
+    """A master and workers on loop-back, which know nothing of topo."""
 
-    def __init__(self, directory: Path, workers: int = 2) -> None:
+    def __init__(self, directory: Path, workers: int = 2, cores: int = 1) -> None:
         import pyspark
 
         from topo.engine.spark.jvm.java import prepare_java
@@ -171,6 +172,7 @@ class StandaloneCluster:
         home = Path(pyspark.__file__).parent
         self._class = home / "bin" / "spark-class"
         self._directory = directory
+        self._cores = cores
         ours = {key: at for key, at in os.environ.items() if key not in _DRIVERS_OWN}
         self._environ = {
             **ours,
@@ -194,7 +196,7 @@ class StandaloneCluster:
         self._workers.append(
             self._start(
                 "worker.Worker",
-                f"--cores 1 --memory 700m --port {_free_port()} --webui-port {_free_port()} "
+                f"--cores {self._cores} --memory 700m --port {_free_port()} --webui-port {_free_port()} "
                 f"--work-dir {work} {self.master}",
             )
         )
@@ -204,11 +206,19 @@ class StandaloneCluster:
         _kill_with_children(self._workers.pop(0))
 
     def executors(self) -> list[psutil.Process]:
+        return self._below("CoarseGrainedExecutorBackend")
+
+    def slot_processes(self) -> list[psutil.Process]:
+        """Those that executors have started, in real-time mode."""
+        return self._below("slot_process import main")
+
+    def _below(self, command: str) -> list[psutil.Process]:
+        """Return the processes that the workers have started whose command holds this."""
         return [
             each
             for worker in self._workers
             for each in psutil.Process(worker.pid).children(recursive=True)
-            if "CoarseGrainedExecutorBackend" in command_of(each)
+            if command in command_of(each)
         ]
 
     def _start(self, kind: str, options: str) -> subprocess.Popen[bytes]:
