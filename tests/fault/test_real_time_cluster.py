@@ -1,0 +1,93 @@
+"""Real-time mode on a standalone cluster of two workers with four task places each.
+
+TOPO_KILLS=300 kills 300 executors instead of a few.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fault.exactly_once import check_result
+from tests.fault.spark_processes import Job, StandaloneCluster, kill, moments, pause, wait_until
+from tests.fault.test_cluster import PRICES, Shell, check, make_python, zipped
+from tests.fault.test_spark_kills import A_KILL_SECS, KILLS, MESSAGES_A_KILL, REAL_TIME, kills
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster"), cores=4) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shell(cluster: StandaloneCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    made = Shell(tmp_path_factory.mktemp("shell"), cluster)
+    yield made
+    for row in json.loads(made.topo("list", "--json")):
+        made.topo("kill", "--force", row["name"])
+
+
+@pytest.mark.timeout(900 + A_KILL_SECS * KILLS)
+def test_executors_die_with_the_processes_of_their_slots(
+    cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    count = kills(2)
+    conf = {
+        **REAL_TIME,
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.deploy.maxExecutorRetries": 10_000,
+    }
+    with Job(tmp_path, cluster.master, conf) as job:
+        job.append(MESSAGES_A_KILL)
+        for moment in moments(count):
+            job.await_commits(2)
+            wait_until(lambda: len(cluster.executors()) == 2, "two executors")
+            job.append(MESSAGES_A_KILL)
+            pause(moment)
+            kill(random.choice(cluster.executors()))
+        job.append(MESSAGES_A_KILL)
+        job.await_commits(2)
+        job.finish()
+    assert check_result(tmp_path)["failed"] == 0  # the driver knows what was pending
+    wait_until(lambda: not cluster.slot_processes(), "no process is left behind")
+
+
+def test_a_package_runs_where_neither_topo_nor_it_is_installed(
+    shell: Shell, tmp_path: Path
+) -> None:
+    python = make_python(tmp_path / "theirs")
+    rounding = zipped(tmp_path / "r.zip", "rounding.py", "def rounded(n): return n // 2 * 2")
+    prices = zipped(tmp_path / "p.zip", "prices.json", json.dumps(PRICES))
+    sent = ("--py-files", rounding, "--archives", f"{prices}#prices")
+    mode = ("-c", "topology.mode=real-time")
+    args = ("--", str(tmp_path))
+    shell.submit("shop.topology", python, "-n", "shop", "--workers", "2", *sent, *mode, *args)
+    wait_until(lambda: shell.acked("shop"), "the first acks")
+    assert (shell.run("shop")["status"], shell.run("shop")["reason"]) == ("ACTIVE", "")
+    (tmp_path / "enough").touch()
+    wait_until(lambda: shell.run("shop")["status"] not in ("ACTIVE", "STALLED"), "its end")
+    assert shell.run("shop")["status"] == "COMPLETED", shell.run("shop")
+    check(tmp_path)
+    lines = [json.loads(line) for line in shell.topo("logs", "shop", "--json").splitlines()]
+    for words in [("shop", f"first {fruit}") for fruit in PRICES]:
+        assert words in [(line["logger"], line["message"]) for line in lines]
+
+
+def test_a_cluster_with_too_few_places_says_so(shell: Shell, tmp_path: Path) -> None:
+    python = make_python(tmp_path / "theirs")
+    mode = ("--workers", "3", "-c", "topology.mode=real-time")
+    said = shell.submit("shop.topology", python, "-n", "many", *mode, "--", "x", code=5)
+    error, hint = said.strip().splitlines()[-2:]
+    assert error == (
+        "error: many FAILED: real-time mode needs 9 task places at the same time (3 levels on 3 "
+        "slots), and this Spark has 8"
+    )
+    assert "lower topology.workers" in hint
