@@ -193,13 +193,10 @@ class StandaloneCluster:
 
     def add_worker(self) -> None:
         work = shlex.quote(str(self._directory / f"worker{len(self._workers)}"))
-        self._workers.append(
-            self._start(
-                "worker.Worker",
-                f"--cores {self._cores} --memory 700m --port {_free_port()} --webui-port {_free_port()} "
-                f"--work-dir {work} {self.master}",
-            )
-        )
+        size = f"--cores {self._cores} --memory 700m"
+        ports = f"--port {_free_port()} --webui-port {_free_port()}"
+        options = f"{size} {ports} --work-dir {work} {self.master}"
+        self._workers.append(self._start("worker.Worker", options))
 
     def kill_worker(self) -> None:
         """Kill the oldest worker and all that it started."""
