@@ -3,7 +3,8 @@
 A word count of three levels with keyed state, every sentence tracked. The spouts emit by the clock
 and take both times themselves, so a figure holds everything in between. All modes run in the same
 Spark, one after the other, in one command. The figures are those of the acks in the measured time;
-at the end everything that was emitted has to be counted, to the word.
+at the end everything that was emitted has to be counted, to the word. Behind the latencies come the
+throughput of each mode and what else it costs (`modes`).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Any
 
 from benchmarks.following import end, running
 from benchmarks.model import BenchOptions, Measurement
+from benchmarks.modes import KeyedCount, measure
 from benchmarks.processes import cpu_seconds
 from benchmarks.word_count import leave, left_behind, slots_of
 from benchmarks.words import sentences, split
 from topo.builder import TopologyBuilder
-from topo.components import Spout, StatefulBasicBolt
+from topo.components import Spout
 from topo.errors import RunError
 from topo.topology.model import Topology
-from topo.tuples import Tuple
 
 LEAST_SECONDS = 2
 LEAST_REASON = "a micro-batch takes 100 ms, and a percentile needs many of them"
@@ -34,7 +35,7 @@ MODES: dict[str, dict[str, Any]] = {
     "at-once": {"topology.mode": "real-time", "topology.epoch.ms": 0},
 }
 """What `--mode` may name: real-time commits every 10 ms, at-once acks without saving."""
-RATES = (1000,)
+RATES = (1000, 10_000)
 _WARM_SECS = 4.0
 
 
@@ -74,19 +75,6 @@ class Paced(Spout):
         leave(self.directory, "spout", self.context.this_task_id, known)
 
 
-class KeyedCount(StatefulBasicBolt):
-    """Counts words in keyed state."""
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-
-    def execute(self, tup: Tuple) -> None:
-        self.state[tup.word] = self.state.get(tup.word, 0) + 1
-
-    def cleanup(self) -> None:
-        leave(self.directory, "count", self.context.this_task_id, dict(self.state.items()))
-
-
 def paced_word_count(rate: float, directory: str, parallelism: int) -> Topology:
     """Build a word count whose spouts emit at a rate, all of them together."""
     builder = TopologyBuilder()
@@ -98,10 +86,15 @@ def paced_word_count(rate: float, directory: str, parallelism: int) -> Topology:
 
 
 def run(options: BenchOptions) -> list[Measurement]:
-    """Measure every rate in every mode, each as often as asked for."""
+    """Measure every rate in every mode, and then every mode at full load."""
     modes = options.modes or tuple(MODES)
     rates = options.rates or RATES
-    return [_measure(options, rate, mode) for rate in rates for mode in modes]
+    measured = [_measure(options, rate, mode) for rate in rates for mode in modes]
+    return measured + [measure(options, mode, MODES[mode], _slowly) for mode in modes]
+
+
+def _slowly(directory: str, parallelism: int) -> Topology:
+    return paced_word_count(RATES[0], directory, parallelism)
 
 
 def _measure(options: BenchOptions, rate: int, mode: str) -> Measurement:
