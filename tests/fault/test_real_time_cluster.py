@@ -85,7 +85,7 @@ def test_a_cluster_with_too_few_places_says_so(shell: Shell, tmp_path: Path) -> 
     python = make_python(tmp_path / "theirs")
     mode = ("--workers", "3", "-c", "topology.mode=real-time")
     said = shell.submit("shop.topology", python, "-n", "many", *mode, "--", "x", code=5)
-    error, hint = said.strip().splitlines()[-2:]
+    error, _, hint = said.strip().splitlines()[-3:]
     assert error == (
         "error: many FAILED: real-time mode needs 9 task places at the same time (3 levels on 3 "
         "slots), and this Spark has 8"

@@ -29,17 +29,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     name = metafunc.module.__name__.rpartition(".")[2]
     of_batches = metafunc.definition.get_closest_marker("of_batches")
     if os.environ.get("TOPO_ALL_MODES") and name not in OF_ONE_MODE and not of_batches:
-        metafunc.fixturenames.append("mode")
         metafunc.parametrize("mode", ["micro-batch", REAL_TIME], indirect=True)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The mode of topologies that do not name one."""
-    if request.param == REAL_TIME:
+    named = str(getattr(request, "param", "micro-batch"))
+    if named == REAL_TIME:
         defaults = {**layers.DEFAULTS.values, "topology.mode": REAL_TIME}
         monkeypatch.setattr(layers, "DEFAULTS", layers.Layer("default", defaults))
-    return str(request.param)
+    return named
 
 
 @pytest.fixture
