@@ -1,4 +1,4 @@
-"""What the modes of Spark cost beside latency: throughput, idle CPU, start, restart after a death.
+"""Figures of the modes beside latency: throughput, idle CPU, start, restart after a death.
 
 `topo bench latency` measures them behind its latencies, all modes in the same Spark. Throughput is
 that of a tracked word count with keyed state under full load, checked to the word; in real-time

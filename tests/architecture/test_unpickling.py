@@ -12,7 +12,6 @@ TRUSTED = {
     "engine/spark/realtime/coordinator.py": "a slot's stream, which begins with the run's token",
     "engine/spark/realtime/messages.py": "the same stream, and the driver's",
     "engine/spark/realtime/records.py": "the log of epochs in the checkpoint",
-    "engine/spark/realtime/slot_process.py": "the driver's pipe",
     "engine/spark/realtime/store.py": "a snapshot of that log",
     "engine/spark/worker/execution.py": "a header, out of rows that this run's stages made",
     "engine/spark/worker/relay.py": "a unix socket in a directory that only this user enters",

@@ -96,7 +96,7 @@ def test_a_checkpoint_has_one_owner_and_stays_where_it_was(
     place = tmp_path / "checkpoint"
     conf = {"topology.workers": 1, "topology.checkpoint.dir": str(place)}
     first = cluster.submit_topology("first", line(Endless(), Total()), conf)
-    wait_until((place / "commits" / "1").exists, "two batches")
+    wait_until(lambda: first.stats().batch.id >= 1, "two batches")
     second = cluster.submit_topology("second", line(Endless(), Total()), conf)
     assert second.wait(LONGEST_SECS)
     with pytest.raises(CheckpointError, match=r"is the checkpoint of 'first' \(run \w+, process"):

@@ -99,7 +99,7 @@ def test_one_that_waits_for_data_leaves_the_others_room(cluster: LocalCluster) -
     busy.await_completion(LONGEST_SECS)
     assert busy.tuples("b1")[-1] == [10]
     # Its batches wait for a minute; the other one's stages would each have waited for that.
-    assert idle.stats().batch.id <= 1
+    assert idle.stats().batch.id <= 2
     idle.kill()
 
 

@@ -42,7 +42,7 @@ from topo.tracking.plan import Mode, TrackingPlan
 from topo.tracking.verdicts import Verdicts
 
 _RATE_SECS = 10.0
-_NOTICE = 0.02  # seconds between two words to the run
+_NOTICE_SECS = 0.1  # between two words to the run, which looks by itself as well
 START_SECS = 60.0
 _LEAST_PATIENCE_SECS = 60.0
 
@@ -314,8 +314,14 @@ class Coordinator(threading.Thread):
             self._count(len(record.updates))
         self._epoch_ms = 1000 * (time.monotonic() - self._cut_at)
         self._tell_committed(moved)
-        if any(report for _, _, report in reports) and time.monotonic() > self._noticed + _NOTICE:
-            self._noticed = time.monotonic()
+        self._notice(any(report for _, _, report in reports))
+
+    def _notice(self, has_reports: bool) -> None:
+        """Wake the run, if it has not been woken lately; on its way to its end, each time."""
+        now = time.monotonic()
+        waits = self._epochs.mode == Mode.ACTIVE and now < self._noticed + _NOTICE_SECS
+        if has_reports and not waits:
+            self._noticed = now
             self._notify()
 
     def _apply(self) -> None:

@@ -7,8 +7,8 @@ and there is no time to tune. The deepest level goes first because what it does 
 Nothing here waits to write. A level whose output is not taken reads no more input, spouts are then
 not asked, and Spark in between holds up whoever sends. The last level sends nothing and always
 reads, so whatever waits can go on in the end. Spouts also emit no more in an epoch than epochs have
-shown to be worked off in time and in memory: they begin with a few hundred tuples, and go on with
-twice as many as long as all is well.
+shown to be worked off in time and in memory: they begin with a few hundred tuples, and emit twice
+as many as long as all is well.
 
 On one machine the process has all levels of its slot. On a cluster it has those whose tasks Spark
 has put into its executor, and learns of each when its task connects.
@@ -53,6 +53,8 @@ from topo.wire.column import dump
 _FIRST_PAUSE_SECS = 0.0005
 _LONGEST_PAUSE_SECS = 0.005
 _PAUSE_GROWTH = 1.3
+_COMPANY_SECS = 0.001
+_FEW_TUPLES = 64
 _FINISHED_PAUSE_SECS = 0.02  # of spouts that say that nothing more will come
 _POLL_SECS = 0.002
 _FIRST_ALLOWANCE = 256
@@ -308,7 +310,9 @@ class SlotLoop:
         if emitted or said != self._said:
             self._note_news()
         if emitted:
-            self._pause, self._poll_at = _FIRST_PAUSE_SECS, now
+            # What waits for the end of an epoch may as well wait for some company.
+            few = emitted < _FEW_TUPLES and not self._setup.acks_at_once
+            self._pause, self._poll_at = _FIRST_PAUSE_SECS, now + (_COMPANY_SECS if few else 0.0)
             return
         self._pause = min(self._pause * _PAUSE_GROWTH, _LONGEST_PAUSE_SECS)
         pause = _FINISHED_PAUSE_SECS if level.is_exhausted else self._pause

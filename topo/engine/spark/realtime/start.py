@@ -100,7 +100,7 @@ class Streaming:
 
     @property
     def error(self) -> Exception:
-        """What ended it."""
+        """The error that ended it."""
         failure = self.coordinator.failure if self.coordinator else None
         if failure is not None and not isinstance(failure, SlotLost):
             return failure
