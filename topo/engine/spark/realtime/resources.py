@@ -78,9 +78,9 @@ class RealTimeResources(RunResources):
         check_spark(pyspark.__version__)
         if is_local(run.master):
             check_requirements(run.topology)
-            check_tracing(run.conf)
         else:
             _check_encryption(run.conf)
+        check_tracing(run.conf)
         self._directory = make_run_directory()
         self.callback(shutil.rmtree, self._directory, ignore_errors=True)
         drop_dead_spark()
