@@ -321,20 +321,21 @@ def shown(value: object, most: int = 80) -> str:
 
 def sentence_of(error: BaseException) -> str:
     """Return what an error says, without topo's hint, whatever its `str` does."""
-    if isinstance(error, TopoError):
-        text: str | None = _encodable(error.message)
-    else:
-        text = _safely(str, error)
+    # A class of the user's may derive from TopoError and leave its attributes out.
+    message = error.__dict__.get("message") if isinstance(error, TopoError) else None
+    text = encodable(message) if isinstance(message, str) else _safely(str, error)
     return f"(its text cannot be shown: {shown(error.args)})" if text is None else text
 
 
 def _safely(describe: Callable[[object], str], value: object) -> str | None:
     try:
-        return _encodable(describe(value))
-    except Exception:
+        return encodable(describe(value))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return None
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Return the text without lone surrogates, which file names of another encoding bring."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -145,6 +145,9 @@ class ScriptedRun:
             self._pending = max(0, self._pending - self._conf.get("script.drained", 100))
         self._killed.set()
 
+    def stop(self) -> None:
+        self._killed.set()
+
     def start(self) -> ScriptedRun:
         return self
 

@@ -31,13 +31,16 @@ batches = st.lists(
 )
 
 
-@given(batches=batches)
+@given(batches=batches, largest=st.sampled_from([100, 300, saving.MAX_BLOB]))
 @examples(60)
-def test_a_log_always_restores_exactly_what_was_saved(batches: Any) -> None:
+def test_a_log_always_restores_exactly_what_was_saved(batches: Any, largest: int) -> None:
     data: dict[int, str] = {}
     saved: dict[str, bytes] = {}
     log = SavedMapping("state", "bolt 'b'")
-    with mock.patch.object(saving, "_SMALL_LOG", 200):
+    with (
+        mock.patch.object(saving, "_SMALL_LOG", 200),
+        mock.patch.object(saving, "MAX_BLOB", largest),
+    ):
         for number, (written, deleted, restored) in enumerate(batches):
             for key in deleted:
                 data.pop(key, None)
@@ -51,6 +54,24 @@ def test_a_log_always_restores_exactly_what_was_saved(batches: Any) -> None:
             if restored:
                 log = SavedMapping("state", "bolt 'b'")
                 data = log.load(saved)
+
+
+def test_what_many_keys_hold_is_cut_into_blobs_that_spark_can_take() -> None:
+    data = {key: bytes(key % 1000) for key in range(3000)}
+    changes = Changes()
+    with mock.patch.object(saving, "MAX_BLOB", 50_000):
+        SavedMapping("state", "bolt 'b'").save(data, data, changes)
+        (alone,) = _saved({0: bytes(200_000)}).puts.values()
+    assert len(changes.puts) > 20
+    assert max(map(len, changes.puts.values())) <= 50_000
+    assert len(alone) > 200_000, "a value is never cut"
+    assert SavedMapping("state", "bolt 'b'").load(changes.puts) == data
+
+
+def _saved(data: dict[int, bytes]) -> Changes:
+    changes = Changes()
+    SavedMapping("state", "bolt 'b'").save(data, data, changes)
+    return changes
 
 
 def written_by(

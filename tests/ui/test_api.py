@@ -12,8 +12,10 @@ import pytest
 
 from tests.ui.conftest import Serve, Site
 from tests.ui.worlds import HOSTILE, World, word_count
+from topo.engine.spark.plan import make_plan
 from topo.logs.requests import read_requests
 from topo.manage.api import Management
+from topo.storage.checkpoints import PLAN_FILE
 from topo.topology.model import Topology
 
 
@@ -338,3 +340,15 @@ def test_a_name_in_use_and_a_state_that_is_left_are_conflicts(
     world.add("words")
     with serve(allow_submit=True).client() as client:
         assert client.post("/api/topologies", json=submission()).status_code == 409
+
+
+def test_a_plan_has_the_slots_that_the_driver_wrote(world: World, site: Site) -> None:
+    run = world.add("words")
+    directory = Path(run.submission.checkpoint)
+    directory.mkdir(parents=True, exist_ok=True)
+    topology = Topology.from_bytes((run.directory / "topology.pb").read_bytes())
+    written = make_plan(topology, 3).as_dict()
+    (directory / PLAN_FILE).write_text(json.dumps({"id": "x", "plan": written}))
+    with site.client("view") as client:
+        plan = client.get("/api/topologies/words/plan").json()
+    assert (plan["slots"], plan["is_final"]) == (3, True)

@@ -8,12 +8,14 @@ import json
 import logging
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import click
 import pytest
 
 from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple, UncaughtError
@@ -380,3 +382,26 @@ def test_after_a_short_write_a_line_begins_anew(tmp_path: Path) -> None:
     lines.write(line)
     lines.close()
     assert len(list(LogReader(tmp_path, Wanted()).read())) == 2
+
+
+@pytest.mark.usefixtures("directory")
+def test_printing_has_all_that_a_standard_stream_has() -> None:
+    keep_logs("slot-0")
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    assert (sys.stdout.encoding.lower(), sys.stdout.errors) == ("utf-8", "backslashreplace")
+    assert (sys.stdout.fileno(), sys.stderr.fileno()) == (1, 2)
+    sys.stdout.close()
+    print("goes on")
+    with io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", write_through=True) as wrapped:
+        wrapped.write("wrapped\n")
+
+
+def test_bytes_are_lines_as_well(directory: Path) -> None:
+    keep_logs("slot-0")
+    for part in (b"caf\xc3", b"\xa9 \xff", bytearray(b"!\nha"), memoryview(b"lf\n")):
+        assert sys.stdout.buffer.write(part) == len(part)
+    click.echo(b"clicked")
+    click.echo("café")
+    seen = [line["message"] for line in LogReader(directory, Wanted()).read()]
+    assert seen == ["café \ufffd!", "half", "clicked", "café"]
+    subprocess.run(["true"], stdout=sys.stdout, stderr=sys.stderr, check=True)

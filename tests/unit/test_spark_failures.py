@@ -10,9 +10,16 @@ from typing import Any
 import pytest
 
 from topo import AckerError, EngineError, TopoError, UncaughtError
-from topo.engine.spark.driver.query_errors import error_of, in_words, is_passing, sentence
+from topo.engine.spark.driver.jvm_death import Jvm
+from topo.engine.spark.driver.query_errors import (
+    error_of,
+    in_words,
+    is_passing,
+    sentence,
+    with_cause,
+)
 from topo.engine.spark.worker.relay import RelayLost
-from topo.engine.spark.worker.stage_errors import StageError
+from topo.engine.spark.worker.stage_errors import STATE_REFUSED, StageError
 
 TOKEN = "the run's token"
 TRACE = """\
@@ -113,3 +120,51 @@ def test_a_query_that_ends_without_a_word() -> None:
 )
 def test_what_a_new_start_may_get_over(error: Exception, passing: bool) -> None:
     assert is_passing(error) is passing
+
+
+REFUSED = "slot 0 of level 1 was executed twice in batch 3"
+
+
+def fence() -> str:
+    return str(StageError.of(AckerError(REFUSED, code="acker-fence"), TOKEN))
+
+
+def test_attempts_that_are_refused_do_not_hide_how_the_first_one_failed() -> None:
+    query: Any = Ended(fence())
+    lost = StageError.of(RelayLost("the slot's process was ended by SIGKILL"), TOKEN)
+    assert sentence(error_of(query, TOKEN, lambda: [str(lost), fence()])) == lost_sentence(lost)
+    disk = TRACE.format(cause="java.lang.RuntimeException: task failed") + (
+        "Caused by: java.io.IOException: No space left on device\n\tat java.io.File\n"
+    )
+    found: Any = error_of(query, TOKEN, lambda: [fence(), disk, fence()])
+    assert found.message.endswith("caused by java.io.IOException: No space left on device")
+    assert "free some space" in found.hint
+    for nothing in ([], [fence()]):
+        assert sentence(error_of(query, TOKEN, lambda said=nothing: said)) == REFUSED  # type: ignore[misc]
+
+
+def lost_sentence(lost: StageError) -> str:
+    found = StageError.find_in(str(lost), TOKEN)
+    assert isinstance(found, RelayLost)
+    return found.message
+
+
+def test_of_a_python_worker_the_last_line_is_told() -> None:
+    text = 'Traceback (most recent call last):\n  File "worker.py", line 1\n    x\nEOFError: gone\n'
+    assert why(text).message == "Spark failed: in a Python worker: EOFError: gone"
+
+
+def test_what_ended_the_thread_that_takes_state_is_read_from_sparks_log(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    thread = 'Exception in thread "stateConnectionListenerThread" '
+    log.write_text(f"{thread}before\n\tat x\n{thread}java.lang.OutOfMemoryError: Java heap space\n")
+    jvm = Jvm.__new__(Jvm)
+    jvm._log = str(log)
+    said = jvm.state_failure()
+    assert said == "java.lang.OutOfMemoryError: Java heap space"
+    error = with_cause(EngineError("Spark did not take it", code=STATE_REFUSED), said)
+    assert error.message == f"Spark did not take it; {said}"
+    assert "spark.driver.memory" in error.hint
+    assert is_passing(error)
+    jvm._log = str(tmp_path / "none")
+    assert jvm.state_failure() == ""

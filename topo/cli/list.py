@@ -9,7 +9,7 @@ import click
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, count, duration
 from topo.config.project import load_project
-from topo.manage.api import row_of
+from topo.manage.api import row_or_none
 from topo.manage.documents import plain
 from topo.manage.registry import Registry
 
@@ -39,14 +39,16 @@ def list_runs(out: Output, everything: bool) -> None:
     """List running topologies."""
     runs = Runs(out)
     found = runs.registry.runs(all_of_them=everything)
-    rows: list[dict[str, Any]] = [plain(row_of(run)) for run in found]
+    known = {run.directory: row_or_none(run) for run in found}
+    rows: list[dict[str, Any]] = [plain(row) for row in known.values() if row is not None]
     if out.json:
         out.answer_json(rows)
     elif rows:
         out.table(COLUMNS, [_cells(row) for row in rows])
     else:
         _say_none(out, runs)
-    for directory in runs.registry.damaged():
+    unreadable = [directory for directory, row in known.items() if row is None]
+    for directory in sorted({*runs.registry.damaged(), *unreadable}):
         out.note(
             f"{directory.name} is not shown: its submission.json is damaged",
             hint=f"its log: {directory / 'log'}; delete {directory} to forget it",

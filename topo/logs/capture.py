@@ -9,14 +9,12 @@ does not log costs nothing.
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
 import reprlib
 import socket
 import sys
-import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,14 +23,14 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TextIO, TypeAlias
 
+from topo.logs.prints import Prints, cut
+
 LOG_DIR = "TOPO_LOG_DIR"
 LOG_LEVEL = "TOPO_LOG_LEVEL"
 _CHATTY = ("py4j", "pyspark", "grpc", "asyncio", "urllib3")
 Line: TypeAlias = dict[str, Any]
 _MOST_BYTES = 16 << 20
 """Of one file; then it becomes the `.1` of its name, in the place of the one before."""
-_LONGEST_CHARS = 8000
-"""Of a message that travels, and of a printed line."""
 _AROUND_BYTES = 150
 """What a line takes beside its message, about."""
 
@@ -146,7 +144,7 @@ class Collecting(Lines):
         self._size = self._dropped = 0
 
     def keep(self, line: Line) -> None:
-        message = line["message"] = _cut(line["message"])
+        message = line["message"] = cut(line["message"])
         size = len(message) + _AROUND_BYTES
         if self._size + size > self.most_bytes:
             self._dropped += 1
@@ -306,19 +304,13 @@ def _shown(value: object) -> str:
     return short.repr(value)
 
 
-def _cut(text: str, more: int = 0) -> str:
-    """Cut the text to the maximum; `more` characters of it were cut before."""
-    more += max(0, len(text) - _LONGEST_CHARS)
-    return f"{text[:_LONGEST_CHARS]}... ({more:,} characters more)" if more else text
-
-
 def _listen(handler: logging.Handler, out: TextIO | None = None, err: TextIO | None = None) -> None:
     """Send log records and prints to the handler from now on; prints go to `out`, `err` too."""
     root = logging.getLogger()
     root.addHandler(handler)
     _set_level(root)
-    sys.stdout = _Prints(logging.getLogger("stdout"), logging.INFO, out)
-    sys.stderr = _Prints(logging.getLogger("stderr"), logging.WARNING, err)
+    sys.stdout = Prints(logging.getLogger("stdout"), logging.INFO, out, 1)
+    sys.stderr = Prints(logging.getLogger("stderr"), logging.WARNING, err, 2)
 
 
 def _set_level(root: logging.Logger) -> None:
@@ -328,81 +320,6 @@ def _set_level(root: logging.Logger) -> None:
     if level < logging.INFO:
         for name in _CHATTY:
             logging.getLogger(name).setLevel(logging.INFO)
-
-
-class _PartialLine(threading.local):
-    """The start of a line that a thread has printed so far."""
-
-    text = ""
-    more = 0  # characters, beyond those that are kept
-    is_over = False  # a carriage return came last: what comes next takes the line's place
-    is_logged = False  # just now, by handlers that may print
-
-    def add(self, text: str) -> None:
-        """Add text to the line; of a progress bar, only its latest state remains."""
-        state = text.rstrip("\r")
-        if "\r" in state or (state and self.is_over):
-            self.text, self.more = "", 0
-        self.is_over = len(state) < len(text) or (self.is_over and not state)
-        state = state.rpartition("\r")[2]
-        room = _LONGEST_CHARS - len(self.text)
-        self.text += state[:room]
-        self.more += max(0, len(state) - room)
-
-    def take(self) -> str:
-        line = _cut(self.text, self.more)
-        self.text, self.more, self.is_over = "", 0, False
-        return line
-
-
-class _Prints(io.TextIOBase):
-    """A standard stream whose lines are log records."""
-
-    def __init__(self, logger: logging.Logger, level: int, also: TextIO | None) -> None:
-        self._logger = logger
-        self._level = level
-        self._also = also
-        self._begun = _PartialLine()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        begun = self._begun
-        *lines, rest = text.split("\n")
-        if not begun.is_logged:  # else a handler that prints what is logged would never end
-            for line in lines:
-                begun.add(line)
-                self._log(begun.take())
-            begun.add(rest)
-        if self._also is not None:
-            self._pass_on(text, self._also)
-        return len(text)
-
-    def _log(self, line: str) -> None:
-        self._begun.is_logged = True
-        try:
-            self._logger.log(self._level, "%s", line)
-        finally:
-            self._begun.is_logged = False
-
-    @staticmethod
-    def _pass_on(text: str, to: TextIO) -> None:
-        with suppress(OSError, ValueError):  # full, or closed: the lines are kept all the same
-            try:
-                to.write(text)
-            except UnicodeEncodeError as error:
-                to.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
-
-    def flush(self) -> None:
-        if self._also is not None:
-            with suppress(OSError, ValueError):
-                self._also.flush()
-
-    def fileno(self) -> int:
-        if self._also is None:
-            return super().fileno()
-        return self._also.fileno()
 
 
 def _working() -> tuple[str, int]:

@@ -56,6 +56,7 @@ ASK_SECS = 2.0
 _MOST_LINES = 5000
 _ASKED_AT_ONCE = 8
 T = TypeVar("T")
+_PLAIN: dict[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool}
 
 
 class UnknownTopology(TopoError):
@@ -93,7 +94,7 @@ class Management:
         damaged = [directory.name for directory in self.registry.damaged()]
         runs = self.registry.runs(all_of_them=everything)
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:  # a driver that hangs holds up one thread
-            found = list(pool.map(_row_or_none, runs))
+            found = list(pool.map(row_or_none, runs))
         rows = [row for row in found if row is not None]
         damaged += [run.directory.name for run, row in zip(runs, found, strict=True) if row is None]
         rows.sort(key=lambda row: (row.over, -row.submitted_at))
@@ -253,7 +254,8 @@ class Management:
 # Documents of one run
 
 
-def _row_or_none(run: RunRecord) -> TopologyRow | None:
+def row_or_none(run: RunRecord) -> TopologyRow | None:
+    """Return a run's line in the list of all; None if its files are too damaged for one."""
     try:
         return row_of(run)
     except Exception:  # one entry of the registry must not hide the others
@@ -262,9 +264,10 @@ def _row_or_none(run: RunRecord) -> TopologyRow | None:
 
 def row_of(run: RunRecord) -> TopologyRow:
     """Return a run's line in the list of all."""
-    recent, _ = figures_of(run, None if run.over else WINDOWS["10m"])
+    recent, answers = figures_of(run, None if run.over else WINDOWS["10m"])
     components = recent.get("components", {}).values()
     spouts = [of for of in components if of["kind"] == "spout"]
+    is_known = answers or (run.over and bool(spouts))
     batch, acker = recent.get("batch") or {}, recent.get("acker") or {}
     return TopologyRow(
         name=str(run.name),
@@ -274,8 +277,8 @@ def row_of(run: RunRecord) -> TopologyRow:
         tasks=int(run.submission.tasks),
         workers=run.submission.workers,
         uptime_secs=_uptime(run),
-        acked=sum(of["acked"] for of in spouts),
-        failed=sum(of["failed"] for of in spouts),
+        acked=sum(of["acked"] for of in spouts) if is_known else None,
+        failed=sum(of["failed"] for of in spouts) if is_known else None,
         master=str(run.submission.master),
         over=run.over,
         submitted_at=float(run.submission.submitted_at),
@@ -338,7 +341,8 @@ def errors_of(run: RunRecord) -> list[dict[str, Any]]:
     found = _asked(run, lambda client: client.errors())
     if found is None:
         found = _read(run.directory / "errors.json")
-    return found or []
+    # In the shape in which a driver writes them.
+    return [plain(error) for error in _made_all(ErrorView, found)]
 
 
 def _asked(run: RunRecord, question: Callable[[ControlClient], T]) -> T | None:
@@ -353,7 +357,7 @@ def _asked(run: RunRecord, question: Callable[[ControlClient], T]) -> T | None:
 def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
-    except (OSError, ValueError):  # it will be written again soon, if there is a driver
+    except (OSError, ValueError, RecursionError):  # a driver will write it again soon
         return None
 
 
@@ -395,7 +399,7 @@ def _made_all(kind: type[T], documents: Any) -> list[T]:
     """Return views of documents, without those that have another shape."""
     made = []
     for document in documents if isinstance(documents, list) else []:
-        with suppress(TypeError, ValueError, AttributeError):
+        with suppress(TypeError, ValueError, AttributeError, OverflowError):
             made.append(_made(kind, document))
     return made
 
@@ -407,7 +411,11 @@ def _made(kind: type[T], document: Mapping[str, Any]) -> T:
     for key in {"first", "last"} & values.keys():
         if isinstance(values[key], str):
             values[key] = datetime.fromisoformat(values[key]).timestamp()
-    return kind(**values)
+    view = kind(**values)
+    for field in fields(kind):  # type: ignore[arg-type]
+        if not isinstance(getattr(view, field.name), _PLAIN.get(str(field.type), object)):
+            raise TypeError(f"{field.name} is no {field.type}")
+    return view
 
 
 def _setting(key: str, conf: Mapping[str, Any], origins: Mapping[str, str]) -> SettingView:

@@ -5,23 +5,37 @@ from __future__ import annotations
 import json
 import time
 from datetime import datetime
+from socket import gethostname
 from types import TracebackType
 from typing import Any
 
 import grpc
 
 from topo._pb import control_pb2 as pb
+from topo.config.masters import is_loopback, split_address
 from topo.errors import RunError, TopoError
 from topo.manage.registry import RunRecord
 from topo.manage.service import SERVICE, TOKEN_KEY
 
 CALL_SECS = 10.0
+_OPTIONS = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1)]
+_SILENT = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+}
 
 
 class DriverUnreachable(TopoError):
     """The error of a driver that does not answer."""
 
     code = "driver"
+
+
+class DriverFault(TopoError):
+    """The error of a driver that answers, and has failed in making the answer."""
+
+    code = "driver-fault"
 
 
 class ControlClient:
@@ -45,10 +59,15 @@ class ControlClient:
                 at=str(run.directory / "token"),
                 hint=f"topo kill --force {run.name}",
             )
+        host, _ = split_address(run.state.address)
+        if run.submission.host != gethostname() and is_loopback(host):
+            # In a registry that machines share, another process of this one may have that port.
+            raise DriverUnreachable(
+                f"{run.name} runs on {run.submission.host}, whose driver listens there alone",
+                hint=f"give the command on {run.submission.host}",
+            )
         self._metadata = ((TOKEN_KEY, token),)
-        self._channel = grpc.insecure_channel(
-            run.state.address, options=[("grpc.enable_http_proxy", 0)]
-        )
+        self._channel = grpc.insecure_channel(run.state.address, _OPTIONS)
 
     def __enter__(self) -> ControlClient:
         return self
@@ -114,7 +133,13 @@ class ControlClient:
             return RunError(error.details())
         if error.code() is grpc.StatusCode.UNAUTHENTICATED:
             return DriverUnreachable(f"{possessive(self._run.name)} driver refuses the token")
-        return unreachable(self._run)
+        if error.code() in _SILENT:
+            return unreachable(self._run)
+        return DriverFault(
+            f"{possessive(self._run.name)} driver cannot answer: {error.details()}",
+            hint="its log says where; please report it",
+            at=str(self._run.log),
+        )
 
 
 def unreachable(run: RunRecord) -> DriverUnreachable:

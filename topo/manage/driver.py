@@ -40,6 +40,7 @@ from topo.errors import (
     UnsavableAttributeError,
 )
 from topo.logs.capture import LOG_DIR, LOG_LEVEL
+from topo.logs.rotation import cut_down
 from topo.manage.documents import plain
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
 from topo.manage.registry import FINAL, LIVE, State, read_state, read_submission
@@ -251,7 +252,7 @@ class Driver:
             self._wake.wait(POLL_SECS)
             self._wake.clear()
         if self._ending:
-            run.kill(wait_secs=0)
+            run.stop()  # and closes no component: the next driver resumes
             self._write_figures(run)
             self._say(replace(self._state, status="FAILED", reason="its driver was told to end"))
             return
@@ -310,6 +311,8 @@ class Driver:
         self._write("stats.json", figures)
         self._write("state.json", asdict(self._state))
         self._write("errors.json", plain(run.errors()))
+        for name in ("spark.log", "driver.log"):
+            cut_down(self._directory / "log" / name)
         if run.status in FINAL or self._ending or time.monotonic() >= self._history_due:
             self._history_due = time.monotonic() + HISTORY_SECS
             self._write("history.json", self._history.dump())

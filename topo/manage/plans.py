@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from topo.config import Config
@@ -12,7 +11,7 @@ from topo.engine.shapes import PlacedView
 from topo.manage.registry import RunRecord
 from topo.manage.submit import SPARK
 from topo.manage.views import InputView, PlacedComponent, SlotView, StreamView, TopologyPlan
-from topo.storage.checkpoints import PLAN_FILE, local_path
+from topo.storage.checkpoints import PLAN_FILE, local_path, slots_in
 from topo.topology.model import Topology
 
 
@@ -51,10 +50,9 @@ def _written_slots(run: RunRecord) -> int | None:
     if path is None:
         return None
     try:
-        slots = json.loads((path / PLAN_FILE).read_bytes())["slots"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return slots_in((path / PLAN_FILE).read_bytes())
+    except OSError:
         return None
-    return slots if isinstance(slots, int) and slots > 0 else None
 
 
 def _placed(topology: Topology, placed: PlacedView, conf: Any) -> PlacedComponent:

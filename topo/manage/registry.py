@@ -26,9 +26,9 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from topo.errors import TopoError
 from topo.manage.files import (
@@ -41,6 +41,7 @@ from topo.manage.files import (
 )
 from topo.storage.checkpoints import holds_checkpoint, local_path, remove_checkpoint
 
+T = TypeVar("T")
 KEPT_SECS = 7 * 24 * 3600
 START_SECS = 30
 """How long a supervisor may take to come up before the run counts as failed."""
@@ -245,7 +246,7 @@ class Registry:
                 read_submission(path.parent)
             except OSError:  # another user's, or just forgotten
                 continue
-            except (ValueError, TypeError, KeyError):
+            except (*_DAMAGED, RegistryError):
                 found.append(path.parent)
         return found
 
@@ -343,7 +344,7 @@ class Registry:
             return None  # another user's, in a registry that several share
         except OSError as error:
             raise self._unreadable(error) from None
-        except (ValueError, TypeError, KeyError):
+        except _DAMAGED:
             return None  # the others are not to suffer; `damaged` names it
         return RunRecord(
             directory,
@@ -411,23 +412,46 @@ def read_submission(directory: Path) -> Submission:
 def read_state(directory: Path) -> State:
     """Read the driver's last state; a damaged file counts as a missing one."""
     try:
-        return State(**(read_json(directory / "state.json") or {"status": "STARTING"}))
-    except (ValueError, TypeError):
+        return _made(State, read_json(directory / "state.json") or {"status": "STARTING"})
+    except _DAMAGED:
         return State("STARTING")
 
 
 def _read_supervision(directory: Path) -> Supervision | None:
     try:
         document = read_json(directory / "supervisor.json")
-        return Supervision(**document) if document else None
-    except (ValueError, TypeError):
+        return _made(Supervision, document) if document else None
+    except _DAMAGED:
         return Supervision()
 
 
 def _submission(document: dict[str, Any]) -> Submission:
     for key in ("py_files", "archives"):
         document[key] = tuple(document[key])
-    return Submission(**document)
+    return _made(Submission, document)
+
+
+_DAMAGED = (ValueError, TypeError, KeyError, RecursionError)
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "int | None": (int, type(None)),
+    "tuple[str, ...]": (tuple,),
+    "Mapping[str, Any]": (dict,),
+    "Mapping[str, str]": (dict,),
+}
+
+
+def _made(cls: type[T], document: Mapping[str, Any]) -> T:
+    """Make a dataclass of a document; raises TypeError if a value is of another type."""
+    made = cls(**document)
+    for field_ in fields(cls):  # type: ignore[arg-type]
+        value = getattr(made, field_.name)
+        if not isinstance(value, _TYPES[str(field_.type)]):
+            raise TypeError(f"{field_.name} is a {type(value).__name__}, not {field_.type}")
+    return made
 
 
 def _words(error: Exception) -> str:

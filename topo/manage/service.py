@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import threading
 from collections.abc import Callable
 from concurrent import futures
@@ -15,8 +16,9 @@ from typing import Any, Protocol
 import grpc
 
 from topo._pb import control_pb2 as pb
-from topo.errors import TopoError
+from topo.errors import TopoError, encodable, sentence_of
 
+log = logging.getLogger("topo.manage")
 SERVICE = "topo.control.v1.Control"
 TOKEN_KEY = "topo-token"
 
@@ -91,7 +93,11 @@ class ControlServer:
             try:
                 return answer(request)
             except TopoError as error:
-                context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, encodable(str(error)))
+            except Exception as error:  # a mistake of topo's, which is not to pass for silence
+                log.exception("a call of the control service failed")
+                said = f"{type(error).__name__}: {sentence_of(error)}"
+                context.abort(grpc.StatusCode.INTERNAL, said)
 
         return grpc.unary_unary_rpc_method_handler(
             handle,

@@ -22,9 +22,9 @@ class TopologyRow:
     tasks: int
     workers: int | None
     uptime_secs: float
-    acked: int
-    """In the last ten minutes, or in all if it is over."""
-    failed: int
+    acked: int | None
+    """In the last ten minutes, or in all if it is over; None if its driver does not answer."""
+    failed: int | None
     master: str
     over: bool
     submitted_at: float

@@ -6,6 +6,7 @@ only counts and averages, since there is one for each task.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -21,18 +22,23 @@ _OF_A_SAMPLE = tuple(f.name for f in COMPONENT if f.kind not in ("gauge", "gauge
 
 
 class Windows:
-    """Samples of one run's figures; all times must come from the same clock."""
+    """Samples of one run's figures; all times must come from the same clock.
+
+    Any thread may call it: one adds, those of a server ask.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._series: list[deque[tuple[float, Mapping[str, Any]]]] = [deque() for _ in _KEPT]
 
     def add(self, now: float, figures: Mapping[str, Any]) -> None:
         sample = {name: _sample_of(of) for name, of in figures["components"].items()}
-        for series, (apart, kept) in zip(self._series, _KEPT, strict=True):
-            if not series or now - series[-1][0] >= apart:
-                series.append((now, sample))
-            while series and now - series[0][0] > kept:
-                series.popleft()
+        with self._lock:
+            for series, (apart, kept) in zip(self._series, _KEPT, strict=True):
+                if not series or now - series[-1][0] >= apart:
+                    series.append((now, sample))
+                while series and now - series[0][0] > kept:
+                    series.popleft()
 
     def last(self, secs: float, now: float, figures: Mapping[str, Any]) -> dict[str, Any]:
         """Return `figures` counted over the last `secs` only, or over the whole run if shorter."""
@@ -48,7 +54,8 @@ class Windows:
 
     def _sample(self, at: float) -> tuple[float, Mapping[str, Any]] | None:
         """Return the latest sample that is not after `at`."""
-        found = [sample for series in self._series for sample in series if sample[0] <= at]
+        with self._lock:
+            found = [sample for series in self._series for sample in series if sample[0] <= at]
         return max(found, key=lambda sample: sample[0]) if found else None
 
 

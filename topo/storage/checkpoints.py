@@ -7,6 +7,7 @@ ever deleted, by name.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from contextlib import suppress
@@ -32,6 +33,15 @@ def local_path(checkpoint: str) -> Path | None:
     if checkpoint.startswith("file:"):
         return Path(checkpoint.removeprefix("file:").removeprefix("//"))
     return None if "://" in checkpoint else Path(checkpoint)
+
+
+def slots_in(plan: str | bytes) -> int | None:
+    """Return the number of slots in the text of a checkpoint's plan; None if it cannot be read."""
+    try:
+        slots = json.loads(plan)["plan"]["slots"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return slots if isinstance(slots, int) and slots > 0 else None
 
 
 def holds_checkpoint(path: Path) -> bool:

@@ -19,6 +19,8 @@ from topo.shipping.pickling import find_unpicklable
 from topo.wire.column import dump, load
 
 LARGE_BLOB = 1_000_000
+MAX_BLOB = 16 << 20
+"""Of several entries: Spark's JVM takes each blob whole, several times over."""
 _SMALL_LOG = 64 * 1024
 
 
@@ -91,10 +93,11 @@ class SavedMapping:
             # This is all there is, as with messages that live for one batch.
             self._begin_again(data, keys, changes)
             return
+        first = self._next
         size = self._put(data, keys, [key for key in fresh if key not in data], changes)
         if self._rewriting is None and self._is_large(len(data)):
             self._rewriting = list(reversed(data))  # the longest unwritten ones last
-            self._rewriting_since = self._next - 1
+            self._rewriting_since = first
         if self._rewriting is not None:
             self._rewrite(data, fresh, size, changes)
         for number in self._superseded:
@@ -145,7 +148,14 @@ class SavedMapping:
     def _put(
         self, data: Mapping[Any, Any], keys: list[Any], deleted: list[Any], changes: Changes
     ) -> int:
+        """Add the entries to `changes`, in as many blobs as it takes; return their size."""
         blob = self._dump(data, keys, deleted)
+        if len(blob) > MAX_BLOB and len(keys) > 1:
+            each = max(1, len(keys) * MAX_BLOB // (2 * len(blob)))  # all are seldom of one size
+            del blob
+            parts = [keys[start : start + each] for start in range(0, len(keys), each)]
+            size = self._put(data, parts[0], deleted, changes)
+            return size + sum(self._put(data, part, [], changes) for part in parts[1:])
         changes.puts[self._key(self._next)] = blob
         self._note(self._next, len(blob), len(keys) + len(deleted))
         return len(blob)

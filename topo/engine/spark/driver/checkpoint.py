@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.plan import Plan
 from topo.errors import CheckpointError
-from topo.storage.checkpoints import OWNER_FILE, PLAN_FILE, REMOVED, is_known, local_path
+from topo.storage.checkpoints import (
+    OWNER_FILE,
+    PLAN_FILE,
+    REMOVED,
+    is_known,
+    local_path,
+    slots_in,
+)
 from topo.storage.ownership import Ownership
 from topo.storage.recovery import cut_back
 
@@ -118,10 +125,7 @@ class Checkpoint:
 
     def slots(self) -> int | None:
         """Return the number of slots in the stored plan, or None if no plan can be read."""
-        try:
-            return int(json.loads(self.read(PLAN_FILE) or "")["plan"]["slots"])
-        except (ValueError, KeyError, TypeError):
-            return None  # `adopt` reports the error
+        return slots_in(self.read(PLAN_FILE) or "")  # `adopt` reports the error
 
     def next_batch(self) -> int:
         """Return the first batch of the next query: the one after the last committed batch."""

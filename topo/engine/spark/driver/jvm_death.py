@@ -7,6 +7,7 @@ that the connection was refused.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _DYING_SECS = 2.0
+_LOG_TAIL_BYTES = 1 << 20
+# Python only sees a connection that is closed.
+_STATE_THREAD = re.compile(r'^Exception in thread "stateConnectionListenerThread" (.{1,300})', re.M)
 _dropping = threading.Lock()
 
 
@@ -40,6 +44,14 @@ class Jvm:
             code="spark-died",
             hint="run it again, in this process too: it gets a new Spark",
         )
+
+    def state_failure(self) -> str:
+        """Return what ended the JVM's last thread that took state from Python; "" if unknown."""
+        with suppress(OSError), open(self._log, "rb") as log:
+            log.seek(max(0, os.path.getsize(self._log) - _LOG_TAIL_BYTES))
+            found = _STATE_THREAD.findall(log.read().decode(errors="replace"))
+            return found[-1].strip() if found else ""
+        return ""
 
     def drop_if_dead(self) -> None:
         """Let this process start another Spark if this JVM is dead."""

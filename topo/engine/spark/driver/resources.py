@@ -10,16 +10,18 @@ import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from topo.config import for_component
 from topo.config.masters import is_local, local_cores
 from topo.engine.spark.driver.ackers import Ackers, outer_ackers
+from topo.engine.spark.driver.attempts import task_failures
 from topo.engine.spark.driver.checkpoint import Checkpoint
 from topo.engine.spark.driver.executors import Executors, look_at
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
 from topo.engine.spark.driver.query import build_query, start_query
-from topo.engine.spark.driver.query_errors import error_of
+from topo.engine.spark.driver.query_errors import error_of, with_cause
 from topo.engine.spark.driver.scratch import make_run_directory
 from topo.engine.spark.driver.slots import SlotProcesses
 from topo.engine.spark.driver.worker_check import check_workers
@@ -27,7 +29,8 @@ from topo.engine.spark.jvm.local_files import sync_below
 from topo.engine.spark.jvm.session import query_session, query_settings, start_session
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.worker.execution import RunSpec, SlotRunner
-from topo.errors import AckerError, ConfigError
+from topo.engine.spark.worker.stage_errors import STATE_REFUSED
+from topo.errors import AckerError, ConfigError, EngineError
 from topo.logs.capture import LOG_DIR
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import REPORTS, local_path
@@ -238,7 +241,11 @@ class RunResources(ExitStack):
 
     def error_of(self, query: Any) -> Exception:
         """Return the error that ended a query."""
-        return error_of(query, self.control.target.token)
+        failures = partial(task_failures, self.session.sparkContext, query)
+        error = error_of(query, self.control.target.token, failures)
+        if isinstance(error, EngineError) and error.code == STATE_REFUSED and self._run.jvm:
+            return with_cause(error, self._run.jvm.state_failure())
+        return error
 
     def batch_times(self, query: Any) -> tuple[float, dict[str, float]]:
         """Return the milliseconds of the last batch, and of what Spark did in it."""

@@ -12,8 +12,8 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -220,17 +220,35 @@ def start_session(
             return _joined(SparkSession(active), master)
         check_master(master)
         java, home = prepare_java()
-        os.environ["JAVA_HOME"] = str(home)
-        # Otherwise each JVM thread has a glibc arena and keeps freed memory in it.
-        os.environ.setdefault("MALLOC_ARENA_MAX", "4")
         path = log_file or make_log_directory() / "spark.log"
         shipment = None if is_local(master) else Shipment(workers_python(conf), path.parent)
         python = shipment.python if shipment else sys.executable
-        # The setting is not enough: the driver's own state runner only reads the variable.
-        os.environ["PYSPARK_PYTHON"] = python
-        os.environ["PYTHONPATH"] = _with_topo(os.environ.get("PYTHONPATH", ""))
         settings = {**core_settings(master, conf, places), "spark.pyspark.python": python}
-        return _launched(settings, path, str(java), shipment)
+        variables = {
+            "JAVA_HOME": str(home),
+            # Otherwise each JVM thread has a glibc arena and keeps freed memory in it.
+            "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "4"),
+            # The setting is not enough: the driver's own state runner only reads the variable.
+            "PYSPARK_PYTHON": python,
+            "PYTHONPATH": _with_topo(os.environ.get("PYTHONPATH", "")),
+        }
+        with _environment(variables):
+            return _launched(settings, path, str(java), shipment)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes that are started in this; then undo it."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _launched(
@@ -243,6 +261,7 @@ def _launched(
     os.mkdir(os.path.join(directory, CLASSES))  # else the JVM would take the path for an archive
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(with_directory(settings, directory).items()))
+    begun = path.stat().st_size if path.exists() else 0
     try:
         gateway = _gateway(conf, path, directory, shipment)
         context = SparkContext(conf=conf, gateway=gateway)
@@ -251,7 +270,7 @@ def _launched(
         session = SparkSession(context)
     except Exception as error:
         raise EngineError(
-            f"Spark did not start on {java}: {_last_line(path) or error}",
+            f"Spark did not start on {java}: {_first_error(path, begun) or error}",
             code="spark-start",
             at=str(path),
             hint="topo doctor --spark",
@@ -312,9 +331,10 @@ def query_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSe
     return own
 
 
-def _last_line(path: Path) -> str:
+def _first_error(path: Path, begun: int) -> str:
+    """Return the first error of a log since it had `begun` bytes: earlier starts append to it."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_bytes()[begun:].decode(errors="replace")
     except OSError:
         return ""
     telling = [line for line in text.splitlines() if "Exception" in line or "rror" in line]

@@ -15,7 +15,7 @@ import time
 
 from topo.runtime.task import NOTE_BYTES
 
-_PATIENCE_SECS = 1.0
+_PATIENCE_SECS = 5.0
 
 
 def open_note(path: str) -> mmap.mmap:

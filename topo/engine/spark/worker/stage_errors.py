@@ -17,6 +17,8 @@ import re
 from topo.errors import TopoError
 from topo.wire.column import dump
 
+STATE_REFUSED = "state-refused"
+"""The code of an error of Spark's own in taking the records of a slot."""
 _SIGNED = re.compile(r"topo-error-([0-9a-f]{64}):([A-Za-z0-9+/=]+);")
 
 

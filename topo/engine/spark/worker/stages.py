@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.worker.messages import COMMITTED, Outcome, Payload, RecordKey, Runner, Work
 from topo.engine.spark.worker.remote import RemoteRunner
-from topo.engine.spark.worker.stage_errors import StageError
+from topo.engine.spark.worker.stage_errors import STATE_REFUSED, StageError
 from topo.errors import EngineError, TopoError
 from topo.logs.capture import collected_lines
 
@@ -145,10 +145,15 @@ class StateStage:
         committed = bytes(found[0]) if found else b""
         work = Work(setup.lease, batch, setup.level, slot, committed, payloads)
         outcome = _run(setup, work, self._restore)
-        for record_key in outcome.removes:  # first: a name may be removed and be used again
-            records.removeKey(_named(record_key))
-        for record_key, record in outcome.writes:
-            records.updateValue(_named(record_key), (bytes(record),))
+        try:
+            for record_key in outcome.removes:  # first: a name may be removed and be used again
+                records.removeKey(_named(record_key))
+            for record_key, record in outcome.writes:
+                records.updateValue(_named(record_key), (bytes(record),))
+        except Exception as error:
+            raise StageError.of(
+                _not_taken(work, outcome, error), setup.lease.target.token
+            ) from None
         for part in _in_batches(outcome.sends):
             yield pd.DataFrame(
                 {
@@ -164,6 +169,17 @@ class StateStage:
 
     def close(self) -> None:
         pass
+
+
+def _not_taken(work: Work, outcome: Outcome, error: Exception) -> EngineError:
+    size = sum(memoryview(record).nbytes for _, record in outcome.writes)
+    return EngineError(
+        f"Spark did not take what slot {work.slot} saves at level {work.level} in batch "
+        f"{work.batch} ({size:,} bytes in {len(outcome.writes):,} records): "
+        f"{type(error).__name__} {error}".rstrip(),
+        code=STATE_REFUSED,
+        hint="Spark's log says why",
+    )
 
 
 def _named(key: RecordKey) -> tuple[str]:

@@ -1,0 +1,48 @@
+"""The start of Spark leaves nothing behind in the process, and tells of its own failure."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from topo.engine.spark.jvm.session import _environment, _first_error
+from topo.logs.rotation import cut_down
+
+
+def test_what_spark_is_started_with_is_not_the_users_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/mine")
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    with _environment({"JAVA_HOME": "/j", "PYSPARK_PYTHON": "p"}):
+        assert (os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"]) == ("/j", "p")
+    assert os.environ["JAVA_HOME"] == "/mine"
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_the_error_of_an_earlier_start_is_not_told_of_this_one(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text("java.net.BindException: of yesterday\n")
+    begun = log.stat().st_size
+    assert _first_error(log, begun) == ""
+    with log.open("a") as file:
+        file.write("starting\njava.lang.Exception: of today\nError: what follows\n")
+    assert _first_error(log, begun) == "java.lang.Exception: of today"
+    assert _first_error(tmp_path / "none", 0) == ""
+
+
+def test_a_log_that_others_write_is_bounded_while_they_write(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    with log.open("ab", buffering=0) as writer:
+        for number in range(30):
+            writer.write(b"%098d\n\n" % number)
+            cut_down(log, 1000)
+            assert log.stat().st_size <= 1000
+    numbers = [int(line) for line in log.read_bytes().split()]
+    assert numbers[-1] == 29
+    assert numbers == list(range(numbers[0], 30))
+    kept = (tmp_path / "spark.log.1").read_bytes().split()
+    assert int(kept[-1]) == numbers[0] - 1
+    cut_down(tmp_path / "none", 1000)
