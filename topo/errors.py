@@ -43,6 +43,10 @@ class TopoError(Exception):
     """The base of everything topo raises on purpose."""
 
     code = "error"
+    # A class of the user's may leave these out.
+    message = ""
+    at = ""
+    hint = ""
 
     def __init__(self, message: str, *, at: str = "", hint: str = "", code: str = "") -> None:
         # Not super(): an UncaughtError is an instance of the user's class too, whatever that takes.
@@ -287,6 +291,9 @@ class EngineError(TopoError):
 class FailTuple(Exception):
     """Raised in a basic bolt: the input tuple fails with this reason, and the run goes on."""
 
+    reason = ""
+    report = False
+
     def __init__(self, reason: str = "", *, report: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -321,8 +328,7 @@ def shown(value: object, most: int = 80) -> str:
 
 def sentence_of(error: BaseException) -> str:
     """Return what an error says, without topo's hint, whatever its `str` does."""
-    # A class of the user's may derive from TopoError and leave its attributes out.
-    message = error.__dict__.get("message") if isinstance(error, TopoError) else None
+    message = error.message if isinstance(error, TopoError) else None
     text = encodable(message) if isinstance(message, str) else _safely(str, error)
     return f"(its text cannot be shown: {shown(error.args)})" if text is None else text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -329,3 +330,86 @@ def test_ctrl_c_ends_a_topology_whose_code_blocks(place: Path) -> None:
         assert any("stopping: " in line for line in iter(process.stderr.readline, ""))
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
+
+
+ODD = """
+import os, re, sys, threading, time
+from topo import BasicBolt, Spout, TopologyBuilder
+
+class Source(Spout):
+    outputs = ("n",)
+    def __init__(self):
+        self.left = 3
+    def next_tuple(self):
+        if self.left:
+            self.left -= 1
+            self.emit([self.left], msg_id=self.left)
+    def is_exhausted(self):
+        return not self.left
+
+class Sink(BasicBolt):
+    def execute(self, tup):
+        print("in", flush=True)
+        {code}
+
+def topology():
+    builder = TopologyBuilder()
+    builder.set_spout("s", Source())
+    builder.set_bolt("b", Sink()).shuffle_grouping("s")
+    return builder
+"""
+KEEPS = {
+    "the interpreter": ("re.match('(a+)+$', 'a' * 80 + 'b')", 3, -signal.SIGKILL),
+    "a lock of standard input": ("sys.stdin.read()", 2, 130),
+    "all threads": ("threading.Thread(target=time.sleep, args=(10_000,)).start(); time.sleep(9999)",
+                    2, 130),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "times", "exit_code"), KEEPS.values(), ids=KEEPS)
+def test_ctrl_c_ends_code_that_keeps_what_others_need(
+    place: Path, code: str, times: int, exit_code: int
+) -> None:
+    (place / "keeps.py").write_text(ODD.format(code=code))
+    command = [*TOPO, "local", "--engine", "inline", "keeps.py"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in\n"
+        for _ in range(times):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.send_signal(signal.SIGINT)
+                process.wait(2)
+        assert process.wait(60) == exit_code
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert "Fatal Python error" not in said
+    assert ("does not let go of the interpreter" in said) == (exit_code < 0)
+
+
+LEAVES = {
+    "an exit": ("raise SystemExit(3)", 1, "tuple [2] of 's': SystemExit: 3"),
+    "an interrupt": ("raise KeyboardInterrupt", 1, "tuple [2] of 's': KeyboardInterrupt"),
+    "an iterator's end": ("next(iter(()))", 1, "tuple [2] of 's': StopIteration"),
+    "an empty environment": ("os.environ.clear()", 0, "completed; 3 acked"),
+    "no import path": ("sys.path.clear()", 0, "completed; 3 acked"),
+    "another directory": ("os.chdir('/')", 0, "completed; 3 acked"),
+    "no rights for new files": ("os.umask(0o777)", 0, "completed; 3 acked"),
+    "no standard input": ("os.close(0) if tup[0] == 0 else None", 0, "completed; 3 acked"),
+    "a child": ("os._exit(0) if os.fork() == 0 else None", 0, "completed; 3 acked"),
+    "a clock that stands": ("time.time = time.monotonic = lambda: 0.0", 0, "completed; 3 acked"),
+    "a command for a terminal": ("raise ValueError('\\x1b]0;x\\x07')", 1, r"\x1b]0;x\x07"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "exit_code", "said"), LEAVES.values(), ids=LEAVES)
+def test_whatever_code_does_to_its_process_the_run_ends_with_a_status(
+    place: Path, code: str, exit_code: int, said: str
+) -> None:
+    (place / "odd.py").write_text(ODD.format(code=code))
+    command = [*TOPO, "local", "--engine", "inline", "odd.py"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert said in ran.stderr
+    assert ran.returncode == exit_code
+    assert "\x1b" not in ran.stderr

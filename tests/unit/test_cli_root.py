@@ -174,3 +174,27 @@ def test_json_of_dataclasses_and_times() -> None:
     assert json.loads(to_json([Figures(when, MappingProxyType({"a": 1}))])) == [
         {"at": "2026-11-17T08:00:00Z", "by": {"a": 1}}
     ]
+
+
+def test_data_commands_no_terminal_and_breaks_no_table(capsys: Captured) -> None:
+    out = Output()
+    odd = "caf\udce9 \x1b]0;owned\x07\x9b31m\r\nnext\ttab"
+    out.table(["NAME", "REASON"], [["words", odd]])
+    out.answer(odd)
+    out.note(odd, hint=odd)
+    out.warn(odd)
+    shown = capsys.readouterr()
+    both = shown.out + shown.err
+    assert not {char for char in both if ord(char) < 32 or 126 < ord(char) < 160} - {"\n", "\t"}
+    assert len(shown.out.splitlines()) == 2 + 2, "a cell is one line"
+    assert r"\x1b]0;owned\x07\x9b31m\x0d" in shown.out
+
+
+def test_names_of_any_bytes_are_shown(tmp_path: Path) -> None:
+    name = b"caf\xe9.py"
+    for options in ([], ["--json"]):
+        command: list[str | bytes] = [sys.executable, "-m", "topo.cli", "explain", *options, name]
+        ran = subprocess.run(command, capture_output=True, cwd=tmp_path, check=False)
+        assert ran.returncode == 2, ran.stderr
+        assert rb"\udce9.py" in ran.stderr
+        assert b"Traceback" not in ran.stderr

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import decimal
+import signal
 import sys
 import threading
 import uuid
@@ -23,7 +24,9 @@ from topo import (
     Bolt,
     CustomStreamGrouping,
     EmitError,
+    FailTuple,
     Spout,
+    TopoError,
     TopologyBuilder,
     Tuple,
     UncaughtError,
@@ -434,6 +437,16 @@ class Unshowable(Exception):
         raise AttributeError("no text")
 
 
+class UnshowableCall(TypeError):
+    def __str__(self) -> str:
+        raise SystemExit(9)
+
+
+class Bare(TopoError):
+    def __init__(self) -> None:
+        pass
+
+
 class NoRepr:
     def __repr__(self) -> str:
         raise AttributeError("no repr")
@@ -446,6 +459,14 @@ RAISED: dict[str, tuple[Callable[[], BaseException], str]] = {
         r"Unshowable: \(its text cannot be shown",
     ),
     "surrogate": (lambda: ValueError("caf\udce9"), r"ValueError: caf\\udce9"),
+    "no text of a kind with hints": (
+        lambda: UnshowableCall("the reason"),
+        r"UnshowableCall: \(its text cannot be shown",
+    ),
+    "an iterator that has ended": (lambda: StopIteration(3), "StopIteration: 3"),
+    "a generator that is closed": (lambda: GeneratorExit("x"), "GeneratorExit: x"),
+    "an exit": (lambda: SystemExit(3), "SystemExit: 3"),
+    "an error of topo's without its parts": (lambda: Bare(), "Bare: "),
 }
 
 
@@ -473,6 +494,26 @@ def test_a_value_that_cannot_be_shown_does_not_hide_the_error() -> None:
 
     with pytest.raises(ValueError, match=r"a NoRepr, which cannot be shown.*the real reason"):
         Fed(Fails()).feed_untracked(NoRepr())
+
+
+class BareFailure(FailTuple):
+    def __init__(self) -> None:
+        pass
+
+
+def test_a_failure_without_its_parts_is_one() -> None:
+    fed = Fed(Raises(BareFailure)).feed(1, 2)
+    assert (fed.feeder.acked, fed.feeder.failed) == ([2], [1])
+
+
+def test_an_interrupt_where_ctrl_c_does_not_raise_is_the_codes_own() -> None:
+    # As in a slot's process, and in the thread of topo local.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(UncaughtError, match=r"'b1' task 1, tuple \[1\] .*KeyboardInterrupt"):
+            Fed(Raises(KeyboardInterrupt)).feed(1)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_ctrl_c_is_not_a_failure_of_the_code_it_came_out_of() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 import sys
@@ -412,6 +413,53 @@ def test_an_uncaught_error_in_any_hook_of_a_bolt(hook: str) -> None:
         run_hooks(fed)
     assert isinstance(stopped.value, UncaughtError)
     assert fed.run.status == "FAILED"
+
+
+ODD = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize(
+    "hook", ["prepare", "execute", "on_tick", "restored", "pre_commit", "cleanup"]
+)
+def test_odd_exceptions_of_a_hook_are_named_as_others(hook: str, kind: Any) -> None:
+    def raises(self: Any, *args: Any) -> None:
+        raise kind(hook)
+
+    bolt: Bolt = type("Hooked", (Bolt,), {"execute": settle, hook: raises})()
+    fed = Fed(bolt, conf={"topology.tick.tuple.freq.secs": 1})
+    with pytest.raises(UncaughtError, match=f"bolt 'b1' task 1.*{kind.__name__}: {hook}"):
+        run_hooks(fed)
+    assert fed.run.status == "FAILED"
+
+
+def settle(self: Any, tup: Any) -> None:
+    self.ack(tup)
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("hook", ["open", "activate", "next_tuple", "ack", "fail", "deactivate"])
+def test_odd_exceptions_of_a_spout_are_named_as_others(hook: str, kind: Any) -> None:
+    def raises(self: Any, *args: Any) -> None:
+        raise kind(hook)
+
+    def emits(self: Any) -> None:
+        if not getattr(self, "done", False):
+            self.done = True
+            self.emit([1], msg_id=1)
+            self.emit([2], msg_id=2)
+
+    def sift(self: Any, tup: Any) -> None:
+        (self.ack if tup.x == 1 else self.fail)(tup)
+
+    spout: Spout = type(
+        "Hooked", (Spout,), {"outputs": ("x",), "next_tuple": emits, hook: raises}
+    )()
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout, Does(sift)))
+        with pytest.raises(UncaughtError, match=rf"'s' task 2.*{kind.__name__}: {hook}"):
+            run_through(run)
+        assert run.status == "FAILED"
 
 
 def run_hooks(fed: Fed) -> None:

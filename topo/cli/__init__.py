@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+from contextlib import suppress
 from typing import NoReturn
 
 import topo.forks  # noqa: F401 - the user's code may import gRPC too
@@ -11,4 +14,11 @@ import topo.forks  # noqa: F401 - the user's code may import gRPC too
 def main() -> NoReturn:
     from topo.cli.root import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if any(thread.name.startswith("topology ") for thread in threading.enumerate()):
+        # Code of the user's does not return, and may hold a lock that the interpreter's end needs.
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

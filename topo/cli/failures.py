@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 
 import click
 
-from topo.cli.output import Output
+from topo.cli.output import Output, printable, to_json
 from topo.errors import (
     InvalidTopologyError,
     TargetError,
     TopoError,
     did_you_mean,
+    sentence_of,
 )
 
 USER_CODE, USAGE, INVALID, STATUS, ENVIRONMENT, TOO_LATE, INTERRUPTED = 1, 2, 3, 4, 5, 124, 130
@@ -78,7 +78,7 @@ def print_failure(error: Exception, out: Output) -> int:
     """Print a failure on stderr; return the exit code."""
     shown = _as_topo_error(error)
     if out.json:
-        click.echo(json.dumps({"error": _document(shown)}, ensure_ascii=False), err=True)
+        click.echo(to_json({"error": _document(shown)}), err=True)
     else:
         _print_lines(shown, out)
     if out.verbose:
@@ -103,12 +103,12 @@ def _document(error: TopoError) -> dict[str, object]:
 def _print_lines(error: TopoError, out: Output) -> None:
     users = getattr(error, "user_traceback", "")
     if users:
-        click.echo(users.rstrip() + "\n", err=True)
-    click.echo(f"{out.style('error:', 'red')} {error.message}", err=True)
+        click.echo(printable(users.rstrip()) + "\n", err=True)
+    click.echo(f"{out.style('error:', 'red')} {printable(error.message)}", err=True)
     if error.at:
-        click.echo(f"  at: {error.at}", err=True)
+        click.echo(f"  at: {printable(error.at)}", err=True)
     if error.hint:
-        click.echo(f"  hint: {error.hint}", err=True)
+        click.echo(f"  hint: {printable(error.hint)}", err=True)
 
 
 def _as_topo_error(error: Exception) -> TopoError:
@@ -121,7 +121,7 @@ def _as_topo_error(error: Exception) -> TopoError:
     if isinstance(error, OSError):
         return TopoError(_os_words(error), at=str(error.filename or ""), code="os")
     return TopoError(
-        f"topo failed by itself: {type(error).__name__}: {error}",
+        f"topo failed by itself: {type(error).__name__}: {sentence_of(error)}",
         hint="-v shows where",
         code="internal",
     )

@@ -35,7 +35,7 @@ LONGEST_DRAIN_SECS = 10.0
 LINE_SECS = 5.0
 _ROWS_KEPT = 10_000
 _WIDE = 120
-_FORCED = 3
+FORCED = 3
 _LAST_WRITE_SECS = 1.0
 _EXPENDABLE = ("KIND", "TASKS", "HELD (OLDEST)", "STATE")
 """Columns that a terminal narrower than _WIDE does without."""
@@ -180,7 +180,7 @@ class Interrupts:
 
     def _note(self, number: int, frame: object) -> None:
         self.count += 1
-        if self.count >= _FORCED:
+        if self.count >= FORCED:
             os._exit(INTERRUPTED)
 
 

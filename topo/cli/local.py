@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import click
 
 from topo.cli.failures import INTERRUPTED, usage_error
-from topo.cli.foreground import Foreground, Interrupts, TupleOutput, totals_of
+from topo.cli.foreground import FORCED, Foreground, Interrupts, TupleOutput, totals_of
+from topo.cli.last_resort import LastResort
 from topo.cli.options import (
     ConfOptions,
     TargetCommand,
@@ -124,7 +125,14 @@ def local(
     where = "inline, one thread" if engine == "inline" else f"{engine} {master}"
     layout = TaskLayout(prepared.topology, settings)
     size = f"{len(layout.components)} components, {layout.count} tasks"
-    with Interrupts() as interrupts, shown_logs(level), _running(engine, launch) as run:
+    # Other engines run no user code in this process.
+    guard = LastResort(FORCED) if engine == "inline" else nullcontext()
+    with (
+        Interrupts() as interrupts,
+        guard,
+        shown_logs(level),
+        _running(engine, launch) as run,
+    ):
         out.say(f"{run.name}: {size} · {where}")
         foreground = Foreground(out, run, shown, secs, interrupts)
         why = foreground.follow(settings.message_timeout_secs)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from topo.errors import encodable
 from topo.manage.documents import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,6 +32,16 @@ _STATUS_COLORS = {
 }
 
 
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
+}
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters spelt out: data must not command a terminal."""
+    return encodable(text).translate(_CONTROLS)
+
+
 @dataclass
 class Output:
     """The output options of this invocation, and the functions that print."""
@@ -43,7 +54,7 @@ class Output:
 
     def answer(self, text: str) -> None:
         """Print a line of the answer, for people."""
-        click.echo(text)
+        click.echo(printable(text))
 
     def answer_json(self, document: object) -> None:
         """Print the answer, or one line of it, for programs."""
@@ -52,16 +63,16 @@ class Output:
     def say(self, text: str) -> None:
         """Print progress to stderr, unless -q is given."""
         if not self.quiet:
-            click.echo(text, err=True)
+            click.echo(printable(text), err=True)
 
     def note(self, text: str, hint: str = "") -> None:
         """Print a note, which is no failure, to stderr, also with -q."""
-        click.echo(text, err=True)
+        click.echo(printable(text), err=True)
         if hint:
-            click.echo(f"  hint: {hint}", err=True)
+            click.echo(f"  hint: {printable(hint)}", err=True)
 
     def warn(self, text: str) -> None:
-        self.note(f"{self.style('warning:', 'yellow')} {text}")
+        click.echo(f"{self.style('warning:', 'yellow')} {printable(text)}", err=True)
 
     @property
     def is_terminal(self) -> bool:
@@ -89,7 +100,9 @@ class Output:
         self, columns: Sequence[str] | None, rows: Sequence[Sequence[str]]
     ) -> list[str]:
         """Return aligned columns: only columns of figures are aligned to the right."""
-        table = [list(columns), *rows] if columns else [list(row) for row in rows]
+        # A cell is one line, whatever is in it.
+        rows = [[printable(cell).replace("\n", "\\n") for cell in row] for row in rows]
+        table = [list(columns), *rows] if columns else rows
         if not table:
             return []
         count = len(table[0])
@@ -123,7 +136,7 @@ def _colored_cell(cell: str, is_header: bool) -> str:
 
 
 def to_json(document: object) -> str:
-    return json.dumps(plain(document), ensure_ascii=False)
+    return encodable(json.dumps(plain(document), ensure_ascii=False))  # an escape in JSON as well
 
 
 def common_options(*, hide: bool = True) -> Callable[[F], F]:

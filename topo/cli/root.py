@@ -6,6 +6,7 @@ Commands are listed here with their one-line help, so that `topo --help` imports
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -106,6 +107,9 @@ def root(out: Output) -> None:
 def run(argv: Sequence[str]) -> int:
     """Run one command line; return the exit code."""
     out = Output(json="--json" in argv[: argv.index("--") if "--" in argv else None])
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name may be of any bytes; JSON stays JSON
+            stream.reconfigure(errors="backslashreplace")
     try:
         result: Any = root.main(
             args=list(argv) or ["--help"], prog_name="topo", standalone_mode=False, obj=out

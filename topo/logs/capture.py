@@ -117,7 +117,7 @@ def shown_logs(level: str) -> Iterator[None]:
     finally:
         root.handlers[:] = handlers
         root.setLevel(before)
-        del os.environ[LOG_LEVEL]
+        os.environ.pop(LOG_LEVEL, None)  # the user's code may have cleared it
         if variable is not None:
             os.environ[LOG_LEVEL] = variable
 

@@ -38,6 +38,7 @@ from topo.errors import (
     UncaughtError,
     UnpicklableComponentError,
     UnsavableAttributeError,
+    sentence_of,
 )
 from topo.logs.capture import LOG_DIR, LOG_LEVEL
 from topo.logs.rotation import cut_down
@@ -284,9 +285,9 @@ class Driver:
         with suppress(OSError):  # the disk may be full
             print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)
         users = error.user_traceback if isinstance(error, UncaughtError) else ""
-        words = (
-            error.message if isinstance(error, TopoError) else f"{type(error).__name__}: {error}"
-        )
+        words = sentence_of(error)
+        if not isinstance(error, TopoError):
+            words = f"{type(error).__name__}: {words}"
         # What has never worked has to be seen to by somebody; Spark's death is nobody's fault.
         has_worked = self._state.has_committed or self.submission.resumed
         may_pass = has_worked or getattr(error, "code", "") == "spark-died"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
+import signal
+import threading
 import traceback
 from dataclasses import dataclass
 from types import CodeType, TracebackType
@@ -63,7 +65,7 @@ def _hint_for(error: BaseException) -> str:
     """Return a hint for a call that is written as streamparse has it."""
     if not isinstance(error, TypeError):
         return ""
-    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    found = re.search(r"unexpected keyword argument '(\w+)'", sentence_of(error))
     return _PARAMETERS.get(found[1], "") if found else ""
 
 
@@ -75,8 +77,16 @@ def is_of_user_code(error: BaseException) -> bool:
     """
     if isinstance(error, Exception):
         return True
-    is_runners = type(error).__module__.partition(".")[0] in ("_pytest", "hypothesis")
-    return not (is_runners or isinstance(error, KeyboardInterrupt | GeneratorExit))
+    if isinstance(error, KeyboardInterrupt):
+        return not _may_be_interrupted()
+    return type(error).__module__.partition(".")[0] not in ("_pytest", "hypothesis")
+
+
+def _may_be_interrupted() -> bool:
+    """True iff Ctrl-C raises in this thread; neither a slot's nor the inline engine's own is it."""
+    handler = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and handler not in (signal.SIG_IGN, signal.SIG_DFL)
 
 
 def report(error: BaseException | str, component: str, task: int, kind: str) -> ErrorReport:
@@ -178,6 +188,8 @@ def _class_for(original: type[BaseException]) -> type[UncaughtError]:
     """Return a subclass of UncaughtError and the user's class, so that either can be caught."""
     if not issubclass(original, Exception) or issubclass(original, UncaughtError):
         return UncaughtError
+    if issubclass(original, StopIteration | StopAsyncIteration):
+        return UncaughtError  # or a generator that it passes would take it for its end
     body = {"__module__": original.__module__, "__reduce__": _reduced, "_original": original}
     try:
         combined: Any = type(original.__name__, (UncaughtError, original), body)

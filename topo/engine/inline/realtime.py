@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from topo.config import Config
 from topo.engine.completion import Completion
 from topo.engine.inline.run import InlineRun
-from topo.errors import EngineError
+from topo.errors import EngineError, sentence_of
 from topo.running import ENDED, BatchRecord, ErrorEntry, Listener, RunStats
 from topo.topology.model import Topology
 from topo.tracking.clock import SteadyClock
@@ -231,7 +231,9 @@ class RealTimeRun(Completion):
             except Exception as error:
                 self.error = error
             except BaseException as error:  # no Exception, yet it ended the run as one would
-                self.error = EngineError(f"{type(error).__name__}: {error}", code="uncaught")
+                self.error = EngineError(
+                    f"{type(error).__name__}: {sentence_of(error)}", code="uncaught"
+                )
             is_slow = time.monotonic() - began > _STEP_SECS
             rounds = max(1, rounds // 2) if is_slow else min(_MOST_ROUNDS, rounds * 2)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from topo.config import Config
 from topo.engine.completion import Completion
-from topo.errors import RunError, Unavailable, UncaughtError
+from topo.errors import RunError, TopoError, Unavailable, UncaughtError, sentence_of
 from topo.metrics.totals import RunTotals
 from topo.running import (
     ACTIVE,
@@ -419,11 +419,9 @@ class InlineRun(Completion):
     def _fail(self, error: BaseException) -> None:
         self._status, self._host = FAILED, None
         self.error = error if isinstance(error, Exception) else None  # or somebody's Ctrl-C
-        self._reason = (
-            error.message
-            if isinstance(error, UncaughtError)
-            else str(error) or type(error).__name__
-        )
+        is_topos = isinstance(error, TopoError) and not isinstance(error, UncaughtError)
+        text = str(error) if is_topos else sentence_of(error)  # with the hint, or without
+        self._reason = text or type(error).__name__
 
     def _stall(self) -> str:
         """Return why the run cannot advance although it should, or ""."""

@@ -10,7 +10,7 @@ from topo.engine.spark.driver.worker_check import in_words_of_workers
 from topo.engine.spark.worker.relay import RelayLost
 from topo.engine.spark.worker.spool import FramesLost
 from topo.engine.spark.worker.stage_errors import STATE_REFUSED, StageError
-from topo.errors import AckerError, EngineError, TopoError, Unavailable
+from topo.errors import AckerError, EngineError, TopoError, Unavailable, sentence_of
 from topo.tracking.client import can_restart
 
 if TYPE_CHECKING:
@@ -112,4 +112,4 @@ def is_passing(error: Exception) -> bool:
 def sentence(error: Exception) -> str:
     if isinstance(error, TopoError):
         return error.message
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {sentence_of(error)}"

@@ -34,7 +34,7 @@ from topo.engine.spark.worker.messages import (
     Work,
 )
 from topo.engine.spark.worker.relay import DONE, FAILED, NEED_STATE, WORK, Relay, RelayLost
-from topo.errors import EngineError, TopoError
+from topo.errors import EngineError, TopoError, sentence_of
 from topo.logs.capture import keep_logs
 from topo.runtime.slot import note_in, note_nothing
 from topo.wire.column import dump
@@ -123,7 +123,7 @@ class _Broken:
         said = "".join(traceback.format_exception(error))
         raise EngineError(
             f"the process of slot {work.slot} could not make the topology: "
-            f"{type(error).__name__}: {error}",
+            f"{type(error).__name__}: {sentence_of(error)}",
             code="slot-start",
             hint=f"can it be imported and unpickled in a process of its own?\n{said}",
         ) from error
@@ -201,7 +201,7 @@ def portable(error: BaseException) -> bytes:
         data = dump(error)
         pickle.loads(data)
     except Exception:
-        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {sentence_of(error)}"))
     return data
 
 

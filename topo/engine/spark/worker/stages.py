@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from topo.engine.spark.worker.messages import COMMITTED, Outcome, Payload, RecordKey, Runner, Work
 from topo.engine.spark.worker.remote import RemoteRunner
 from topo.engine.spark.worker.stage_errors import STATE_REFUSED, StageError
-from topo.errors import EngineError, TopoError
+from topo.errors import EngineError, TopoError, sentence_of
 from topo.logs.capture import collected_lines
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _not_taken(work: Work, outcome: Outcome, error: Exception) -> EngineError:
     return EngineError(
         f"Spark did not take what slot {work.slot} saves at level {work.level} in batch "
         f"{work.batch} ({size:,} bytes in {len(outcome.writes):,} records): "
-        f"{type(error).__name__} {error}".rstrip(),
+        f"{type(error).__name__} {sentence_of(error)}".rstrip(),
         code=STATE_REFUSED,
         hint="Spark's log says why",
     )
@@ -200,7 +200,7 @@ def _run(setup: StageSetup, work: Work, restore: Callable[[], dict[RecordKey, Pa
         raise StageError.of(with_lines(error), token) from None
     except Exception as error:  # nobody's on purpose; another try may get over it
         where = f"level {work.level}, slot {work.slot}"
-        failed = EngineError(f"{where}: {type(error).__name__}: {error}", code="spark")
+        failed = EngineError(f"{where}: {type(error).__name__}: {sentence_of(error)}", code="spark")
         failed.hint = f"where it happened:\n{traceback.format_exc()}"
         raise StageError.of(failed, token) from None
 
