@@ -110,6 +110,10 @@ class BoltDeclarer(_Declarer):
         """Send each tuple to the task that the producer names with `emit_direct`."""
         return self._read(component, stream, GroupingDef("direct"))
 
+    def same_task_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send what a task emits to the task of the same number; both have equally many."""
+        return self._read(component, stream, GroupingDef("same_task"))
+
     def local_or_shuffle_grouping(
         self, component: str, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:

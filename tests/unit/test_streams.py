@@ -13,14 +13,49 @@ from hypothesis import strategies as st
 
 from tests.conformance.test_streams import Items, Sink, results
 from tests.property.scale import examples
-from topo import BasicBolt, Bolt, EventTime, Spout, Tumbling, Tuple
-from topo.errors import StreamError, UncaughtError
+from topo import BasicBolt, Bolt, EventTime, Spout, TopologyBuilder, Tumbling, Tuple
+from topo.engine.spark.plan import make_plan
+from topo.errors import InvalidTopologyError, StreamError, UncaughtError
 from topo.streams import CachedMap, MemoryStore, Opaque, Process, Record, Stream, StreamBuilder
 from topo.streams.partials import OFF_FOR_BATCHES, Partials
 from topo.testing import FeederSpout, TestCluster, complete_topology
 from topo.windows.combiners import Combiner, Count, Mean, Sum
 
 Program = Callable[[StreamBuilder, dict[str, Stream[Any]]], Stream[Any]]
+
+
+def chained_counts(words: list[str], parallelism: int = 1) -> list[list[Any]]:
+    """Count the words, and then how often each count of a word was reached."""
+
+    def write(s: StreamBuilder, i: dict[str, Stream[Any]]) -> Stream[Any]:
+        counted = i[""].repartition(parallelism).key_by().count()
+        return counted.map_values(lambda n: n % 3).filter(lambda pair: pair[1] > 0).count()
+
+    return results(write, {"": words})
+
+
+def test_keys_that_stay_are_not_exchanged_again() -> None:
+    s = StreamBuilder()
+    counted = s.stream(Items([]), parallelism=4).key_by().count()
+    counted.map_values(str).reduce(max).named("again").print()
+    plan = make_plan(s.build(), slots=2)
+    count, again = plan.component("count_1"), plan.component("again")
+    assert (again.level, again.slots) == (count.level, count.slots)
+    assert len(plan.levels) == 2
+
+
+def test_keys_that_stay_find_their_state_whatever_the_number_of_tasks() -> None:
+    words = [f"w{n % 7}" for n in range(100)]
+    alone = sorted(map(repr, chained_counts(words)))
+    assert sorted(map(repr, chained_counts(words, parallelism=5))) == alone
+
+
+def test_same_task_grouping_needs_equal_numbers_of_tasks() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("s", Items([]), 2)
+    builder.set_bolt("b", Sink(), 3).same_task_grouping("s")
+    with pytest.raises(InvalidTopologyError, match="has 3 tasks where 's' has 2"):
+        builder.create_topology()
 
 
 def test_a_program_becomes_few_bolts() -> None:

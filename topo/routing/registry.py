@@ -42,6 +42,8 @@ class Grouping:
     kind: str
     make: Make
     is_local: bool = False
+    is_aligned: bool = False
+    """Task i of the bolt reads what task i of its producer emits; they are equally many."""
 
     def grouper(self, wiring: Wiring) -> Grouper:
         """Make the grouper of one producing task and one reading bolt."""
@@ -65,6 +67,11 @@ def _by(name: str) -> Make:
     return _one_task_or(make)
 
 
+def _same_task(g: Any, w: Wiring) -> Grouper:
+    made: Grouper = g.OneTask([w.tasks[w.start % len(w.tasks)]])
+    return made
+
+
 _SHUFFLE = _one_task_or(lambda g, w: g.Shuffle(w.tasks, start=w.start))
 
 GROUPINGS = {
@@ -77,6 +84,7 @@ GROUPINGS = {
         Grouping("direct", lambda g, w: g.Direct(w.tasks)),
         Grouping("local_or_shuffle", _SHUFFLE, is_local=True),
         Grouping("none", _SHUFFLE, is_local=True),
+        Grouping("same_task", _same_task, is_local=True, is_aligned=True),
         Grouping("partial_key", _by("PartialKey")),
         Grouping("custom", lambda g, w: g.Custom(w.tasks, w.choose, w.name)),
     )

@@ -411,7 +411,7 @@ class Task(LogSource):
 
     def _grouper(self, consumer: ComponentDef, grouping: GroupingDef, stream: str) -> Grouper:
         tasks = list(self.setting.layout.tasks_of(consumer.id))
-        if grouping.is_local:
+        if grouping.is_local and not grouping.is_aligned:
             tasks = [task for task in tasks if task in self.setting.local_tasks] or tasks
         declared = self.definition.declared(stream)
         wiring = Wiring(

@@ -69,5 +69,6 @@ class StreamBuilder:
     def add(self, node: Node) -> Node:
         """Add an operator; streams call this."""
         node.place = users_place()
+        node.check_parts()
         self.nodes.append(node)
         return node

@@ -3,7 +3,8 @@
 A *hub* is an operator whose results leave a component: a spout, an operator with state, a bolt of
 the user's, or a point where streams are merged or dealt anew. The stateless operators behind a hub
 become one bolt (`ChainBolt`), which reads the hub by local_or_shuffle, so that the engine runs it
-in the hub's own stage. Operators with state read the chain by fields grouping on the key.
+in the hub's own stage. Operators with state read the chain by fields grouping on the key, unless
+the elements of a key are together already: then by same_task grouping, which needs no exchange.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from topo.streams.graph import Node
 from topo.streams.joins import cogroup_bolt, common_time, join_bolt, later_time
 from topo.streams.keyed import BatchTotalBolt, Dedupe, ProcessBolt, RunningBolt
 from topo.streams.trident import UPDATES, StateBolt
+from topo.timed import TimedBolt
 from topo.topology.model import Topology
 from topo.windows.aggregate import WindowAggregate
 
@@ -30,6 +32,8 @@ RUNNING = {
 }  # fmt: skip
 ACTIONS = {"for_each", "for_each_batch"}
 _VALUES = "value"
+_BY_KEY = RUNNING | {"persistent_aggregate"}
+_KEEPS_KEY = {"filter", "peek", "map_values", "flat_map_values"}
 
 
 @dataclass
@@ -62,6 +66,8 @@ class Place:
     source: Source
     parallelism: int
     time: EventTime | None
+    is_by_key: bool = False
+    """All elements of a key come out of the task that its key has by fields grouping."""
 
 
 @dataclass
@@ -209,7 +215,8 @@ class _Compiler:
             node.function, timed=before.time is not None, drops=node.options.get("drops", False)
         )
         made = self._keyed(node, bolt, before)
-        return self._place(made, "default", _pairs(before.time), before.time)
+        place = self._place(made, "default", _pairs(before.time), before.time)
+        return replace(place, is_by_key=True)
 
     def _process(self, node: Node) -> Place:
         before = self._exit_of(node)
@@ -276,7 +283,9 @@ class _Compiler:
     def _keyed(self, node: Node, bolt: Any, before: Place) -> Component:
         parallelism = node.options.get("parallelism") or before.parallelism
         made = self._add(node, bolt, parallelism)
-        made.reads.append(Read(before.component, before.stream, "fields", (KEY,)))
+        stays = before.is_by_key and parallelism == before.parallelism
+        by = ("same_task", ()) if stays and not isinstance(bolt, TimedBolt) else ("fields", (KEY,))
+        made.reads.append(Read(before.component, before.stream, *by))
         return made
 
     # -- chains -------------------------------------------------------------------------------
@@ -309,15 +318,29 @@ class _Compiler:
         named = next((node.name for node in operators if node.name), "")
         name = self._unique(named or f"after_{place.component}", numbered=False)
         made = Component(name, ChainBolt(plan), place.parallelism, operators=operators)
-        made.reads.append(Read(place.component, place.stream, "local_or_shuffle"))
+        stays = [
+            place.is_by_key and all(n.kind in _KEEPS_KEY for n in _operators(leaving.node))
+            for leaving, _, _ in wanted
+        ]
+        by_key = any(
+            stay and consumer.kind in _BY_KEY
+            for stay, (_, consumer, _) in zip(stays, wanted, strict=True)
+        )
+        grouping = "same_task" if by_key else "local_or_shuffle"
+        made.reads.append(Read(place.component, place.stream, grouping))
         self._components[name] = made
-        for leaving, consumer, number in wanted:
+        for (leaving, consumer, number), stay in zip(wanted, stays, strict=True):
             if leaving.stream is None:
                 continue
             keyed = leaving.node.keyed
             source = _pairs(place.time) if keyed else _plain(place.time)
             self._exits[id(consumer), number] = Place(
-                name, leaving.stream, source, place.parallelism, _time_of(place.time)
+                name,
+                leaving.stream,
+                source,
+                place.parallelism,
+                _time_of(place.time),
+                by_key and stay,
             )
 
     def _exit(self, consumer: Node, node: Node, number: int) -> Exit:

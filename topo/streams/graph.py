@@ -7,11 +7,13 @@ of its source (`chains`); one with state becomes a bolt of its own (`keyed`, `wi
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from topo.errors import StreamError
+from topo.components import OutputFieldsDeclarer
+from topo.errors import StreamError, did_you_mean
+from topo.windows.combiners import Combiner
 
 
 @dataclass(eq=False)
@@ -27,9 +29,66 @@ class Node:
     place: str = ""
     name: str = ""
 
+    @property
+    def fields(self) -> tuple[str, ...] | None:
+        """The fields of its elements, or of their values if it has keys; None if unknown."""
+        if self.kind in _NAMES_FIELDS:
+            return _declared(self.options["spout" if self.kind == "stream" else "bolt"])
+        if self.kind in _KEEPS_FIELDS:
+            known = {node.fields for node in self.inputs}
+            return known.pop() if len(known) == 1 else None
+        return None
+
+    def check_parts(self) -> None:
+        """Raise a StreamError if the operator names a part that its elements do not have."""
+        fields = self.inputs[0].fields if self.inputs else None
+        if fields is None:
+            return
+        for name in _parts_of(self.function):
+            if name not in fields:
+                raise StreamError(
+                    f"{self.kind} reads {name!r}, and its elements have "
+                    f"{', '.join(map(repr, fields))}",
+                    hint=did_you_mean(name, fields),
+                    at=self.place,
+                )
+
     def __str__(self) -> str:
         at = f" at {self.place}" if self.place else ""
         return f"{self.kind}{at}"
+
+
+_NAMES_FIELDS = {"stream", "through"}
+_KEEPS_FIELDS = {"filter", "peek", "branch", "merge", "repartition", "dedupe", "key_by", "values"}
+_MOST_LEVELS = 3  # of objects within an operator's function
+
+
+def _declared(component: Any) -> tuple[str, ...] | None:
+    """Return the fields of a component's default stream, unless it has a single one."""
+    declarer = OutputFieldsDeclarer()
+    try:
+        component.declare_output_fields(declarer)
+    except Exception:  # its own error comes when the topology is built
+        return None
+    stream = declarer.streams.get("default")
+    return tuple(stream.fields) if stream is not None and len(stream.fields) > 1 else None
+
+
+def _parts_of(function: Any, levels: int = _MOST_LEVELS) -> Iterator[str]:
+    """Yield the names of the parts that an operator's function reads."""
+    if isinstance(function, Part):
+        yield function.name
+    elif isinstance(function, list | tuple):
+        for one in function:
+            yield from _parts_of(one, levels)
+    elif isinstance(function, Combiner) and levels:
+        if not isinstance(getattr(function, "combiner", None), Combiner):
+            yield from (wanted for wanted in function.inputs if isinstance(wanted, str))
+        for one in vars(function).values():
+            if not isinstance(one, str):
+                yield from _parts_of(one, levels - 1)
+    elif isinstance(function, ValueReader) and levels:
+        yield from _parts_of(function.getters, levels - 1)
 
 
 def users_place() -> str:
@@ -59,6 +118,12 @@ def getter(of: str | Callable[[Any], Any] | None, kind: str) -> Any:
     if isinstance(of, str):
         return Part(of)
     return check_function(kind, of)
+
+
+class ValueReader:
+    """The base of what reads several parts of a value."""
+
+    getters: list[Any]
 
 
 class Part:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from topo.errors import StreamError
-from topo.streams.graph import Part, getter, users_place
+from topo.streams.graph import Part, ValueReader, getter, users_place
 from topo.windows.combiners import ROW, TIME, Combiner, TopK
 
 
@@ -63,17 +63,17 @@ def _of_value(wanted: Any) -> Any:
     return OfValue(Part(wanted) if isinstance(wanted, str) else wanted)
 
 
-class ValueOf:
+class ValueOf(ValueReader):
     """Reads what a combiner adds out of a value, outside of windows."""
 
     def __init__(self, combiner: Combiner) -> None:
-        self._getters = [
+        self.getters = [
             None if wanted is ROW else Part(wanted) if isinstance(wanted, str) else wanted
             for wanted in combiner.inputs
         ]
 
     def __call__(self, value: Any) -> Any:
-        parts = [value if get is None else get(value) for get in self._getters]
+        parts = [value if get is None else get(value) for get in self.getters]
         return parts[0] if len(parts) == 1 else tuple(parts) if parts else value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from topo.config.layers import for_component
@@ -32,6 +32,24 @@ class TaskLayout:
                     )
                 ]
             )
+
+        problems = list(self._unequal(topology))
+        if problems:
+            raise InvalidTopologyError(problems)
+
+    def _unequal(self, topology: Topology) -> Iterator[Problem]:
+        for component in topology.components.values():
+            for read in component.inputs:
+                own, others = len(self._tasks[component.id]), len(self._tasks[read.component])
+                if read.grouping.is_aligned and own != others:
+                    where = f"{component.kind} {component.id!r}"
+                    yield Problem(
+                        "unequal-tasks",
+                        where,
+                        f"{where} reads {read.component!r} by same_task_grouping, and has {own} "
+                        f"tasks where {read.component!r} has {others}",
+                        "give both the same parallelism",
+                    )
 
     @property
     def count(self) -> int:

@@ -47,6 +47,11 @@ class GroupingDef:
         """True iff it prefers the tasks in the producer's slot."""
         return grouping_named(self.kind).is_local
 
+    @property
+    def is_aligned(self) -> bool:
+        """True iff each task reads what the producer's task of the same number emits."""
+        return grouping_named(self.kind).is_aligned
+
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(self.fields)})" if self.fields else self.kind
 

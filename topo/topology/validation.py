@@ -16,6 +16,7 @@ from topo.errors import InvalidTopologyError, Problem, TopoError, did_you_mean
 from topo.shipping.pickling import pickle_component
 from topo.timed import InputFields, TimedBolt
 from topo.topology.draft import Draft
+from topo.topology.layout import TaskLayout
 from topo.topology.lint import component_problems, sleeping_warnings
 from topo.topology.model import ComponentDef, InputDef, StreamDef, Topology
 from topo.topology.order import cycles
@@ -57,10 +58,12 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
     problems += _cycles(drafts) or list(_depth_problems(drafts))
     if problems:
         raise InvalidTopologyError(problems)
-    return Topology(
+    topology = Topology(
         (_component(draft, outputs[draft.id], confs[draft.id]) for draft in drafts.values()),
         warnings,
     )
+    TaskLayout(topology)  # raises for numbers of tasks that do not fit
+    return topology
 
 
 def _producers_first(drafts: Mapping[str, Draft]) -> list[Draft]:

@@ -3,9 +3,9 @@
 The module is pure and deterministic and knows no Spark. A component's level is its longest path
 from a spout: each level is one stage, between two levels is one exchange. The tasks of a component
 are dealt over the slots evenly, each component starting after the last one, except a bolt that
-reads only by local_or_shuffle or none: it starts at its first producer's slot, so that tuples need
-not leave their slot. Such a bolt is fused into its producers' level if every slot with a producer
-has a task of it.
+reads only by local_or_shuffle, none or same_task: it starts at its first producer's slot, so that
+tuples need not leave their slot. Such a bolt is fused into its producers' level if every slot with
+a producer has a task of it.
 
 The plan is part of a checkpoint: `to_json` is written beside it, and `check_same` refuses to resume
 under another plan, since Spark would accept one and lose state silently.
@@ -173,8 +173,14 @@ def _level(
     producers = [placed[read.component] for read in definition.inputs]
     levels = {producer.level for producer in producers}
     covered = set(slots) >= {slot for producer in producers for slot in producer.slots}
+    aligned = all(
+        slots == placed[read.component].slots
+        for read in definition.inputs
+        if read.grouping.is_aligned
+    )
     # A bolt in event time hears of the tasks of all slots, which only an exchange brings.
-    if _reads_locally(definition) and len(levels) == 1 and covered and not definition.timed:
+    local = _reads_locally(definition) and covered and aligned
+    if local and len(levels) == 1 and not definition.timed:
         return producers[0].level, producers[0].id
     return 1 + max(levels), None
 
@@ -220,7 +226,7 @@ def _reads_by_value(definition: ComponentDef) -> tuple[str, ...]:
     return tuple(
         f"{read.component} stream {read.stream} by {read.grouping}"
         for read in sorted(definition.inputs, key=lambda read: (read.component, read.stream))
-        if read.grouping.kind in ("fields", "partial_key", "global")
+        if read.grouping.kind in ("fields", "partial_key", "global", "same_task")
     )
 
 
