@@ -19,7 +19,17 @@ from benchmarks.model import BenchOptions, Measurement, Param
 from topo.cli.output import short_number
 from topo.errors import TopoError, did_you_mean
 
-SUITES = ("word-count", "latency", "idle", "inline", "acker", "state", "memory", "windows")
+SUITES = (
+    "word-count",
+    "latency",
+    "idle",
+    "inline",
+    "acker",
+    "state",
+    "memory",
+    "windows",
+    "streams",
+)
 DEFAULT_SUITE = SUITES[0]
 
 

@@ -24,6 +24,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from benchmarks.model import BenchOptions, Measurement
+from benchmarks.slots import run_to_end
 from topo import (
     BasicBolt,
     Count,
@@ -37,9 +38,6 @@ from topo import (
     Tuple,
     WindowAggregate,
 )
-from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
-from topo.topology.layout import TaskLayout
-from topo.tracking.ledger import Ledger
 
 _BATCH = 40_000
 _CHUNK = 4_000
@@ -139,39 +137,10 @@ def topology(kind: str, total: int, tracked: bool) -> Topology:
 
 def with_topo(kind: str, total: int, tracked: bool) -> tuple[Found, float]:
     """Return the results, and the seconds that it took."""
-    made = topology(kind, total, tracked)
-    conf = full_conf({})
-    layout = TaskLayout(made, conf)
-    tasks = range(1, layout.count + 1)
-    setting = TaskEnvironment(
-        made, layout, conf, "bench", perf_counter, local_tasks=frozenset(tasks)
-    )
-    host = SlotTasks(setting, tasks, travelling=True)
-    ledger = Ledger(conf["topology.message.timeout.secs"], layout.component_of)
-    host.open()
-    started = perf_counter()
-    number = 0
-    while not (host.exhausted and not host.pending):
-        _batch(host, ledger, Batch(number, float(number), number - 1.0))
-        number += 1
-    _batch(host, ledger, Batch(number, float(number), number - 1.0), last=True)
-    seconds = perf_counter() - started
+    host, layout, seconds = run_to_end(topology(kind, total, tracked), _BATCH)
     results = host.tasks[layout.tasks_of("results")[0]].component
     assert isinstance(results, Results)
     return results.found, seconds
-
-
-def _batch(host: SlotTasks, ledger: Ledger, batch: Batch, last: bool = False) -> None:
-    host.begin(batch)
-    for spout in host.spouts:
-        ledger.forget(spout.id, spout.cursor)
-        host.deliver(spout.id, "bench", ledger.verdicts(spout.id, spout.cursor))
-    host.poll(_BATCH)
-    for frame in host.work(last_tick=last):
-        raise AssertionError(f"a frame for task {frame.target_task}, which is not here")
-    host.save()
-    ledger.apply(host.take_updates(), batch.now)
-    host.take_metrics()
 
 
 # -- the same in a loop ---------------------------------------------------------------------------

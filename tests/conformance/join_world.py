@@ -77,11 +77,11 @@ class JoinWorld:
     def kept(self, side: str) -> list[int]:
         """Return the times of the rows that a side of an interval join holds."""
         number = ("left", "right").index(side)
+        held = [
+            one for operator in self.operators for one in operator._rows[number].by_key.values()
+        ]
         return sorted(
-            entry[0]
-            for operator in self.operators
-            for entries in operator._rows[number].by_key.values()
-            for entry in entries
+            entry[0] for one in held for entry in (one if isinstance(one, list) else [one])
         )
 
 

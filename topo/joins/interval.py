@@ -16,7 +16,7 @@ from topo.errors import JoinError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, Duration, EventTime
 from topo.joins.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
 from topo.joins.pairs import PairJoin
-from topo.joins.rows import Entry, SideRows, in_order, stretch
+from topo.joins.rows import Entry, Several, SideRows, in_order, stretch
 from topo.joins.shapes import Merge
 from topo.timed import Clock, Operator, OperatorTask, Rows
 
@@ -122,36 +122,27 @@ class IntervalOperator(Operator):
     def rows(self, rows: Rows) -> None:
         if not rows.count:
             return
-        bolt = self._bolt
-        sides = [
-            side for side, one in enumerate(bolt.sides) if one.is_of(rows.component, rows.stream)
-        ]
         times = rows.times or []
-        found = []
-        for side in sides:
-            keys = key_columns(rows.columns, rows.fields, bolt.sides[side].key)
-            found.append((side, keys, self._shape.keep[side](rows)))
+        found: list[tuple[int, Sequence[Any], Sequence[Sequence[Any]]]] = []
+        for side, one in enumerate(self._bolt.sides):
+            if one.is_of(rows.component, rows.stream):
+                keys = key_columns(rows.columns, rows.fields, one.key)
+                found.append((side, keys, self._shape.keep[side](rows)))
         late: list[int] = []
-        limit = self._watermark - bolt.lateness
+        limit = self._watermark - self._bolt.lateness
         if None in times or min(times) < limit:
             good = [ts is not None and ts >= limit for ts in times]
             late = [place for place, ok in enumerate(good) if not ok]
             times = list(compress(times, good))
-            found = [
-                (side, list(compress(keys, good)), list(compress(kept, good)))
-                for side, keys, kept in found
-            ]
+            found = [(side, *_chosen(good, keys, kept)) for side, keys, kept in found]
         try:
             if len(found) == 1:
                 self._take(*found[0], times)
             else:
                 self._take_both(found, times)
-        except TypeError:
+        except TypeError as error:
             for _, keys, _ in found:
-                error = unhashable(self._task.owner, keys)
-                if error is not None:
-                    raise error from None
-            raise
+                raise unhashable(self._task.owner, keys) or error from None
         self._flush()
         if late:
             self._task.set_aside(rows, late)
@@ -160,70 +151,71 @@ class IntervalOperator(Operator):
         """Take rows of a stream that is joined with itself, each as a left and as a right one."""
         for place, ts in enumerate(times):
             for side, keys, kept in found:
-                self._take(side, keys[place : place + 1], kept[place : place + 1], [ts])
+                own = [column[place : place + 1] for column in kept]
+                self._take(side, keys[place : place + 1], own, [ts])
 
     def _take(
-        self, side: int, keys: Sequence[Any], kept: Sequence[Any], times: Sequence[int]
+        self,
+        side: int,
+        keys: Sequence[Any],
+        kept: Sequence[Sequence[Any]],
+        times: Sequence[int],
     ) -> None:
         """Match rows of one side with the other's, and keep them."""
+        if None in keys:
+            good = [key is not None for key in keys]
+            self._alone(side, [not one for one in good], keys, kept, times)
+            times = list(compress(times, good))
+            keys, kept = _chosen(good, keys, kept)
+        if not times:
+            return
         mine, other = self._rows[side], self._rows[1 - side]
-        by_key, others = mine.by_key, other.by_key
-        fresh, size = mine.fresh, mine.size
-        reports, flags_other = mine.reports, other.reports
+        entries = mine.entries(times, keys, kept)
+        find, keep, add_behind = other.by_key.get, mine.by_key.setdefault, mine.add_behind
+        reports, reported = mine.reports, mine.reported
+        reports_other, reported_other = other.reports, other.reported
         low, high = self._stretch[side]
         both, out, is_left = self._shape.both, self._out.append, side == 0
-        alone = self._shape.left_only if is_left else self._shape.right_only
-        note_reported = other.note_reported
-        number = mine.next_number
-        start = end = 0  # of the bucket at hand
-        bucket: list[Entry] = []
-        for key, row, ts in zip(keys, kept, times, strict=True):
-            if key is None:
-                if reports:
-                    out(alone(row, ts))
-                continue
-            met = others.get(key)
-            matched = False
+        several: Sequence[Entry]
+        for entry in entries:
+            ts, row, key, number = entry
+            met = find(key)
             if met is not None:
                 first, last = ts + low, ts + high
-                if len(met) > 1:
-                    met = stretch(met, first, last)
-                for one in met:
+                several = stretch(met, first, last) if type(met) is Several else (met,)
+                for one in several:
                     at = one[0]
                     if first <= at <= last:
-                        matched = True
-                        if flags_other and not one[3]:
-                            note_reported(one)
+                        if reports_other and one[3] not in reported_other:
+                            other.note_reported(one)
+                        if reports:
+                            reported.add(number)
                         later = ts if ts > at else at
                         out(both(row, one[1], later) if is_left else both(one[1], row, later))
-            entry: Entry
-            if reports:
-                entry = [ts, row, key, matched, number]
-                number += 1
-            else:
-                entry = (ts, row, key)
-            rows_of_key = by_key.get(key)
-            if rows_of_key is None:
-                by_key[key] = [entry]
-            elif rows_of_key[-1][0] <= ts:
-                rows_of_key.append(entry)
-            else:
-                mine.insert(rows_of_key, entry)
-            if not start <= ts < end:
-                at = ts // size
-                start, end = at * size, (at + 1) * size
-                bucket = fresh.get(at)  # type: ignore[assignment]
-                if bucket is None:
-                    bucket = fresh[at] = []
-            bucket.append(entry)
-        mine.next_number = number
+            known = keep(key, entry)
+            if known is not entry:
+                add_behind(known, entry)
+
+    def _alone(
+        self,
+        side: int,
+        chosen: Sequence[bool],
+        keys: Sequence[Any],
+        kept: Sequence[Sequence[Any]],
+        times: Sequence[int],
+    ) -> None:
+        """Report the rows whose key equals no other."""
+        if not self._rows[side].reports:
+            return
+        alone = self._shape.left_only if side == 0 else self._shape.right_only
+        rows = zip(*kept, strict=True) if kept else [()] * len(keys)
+        for ts, row in compress(zip(times, rows, strict=True), chosen):
+            self._out.append(alone(row, ts))
 
     # -- time ---------------------------------------------------------------------------------
 
     def advance(self, clock: Clock) -> int:
         left, right = self._rows
-        left.end_batch()
-        right.end_batch()
         watermark = self._watermark = max(self._watermark, clock.watermark)
         due = [side.unmatched(watermark) + side.let_go(watermark) for side in (left, right)]
         for is_left, entry in in_order(right=due[1], left=due[0]):
@@ -255,3 +247,9 @@ class IntervalOperator(Operator):
     def save(self, changes: Any) -> None:
         for side in self._rows:
             side.save(changes)
+
+
+def _chosen(
+    good: Sequence[bool], keys: Sequence[Any], kept: Sequence[Sequence[Any]]
+) -> tuple[list[Any], list[list[Any]]]:
+    return list(compress(keys, good)), [list(compress(column, good)) for column in kept]

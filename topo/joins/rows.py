@@ -1,29 +1,37 @@
 """The rows of one side of an interval join: by key to be matched, by time to be let go.
 
-An entry is a list or a tuple [ts, row, key, reported, number]. Entries of a key are in the order of
-time, then of arrival, so that a match reads a stretch of them. By time they lie in buckets of an
-eighth of the reach: letting go costs a bucket's one sort, never a look at what stays, and a
-bucket is what is saved and deleted as a whole.
+An entry is a tuple (ts, row, key, number): tuples of plain values are no work for the garbage
+collector, which lists, of which there would be one for each row, are. A key has one entry, or
+`Several` in the order of time, then of arrival, so that a match reads a stretch of them. By time,
+entries lie in buckets of an eighth of the reach: letting go costs a bucket's one sort, never a look
+at what stays, and a bucket is what is saved and deleted as a whole. Saved are the columns of what
+came, as they came.
 
-Of a side whose rows are reported when nothing matched them, `reported` says whether a row was in a
-result; what changed of it after the row was saved is saved as the row's number.
+Of a side whose rows are results when nothing matches them, `reported` has the numbers of the rows
+that were in a result.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 from topo.storage.chunks import SavedChunks
 from topo.storage.saving import Changes
 
-Entry: TypeAlias = Any
-"""(ts, row, key), or [ts, row, key, reported, number]."""
+Entry: TypeAlias = "tuple[int, Any, Any, int]"
+"""Time, row, key and number."""
 
 _ts: Callable[[Entry], int] = itemgetter(0)
+_number: Callable[[Entry], int] = itemgetter(3)
 _FEW = 8
+
+
+class Several(list[Entry]):
+    """The entries of a key that has more than one."""
 
 
 class TimeQueue:
@@ -75,10 +83,9 @@ class TimeQueue:
         bucket = self._order[0]
         entries = self._buckets[bucket]
         if bucket in self._sorted:
-            found: int = entries[self._sorted[bucket]][0]
-            return found
+            return entries[self._sorted[bucket]][0]
         seen, lowest = self._looked_at.get(bucket, (0, entries[0][0]))
-        lowest = int(min([lowest, *map(_ts, entries[seen:])]))
+        lowest = min([lowest, *map(_ts, entries[seen:])])
         self._looked_at = {bucket: (len(entries), lowest)}
         return lowest
 
@@ -98,47 +105,76 @@ class SideRows:
 
         `reports` is True if rows without a match are results.
         """
-        self.by_key: dict[Any, list[Entry]] = {}
-        self.fresh: dict[int, list[Entry]] = {}
-        """By bucket, what was added in this batch."""
-        self.size = size
+        self.by_key: dict[Any, Any] = {}
+        """An Entry, or Several."""
         self.reports = reports
+        self.reported: set[int] = set()
         self.count = 0
-        self.next_number = 0
-        self._first_number = 0
+        self.first_number = 0
+        """Of the rows of this batch, which are not saved."""
+        self._next_number = 0
+        self._size = size
         self._reach = reach
         self._lateness = lateness
         self._kept = TimeQueue(size)
         self._unreported = TimeQueue(size) if reports and lateness else None
-        self._flags: dict[int, list[int]] = {}
+        self._fresh: dict[int, list[Any]] = {}  # bucket -> columns of what came in this batch
+        self._flags: dict[int, list[int]] = {}  # bucket -> saved rows that were reported
         self._saved = SavedChunks(name)
 
     # -- a batch ------------------------------------------------------------------------------
 
-    def insert(self, rows: list[Entry], entry: Entry) -> None:
-        """Add an entry that is not the last of its key's."""
-        rows.insert(bisect_right(rows, entry[0], key=_ts), entry)
+    def entries(
+        self, times: Sequence[int], keys: Sequence[Any], columns: Sequence[Sequence[Any]]
+    ) -> list[Entry]:
+        """Take rows for a later save and for their time; return them, to be added by key."""
+        first = self._next_number
+        made = list(zip(times, _rows(columns, len(times)), keys, count(first)))
+        self._next_number = first + len(made)
+        self.count += len(made)
+        size = self._size
+        bucket = min(times) // size
+        if bucket == max(times) // size:
+            self._note(bucket, made, (times, keys, columns, range(first, self._next_number)))
+            return made
+        places: dict[int, list[int]] = {}
+        for place, ts in enumerate(times):
+            places.setdefault(ts // size, []).append(place)
+        for bucket, own in places.items():
+            parts = [[column[place] for place in own] for column in (times, keys, *columns)]
+            chunk = (parts[0], parts[1], parts[2:], [first + place for place in own])
+            self._note(bucket, [made[place] for place in own], chunk)
+        return made
+
+    def _note(self, bucket: int, entries: list[Entry], chunk: Any) -> None:
+        self._fresh.setdefault(bucket, []).append(chunk)
+        self._kept.add(bucket, entries)
+        if self._unreported is not None:
+            self._unreported.add(bucket, entries)
+
+    def add_behind(self, known: Any, entry: Entry) -> None:
+        """Add an entry by its key, which has an entry or several."""
+        if type(known) is not Several:
+            both = (known, entry) if known[0] <= entry[0] else (entry, known)
+            self.by_key[entry[2]] = Several(both)
+        elif known[-1][0] <= entry[0]:
+            known.append(entry)
+        else:
+            known.insert(bisect_right(known, entry[0], key=_ts), entry)
 
     def note_reported(self, entry: Entry) -> None:
         """Note that a row was in a result, or was reported."""
-        entry[3] = True
-        if entry[4] < self._first_number:
-            self._flags.setdefault(entry[0] // self.size, []).append(entry[4])
-
-    def end_batch(self) -> None:
-        """Put what came in this batch in the order of time."""
-        for bucket, entries in self.fresh.items():
-            self._kept.add(bucket, entries)
-            if self._unreported is not None:
-                self._unreported.add(bucket, entries)
-            self.count += len(entries)
+        number = entry[3]
+        self.reported.add(number)
+        if number < self.first_number:
+            self._flags.setdefault(entry[0] // self._size, []).append(number)
 
     def unmatched(self, watermark: int) -> list[Entry]:
         """Return the rows that nothing has matched in time; each is returned once."""
         if self._unreported is None:
             return []
         due, _ = self._unreported.pop(watermark - self._reach)
-        found = [entry for entry in due if not entry[3]]
+        found = [entry for entry in due if entry[3] not in self.reported]
         for entry in found:
             self.note_reported(entry)
         return found
@@ -151,28 +187,32 @@ class SideRows:
         self._forget(gone)
         for bucket in emptied:
             self._flags.pop(bucket, None)
-            self.fresh.pop(bucket, None)
+            self._fresh.pop(bucket, None)
             self._saved.drop(bucket)
-        if not self.reports or self._unreported is not None:
+        if not self.reports:
             return []
-        return [entry for entry in gone if not entry[3]]
+        reported = self.reported
+        found = [entry for entry in gone if entry[3] not in reported]
+        reported.difference_update(map(_number, gone))
+        return found
 
     def _forget(self, gone: list[Entry]) -> None:
-        """Take entries out of the lists of their keys, of which they are the first ones."""
+        """Take entries out of their keys', of which they are the first ones."""
         self.count -= len(gone)
         by_key = self.by_key
         several: dict[Any, int] = {}
         for entry in gone:
             key = entry[2]
-            rows = by_key[key]
-            if len(rows) == 1:
-                del by_key[key]
-            else:
+            known = by_key.pop(key, None)
+            if type(known) is Several:
+                by_key[key] = known
                 several[key] = several.get(key, 0) + 1
         for key, number in several.items():
             rows = by_key[key]
             if number == len(rows):
                 del by_key[key]
+            elif number == len(rows) - 1:
+                by_key[key] = rows[-1]
             else:
                 del rows[:number]
 
@@ -193,61 +233,57 @@ class SideRows:
 
     def save(self, changes: Changes) -> None:
         """Write what came in this batch, and which rows have become reported."""
-        for bucket, entries in self.fresh.items():
+        for bucket, chunks in self._fresh.items():
             if self.reports:
-                times, rows, keys, flags, numbers = zip(*entries, strict=True)
-                chunk: Any = (times, rows, keys, flags, numbers)
+                own = (self.reported.intersection(chunk[3]) for chunk in chunks)
+                self._saved.add(bucket, (chunks, sorted(set().union(*own))), changes)
             else:
-                times, rows, keys = zip(*entries, strict=True)
-                chunk = (times, rows, keys)
-            self._saved.add(bucket, chunk, changes)
+                self._saved.add(bucket, (chunks, []), changes)
         for bucket, changed in self._flags.items():
-            self._saved.add(bucket, changed, changes)
+            self._saved.add(bucket, ([], changed), changes)
         self._saved.save(changes)
-        self.fresh = {}
+        self._fresh = {}
         self._flags = {}
-        self._first_number = self.next_number
+        self.first_number = self._next_number
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
         """Take over what was saved, at the committed watermark."""
         keep_from = watermark - self._reach - self._lateness
         report_from = watermark - self._reach
-        for bucket, chunks in self._saved.load(saved).items():
+        for bucket, parts in self._saved.load(saved).items():
             entries: list[Entry] = []
             reported: set[int] = set()
-            for chunk in chunks:
-                if isinstance(chunk, list):
-                    reported.update(chunk)
-                    continue
-                rows = zip(*chunk, strict=True)
-                entries += map(list, rows) if self.reports else rows
-            entries = [entry for entry in entries if entry[0] >= keep_from]
+            for chunks, numbers in parts:
+                reported.update(numbers)
+                for times, keys, columns, own in chunks:
+                    self._next_number = max(self._next_number, own[-1] + 1)
+                    rows = zip(times, _rows(columns, len(times)), keys, own, strict=True)
+                    entries += [entry for entry in rows if entry[0] >= keep_from]
             if not entries:
                 self._saved.drop(bucket)
                 continue
-            for entry in entries if self.reports else ():
-                entry[3] = entry[3] or entry[4] in reported
-                self.next_number = max(self.next_number, entry[4] + 1)
             self._kept.add(bucket, entries)
             self.count += len(entries)
-            if self._unreported is not None:
-                late = [entry for entry in entries if entry[0] >= report_from]
-                if late:
-                    self._unreported.add(bucket, late)
+            self.reported |= reported.intersection(map(_number, entries))
+            late = [entry for entry in entries if entry[0] >= report_from]
+            if self._unreported is not None and late:
+                self._unreported.add(bucket, late)
             for entry in entries:
-                rows_of_key = self.by_key.setdefault(entry[2], [])
-                if rows_of_key and rows_of_key[-1][0] > entry[0]:
-                    self.insert(rows_of_key, entry)
-                else:
-                    rows_of_key.append(entry)
-        self._first_number = self.next_number
+                known = self.by_key.setdefault(entry[2], entry)
+                if known is not entry:
+                    self.add_behind(known, entry)
+        self.first_number = self._next_number
 
 
-def stretch(rows: list[Entry], low: int, high: int) -> list[Entry]:
+def _rows(columns: Sequence[Sequence[Any]], size: int) -> Iterable[Any]:
+    return zip(*columns, strict=True) if columns else [()] * size
+
+
+def stretch(rows: Several, low: int, high: int) -> list[Entry]:
     """Return the entries from one time to another, both included."""
     if len(rows) > _FEW:
         return rows[bisect_left(rows, low, key=_ts) : bisect_right(rows, high, key=_ts)]
-    return [entry for entry in rows if low <= entry[0] <= high]
+    return rows
 
 
 def in_order(right: list[Entry], left: list[Entry]) -> list[tuple[int, Entry]]:

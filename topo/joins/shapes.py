@@ -105,7 +105,8 @@ class SidePair:
 class Shape:
     """A selection: the functions that keep parts of each side's rows and make results of them."""
 
-    keep: tuple[Callable[[Rows], Any], Callable[[Rows], Any]]
+    keep: tuple[Callable[[Rows], list[Sequence[Any]]], Callable[[Rows], list[Sequence[Any]]]]
+    """Of each side: the columns of the rows that are kept; a row is a tuple of their values."""
     both: Callable[[Any, Any, Any], list[Any]]
     left_only: Callable[[Any, Any], list[Any]]
     right_only: Callable[[Any, Any], list[Any]]
@@ -177,10 +178,10 @@ def merging(merge: Merge, width: int | None, owner: str, own: Own) -> Shape:
     rest = f"*row(%s), {', '.join(own.tail)}"
     known = {**own.names, "row": row}
     return Shape(
-        (Rows.tuples, Rows.tuples),
-        _function("l, r, t", f"[{rest % 'l, r'}]", known),
-        _function("l, t", f"[{rest % 'l, None'}]", known),
-        _function("r, t", f"[{rest % 'None, r'}]", known),
+        (_tuples, _tuples),
+        _function("l, r, t", f"[{rest % 'l[0], r[0]'}]", known),
+        _function("l, t", f"[{rest % 'l[0], None'}]", known),
+        _function("r, t", f"[{rest % 'None, r[0]'}]", known),
     )
 
 
@@ -219,13 +220,15 @@ def _function(arguments: str, expression: str, names: Mapping[str, Any]) -> Any:
     return eval(f"lambda {arguments}: {expression}", dict(names))
 
 
+def _tuples(rows: Rows) -> list[Sequence[Any]]:
+    return [rows.tuples()]
+
+
 class _Columns:
-    """Keeps some columns of a row, as a tuple."""
+    """Keeps some columns of what comes."""
 
     def __init__(self, places: Sequence[int]) -> None:
         self._places = places
 
-    def __call__(self, rows: Rows) -> Any:
-        if not self._places:
-            return [()] * rows.count
-        return list(zip(*[rows.columns[place] for place in self._places], strict=True))
+    def __call__(self, rows: Rows) -> list[Sequence[Any]]:
+        return [rows.columns[place] for place in self._places]

@@ -155,7 +155,7 @@ class _WindowJoinOperator(WindowOperator):
         mine = [side for side in (0, 1) if sides[side].is_of(rows.component, rows.stream)]
         taken = [
             (side, key_columns(rows.columns, rows.fields, sides[side].key),
-             self._shape.keep[side](rows))
+             self._kept(side, rows))
             for side in mine
         ]  # fmt: skip
         late = []
@@ -172,6 +172,10 @@ class _WindowJoinOperator(WindowOperator):
         self._flush()
         if late:
             self._task.set_aside(rows, late)
+
+    def _kept(self, side: int, rows: Rows) -> list[Any]:
+        columns = self._shape.keep[side](rows)
+        return list(zip(*columns, strict=True)) if columns else [()] * rows.count
 
     def _take(self, side: int, key: Any, ts: int, row: Any, rows: Rows, place: int) -> bool:
         """Take one row in; return False if it is late."""
