@@ -10,34 +10,43 @@ from topo.topology.layout import TaskLayout
 from topo.tracking.ledger import Ledger
 
 
+class OneSlot:
+    """One slot with all the tasks of a topology, opened, and a ledger."""
+
+    def __init__(self, topology: Topology) -> None:
+        conf = full_conf({})
+        self.layout = TaskLayout(topology, conf)
+        tasks = range(1, self.layout.count + 1)
+        setting = TaskEnvironment(
+            topology, self.layout, conf, "bench", perf_counter, local_tasks=frozenset(tasks)
+        )
+        self.host = SlotTasks(setting, tasks, travelling=True)
+        self._ledger = Ledger(conf["topology.message.timeout.secs"], self.layout.component_of)
+        self._number = 0
+        self.host.open()
+
+    def batch(self, most: int, *, last: bool = False) -> None:
+        """Run one batch, of so many tuples at most."""
+        host, ledger = self.host, self._ledger
+        batch = Batch(self._number, float(self._number), self._number - 1.0)
+        self._number += 1
+        host.begin(batch)
+        for spout in host.spouts:
+            ledger.forget(spout.id, spout.cursor)
+            host.deliver(spout.id, "bench", ledger.verdicts(spout.id, spout.cursor))
+        host.poll(most)
+        for frame in host.work(last_tick=last):
+            raise AssertionError(f"a frame for task {frame.target_task}, which is not here")
+        host.save()
+        ledger.apply(host.take_updates(), batch.now)
+        host.take_metrics()
+
+
 def run_to_end(topology: Topology, batch: int) -> tuple[SlotTasks, TaskLayout, float]:
     """Return the slot after the last batch, the layout, and the seconds that it took."""
-    conf = full_conf({})
-    layout = TaskLayout(topology, conf)
-    tasks = range(1, layout.count + 1)
-    setting = TaskEnvironment(
-        topology, layout, conf, "bench", perf_counter, local_tasks=frozenset(tasks)
-    )
-    host = SlotTasks(setting, tasks, travelling=True)
-    ledger = Ledger(conf["topology.message.timeout.secs"], layout.component_of)
-    host.open()
+    slot = OneSlot(topology)
     started = perf_counter()
-    number = 0
-    while not (host.exhausted and not host.pending):
-        _batch(host, ledger, Batch(number, float(number), number - 1.0), batch)
-        number += 1
-    _batch(host, ledger, Batch(number, float(number), number - 1.0), batch, last=True)
-    return host, layout, perf_counter() - started
-
-
-def _batch(host: SlotTasks, ledger: Ledger, batch: Batch, most: int, *, last: bool = False) -> None:
-    host.begin(batch)
-    for spout in host.spouts:
-        ledger.forget(spout.id, spout.cursor)
-        host.deliver(spout.id, "bench", ledger.verdicts(spout.id, spout.cursor))
-    host.poll(most)
-    for frame in host.work(last_tick=last):
-        raise AssertionError(f"a frame for task {frame.target_task}, which is not here")
-    host.save()
-    ledger.apply(host.take_updates(), batch.now)
-    host.take_metrics()
+    while not (slot.host.exhausted and not slot.host.pending):
+        slot.batch(batch)
+    slot.batch(batch, last=True)
+    return slot.host, slot.layout, perf_counter() - started

@@ -1,30 +1,33 @@
 """`topo bench windows`: aggregates in event-time windows, through `topo.runtime` alone.
 
-All of it runs on one core.
+All of it runs on one core, and processor time is what counts.
 
     ysb        the Yahoo streaming benchmark without its JSON: views per campaign in 10 s windows,
                behind a bolt that filters and looks up the campaign
     tumbling   counts by key in 10 s windows
     sliding    counts by key in 60 s windows, one every second
     sessions   counts by key in sessions
+    live       batches that change 10,000 of so many live keys
 
 Every result is compared with a direct computation. Beside each stands a plain loop over the same
-columns; bytewax's `fold_window` too, if it is installed, over a tenth of the events.
+columns; bytewax's `count_window` too, if it is installed, right before each measurement and over
+fewer events. `detail` has its rate and how many times that topo does; of `live`, the milliseconds
+of a batch and how many times those of 10,000 keys that is.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from time import perf_counter, process_time
+from statistics import median
+from time import process_time
 from typing import Any
 
-from benchmarks.model import BenchOptions, Measurement
-from benchmarks.slots import run_to_end
+from benchmarks.model import BenchOptions, Measurement, Param
+from benchmarks.slots import OneSlot
+from benchmarks.window_peers import Found, counted, is_installed, with_bytewax
 from topo import (
     BasicBolt,
     Count,
@@ -49,8 +52,7 @@ _ADS = [f"ad-{number}" for number in range(1000)]
 _CAMPAIGN_OF = {ad: _KEYS[number // 10] for number, ad in enumerate(_ADS)}
 _TYPES = ("view", "click", "purchase")
 _GAP = 4
-
-Found = dict[Any, int]
+_CHANGED = 10_000
 
 
 def events(total: int, keys: list[str]) -> Iterator[tuple[list[str], list[int], list[str]]]:
@@ -136,9 +138,14 @@ def topology(kind: str, total: int, tracked: bool) -> Topology:
 
 
 def with_topo(kind: str, total: int, tracked: bool) -> tuple[Found, float]:
-    """Return the results, and the seconds that it took."""
-    host, layout, seconds = run_to_end(topology(kind, total, tracked), _BATCH)
-    results = host.tasks[layout.tasks_of("results")[0]].component
+    """Return the results, and the processor seconds that it took."""
+    slot = OneSlot(topology(kind, total, tracked))
+    started = process_time()
+    while not (slot.host.exhausted and not slot.host.pending):
+        slot.batch(_BATCH)
+    slot.batch(_BATCH, last=True)
+    seconds = process_time() - started
+    results = slot.host.tasks[slot.layout.tasks_of("results")[0]].component
     assert isinstance(results, Results)
     return results.found, seconds
 
@@ -208,69 +215,95 @@ _LOOPS: dict[str, Callable[[int], Found]] = {
 }
 
 
+def _keys(kind: str) -> list[str]:
+    return _ADS if kind == "ysb" else _KEYS
+
+
 def _loop(kind: str, total: int) -> tuple[Found, float]:
-    """Return the loop's results, and its seconds without making the events."""
-    started = perf_counter()
-    for _ in events(total, _ADS if kind == "ysb" else _KEYS):
-        pass
-    making = perf_counter() - started
-    started = perf_counter()
-    found = _LOOPS[kind](total)
-    return found, max(1e-9, perf_counter() - started - making)
-
-
-# -- bytewax --------------------------------------------------------------------------------------
-
-
-def bytewax_rate(total: int) -> float | None:
-    """Return bytewax's events per second for the tumbling counts; None if it is not installed."""
-    if importlib.util.find_spec("bytewax") is None:
-        return None
-    op, win, dataflow, testing = (
-        importlib.import_module(f"bytewax.{name}")
-        for name in ("operators", "operators.windowing", "dataflow", "testing")
-    )
-    epoch = datetime(2020, 1, 1, tzinfo=UTC)
-    rows = [
-        (key, epoch + timedelta(milliseconds=ts))
-        for key_column, times, _ in events(total, _KEYS)
-        for key, ts in zip(key_column, times, strict=True)
-    ]
-    flow = dataflow.Dataflow("bench")
-    out: list[Any] = []
-    stream = op.input("in", flow, testing.TestingSource(rows, batch_size=1000))
-    clock = win.EventClock(lambda ts: ts, wait_for_system_duration=timedelta(0))
-    windower = win.TumblingWindower(length=timedelta(seconds=10), align_to=epoch)
-    counts = win.count_window("count", stream, clock, windower, lambda row: row[0])
-    op.output("out", counts.down, testing.TestingSink(out))
+    """Return the loop's results, and its processor seconds without making the events."""
     started = process_time()
-    testing.run_main(flow)
-    return total / (process_time() - started)
+    for _ in events(total, _keys(kind)):
+        pass
+    making = process_time() - started
+    started = process_time()
+    found = _LOOPS[kind](total)
+    return found, max(1e-9, process_time() - started - making)
+
+
+# -- live keys ------------------------------------------------------------------------------------
+
+
+class Updates(Spout):
+    """Emits 10,000 tuples a call, of keys that come in turn."""
+
+    outputs = ("key", "ts")
+
+    def __init__(self, keys: int) -> None:
+        self.keys = keys
+        self.sent = 0
+
+    def next_tuple(self) -> None:
+        keys = [number % self.keys for number in range(self.sent, self.sent + _CHANGED)]
+        self.collector.emit_many({"key": keys, "ts": [self.sent // _CHANGED] * _CHANGED})
+        self.sent += _CHANGED
+
+
+def live_keys(keys: int, batches: int) -> tuple[float, bool]:
+    """Return the median seconds of a batch, once so many keys are live, and if all are counted."""
+    builder = TopologyBuilder()
+    builder.set_spout("updates", Updates(keys))
+    bolt = WindowAggregate(
+        key="key",
+        window=Tumbling(timedelta(hours=1)),
+        time=EventTime("ts", idle=None),
+        aggregates={"n": Count()},
+    )
+    builder.set_bolt("windows", bolt).fields_grouping("updates", ["key"])
+    slot = OneSlot(builder.create_topology())
+    for _ in range(keys // _CHANGED):
+        slot.batch(_CHANGED)
+    seconds = []
+    for _ in range(batches):
+        started = process_time()
+        slot.batch(_CHANGED)
+        seconds.append(process_time() - started)
+    (task,) = slot.host.timed
+    return median(seconds), task.shown_watermark == keys // _CHANGED + batches - 1
 
 
 # -- the suite ------------------------------------------------------------------------------------
 
 
 def run(options: BenchOptions) -> list[Measurement]:
-    peer = bytewax_rate(int(options.seconds * _EVENTS_A_SECOND) // 10)
     kinds = [(kind, tracked) for kind in _LOOPS for tracked in (False, True)]
-    return [_measure(options, kind, tracked, peer) for kind, tracked in kinds]
+    return [_measure(options, kind, tracked) for kind, tracked in kinds] + _measure_live(options)
 
 
-def _measure(options: BenchOptions, kind: str, tracked: bool, peer: float | None) -> Measurement:
+def _measure(options: BenchOptions, kind: str, tracked: bool) -> Measurement:
     total = max(_BATCH, int(options.seconds * _EVENTS_A_SECOND) // len(_LOOPS))
-    rates, loop_rates, cpu = [], [], 0.0
+    rates, loop_rates, peers, times_peer = [], [], [], []
+    cpu = 0.0
     verified = True
     for repeat in range(options.repeat):
         options.progress(f"{kind} tracked={tracked}: {repeat + 1} of {options.repeat}")
+        peer = _peer(kind, total)
         expected, seconds = _loop(kind, total)
         loop_rates.append(total / seconds)
-        before = process_time()
         found, seconds = with_topo(kind, total, tracked)
-        cpu += process_time() - before
+        cpu += seconds
         rates.append(total / seconds)
         verified = verified and found == expected
-    detail = {"bytewax_per_sec": peer} if peer is not None and kind == "tumbling" else {}
+        if peer is not None:
+            peers.append(peer)
+            times_peer.append(rates[-1] / peer)
+    detail: dict[str, Param] = {}
+    if peers:
+        detail = {
+            "bytewax_per_sec": round(median(peers)),
+            "times_bytewax": round(median(times_peer), 2),
+        }
+        shown = ", ".join(f"{times:.1f}" for times in times_peer)
+        options.progress(f"{kind} tracked={tracked}: {shown} times bytewax")
     return Measurement.of(
         "windows",
         {"kind": kind, "tracked": tracked},
@@ -281,3 +314,41 @@ def _measure(options: BenchOptions, kind: str, tracked: bool, peer: float | None
         cpu_secs=cpu / options.repeat,
         detail=detail,
     )
+
+
+def _peer(kind: str, total: int) -> float | None:
+    """Return bytewax's events per second, its results checked; None if it is not installed."""
+    if not is_installed():
+        return None
+    fewer = max(10_000, total // (40 if kind == "sliding" else 4))
+    chunks = list(events(fewer, _keys(kind)))
+    found, seconds = with_bytewax(kind, chunks, _CAMPAIGN_OF, _GAP)
+    if found != counted(_LOOPS[kind](fewer)):
+        raise AssertionError(f"bytewax counts other {kind} windows: the comparison is not fair")
+    return fewer / seconds
+
+
+def _measure_live(options: BenchOptions) -> list[Measurement]:
+    batches = max(5, int(options.seconds))
+    made: list[Measurement] = []
+    smallest = 0.0
+    for keys in (_CHANGED, 100 * _CHANGED):
+        options.progress(f"live: {keys:,} keys")
+        took = [live_keys(keys, batches) for _ in range(options.repeat)]
+        seconds = [one for one, _ in took]
+        smallest = smallest or median(seconds)
+        detail: dict[str, Param] = {
+            "batch_ms": round(1000 * median(seconds), 1),
+            "times_smallest": round(median(seconds) / smallest, 2),
+        }
+        made.append(
+            Measurement.of(
+                "windows",
+                {"kind": "live", "keys": keys},
+                "events",
+                [_CHANGED / one for one in seconds],
+                verified=all(right for _, right in took),
+                detail=detail,
+            )
+        )
+    return made
