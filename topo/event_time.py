@@ -257,12 +257,11 @@ class TimeReader:
     ) -> int | None:
         """Return the highest time that is no higher than the limit; bad ones do not count."""
         column = self._column(columns, count)
-        if self._plain and set(map(type, column)) == _INTS:
-            found: int = max(column)
+        if self._plain:
+            found = _highest(column)
             most = FURTHEST if limit is None else min(limit, FURTHEST)
-            if found <= most:
-                return found if found >= -FURTHEST else None
-            return max((time for time in column if -FURTHEST <= time <= most), default=None)
+            if type(found) is int and -FURTHEST <= found <= most:
+                return found  # whatever else is in the column
         times = (self._or_none(value) for value in column)
         kept = (t for t in times if t is not None and (limit is None or t <= limit))
         return max(kept, default=None)
@@ -281,3 +280,11 @@ class TimeReader:
             return self.time.read(value) + self._offset
         except TimestampError:
             return None
+
+
+def _highest(column: Sequence[Any]) -> Any:
+    """Return the highest value; None if some cannot be compared."""
+    try:
+        return max(column)
+    except Exception:
+        return None

@@ -6,6 +6,7 @@ in `ELSEWHERE`.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -14,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from tests.conformance import test_storm_windows
 from tests.conformance.window_world import (
+    ALSO,
     CASES,
     LAG,
     SEEDS,
@@ -312,6 +315,25 @@ def test_windows_of_kafka_streams(case: dict[str, Any], seed: int) -> None:
 
 
 @every_seed
+@chosen("window", source="kafka")
+def test_updates_of_hopping_windows(case: dict[str, Any], seed: int) -> None:
+    settings = case["settings"]
+    trigger = AtWatermark(early=AfterCount(1), late=AfterCount(1))
+    lateness = settings["lateness"]
+    bolt = aggregate(settings, time=BY_DATA, trigger=trigger, lateness=lateness, on_time="if_new")
+    world = World(bolt, seed)
+    for step in case["steps"]:
+        if "in" in step:
+            world.feed(step["in"], step["ts"], step["key"])
+            world.run.settle()
+        else:
+            # Its windows begin at 0, and it tells the time of the tuple, not of the window.
+            found = [_pane(row) for row in world.rows() if row[1] >= 0]
+            out = [{name: one[name] for name in one if name != "ts"} for one in step["out"]]
+            same(found, out, unordered=True)
+
+
+@every_seed
 @chosen("session", "micro-batch", source="spark", without="then")
 def test_windows_of_spark(case: dict[str, Any], seed: int) -> None:
     settings = case["settings"]
@@ -371,6 +393,7 @@ def _of_beam(case: dict[str, Any]) -> dict[str, Any]:
         "lateness": lateness,
         "trigger": trigger_of(settings["trigger"]),
         "final": settings.get("final", "if_new"),
+        "on_time": "if_new" if settings.get("on_time") == "if not empty" else "always",
     }
 
 
@@ -406,7 +429,7 @@ def test_panes_of_beam_as_executions(case: dict[str, Any], seed: int) -> None:
     else:
         bolt.with_tumbling_window(timedelta(milliseconds=window["length"]))
     mode = "discard" if settings["mode"] == "discarding" else "accumulate"
-    bolt.with_trigger(beam["trigger"], mode, final=beam["final"])
+    bolt.with_trigger(beam["trigger"], mode, on_time=beam["on_time"], final=beam["final"])
     world = World(bolt, seed)
     found: list[dict[str, Any]] = []
     for step in case["steps"]:
@@ -493,14 +516,14 @@ def test_windows_of_windows() -> None:
 
 def test_no_case_is_left_out() -> None:
     """Every case that must hold has a runner here, in test_storm_windows, or a reason."""
-    by_kind = Counter(case["kind"] for case in cases(*{case["kind"] for case in _all()}))
-    run_here = {"assign", "merge", "watermark-merge", "idleness", "window", "session", "trigger",
-                "final-results", "micro-batch", "panes", "trigger-panes",
-                "trigger-transcript"}  # fmt: skip
-    run_there = {"storm-window", "storm-acks", "storm-error", "watermark", "count-window"}
-    assert set(by_kind) == run_here | run_there
-    assert set(ELSEWHERE) <= {case["name"] for case in _all()}
-
-
-def _all() -> list[dict[str, Any]]:
-    return [case for case in CASES if case["topo"] == "must"]
+    run_here: Counter[str] = Counter()
+    for module in (sys.modules[__name__], test_storm_windows):
+        for test in vars(module).values():
+            for mark in getattr(test, "pytestmark", ()):
+                if mark.name == "parametrize" and mark.args[0] == "case":
+                    run_here.update(case["name"] for case in mark.args[1])
+    by_itself = {case["name"] for case in cases("micro-batch") if "then" in case["settings"]}
+    wanted = {case["name"] for case in CASES if case["topo"] == "must"} - set(ELSEWHERE)
+    assert set(ELSEWHERE) <= {case["name"] for case in CASES if case["topo"] == "must"}
+    assert wanted == set(run_here) - ALSO | by_itself
+    assert set(run_here) >= ALSO

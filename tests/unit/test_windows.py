@@ -48,6 +48,7 @@ from topo import (
 )
 from topo import Any as AnyOf
 from topo.cli.root import run as run_command
+from topo.cli.stats import times_of
 from topo.testing import FeederSpout, TestCluster, complete_topology, make_tuple, run_bolt
 
 EXAMPLES = Path(sliding_tuple_ts.__file__).parent
@@ -865,6 +866,23 @@ def test_stats_show_watermark_and_lag() -> None:
         assert stats.gauges["watermark_lag_secs"] == 18.0
         assert stats.gauges["oldest_window_secs"] == 10.0
         assert stats.state_rows == 1
+
+
+def test_topo_stats_tells_how_far_windows_are_and_what_came_too_late() -> None:
+    late = {"late": 3, "ahead": 1, "state_rows": 5}
+    gauges = {"watermark_secs": 1_767_225_600.0, "watermark_lag_secs": 90.0}
+    components = {
+        "w": {"gauges": gauges, **late},
+        "x": {"gauges": {}, "late": 0, "ahead": 0, "state_rows": 0},
+        "y": {"gauges": {}, **late},
+        "z": {"gauges": {"watermark_secs": 1e300, "watermark_lag_secs": -1e300}},
+    }
+    assert times_of({"components": components}) == [
+        "w: watermark 2026-01-01 00:00:00+00:00, 1m behind the clock, 3 late, 1 ahead, "
+        "5 rows of state",
+        "y: no watermark, 3 late, 1 ahead, 5 rows of state",
+        "z: watermark 1e+300 s",
+    ]
 
 
 def test_storms_settings_configure_a_windowed_bolt() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -96,6 +97,35 @@ def _show(out: Output, document: dict[str, Any], component: str | None, *, clear
         rows += [_task_cells(task, of) for by_task in tasks for task, of in by_task.items()]
     if rows:
         out.table(COLUMNS, rows)
+    for line in times_of(document):
+        out.answer(line)
+
+
+def times_of(document: dict[str, Any]) -> list[str]:
+    """Return a line for each bolt in event time: how far it is, and what came too late."""
+    lines = []
+    for name, of in document["components"].items():
+        gauges = of.get("gauges") or {}
+        watermark, behind = gauges.get("watermark_secs"), gauges.get("watermark_lag_secs")
+        if watermark is None and not (of.get("late") or of.get("ahead")):
+            continue
+        parts = ["no watermark"]
+        if watermark is not None:
+            parts = [f"watermark {_moment(watermark)}"]
+            if behind is not None and behind >= 0:
+                parts[0] += f", {duration(behind)} behind the clock"
+        parts += [f"{count(of[key])} {key}" for key in ("late", "ahead") if of.get(key)]
+        if of.get("state_rows"):
+            parts.append(f"{count(of['state_rows'])} rows of state")
+        lines.append(f"{name}: {', '.join(parts)}")
+    return lines
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g} s"
 
 
 def head_of(document: dict[str, Any]) -> str:
