@@ -172,7 +172,7 @@ def _choose(name: str, value: Any, words: Iterable[str]) -> None:
 
 def _kind(value: Any) -> str:
     if value is None:
-        return "None"
+        return "no time"
     if isinstance(value, float):
         return "no finite number"
     name = type(value).__name__
@@ -248,8 +248,9 @@ class TimeReader:
         except TimestampError as error:
             if self.time.on_bad == "late":
                 return [self._or_none(value) for value in column]
+            named = "extractor" if self._position is None else f"field {self._name!r}"
             raise TimestampError(
-                f"{self._where}, field {self._name!r}: {error.message}", hint=error.hint
+                f"{self._where}, {named}: {error.message}", hint=error.hint
             ) from None
 
     def highest(
@@ -269,11 +270,21 @@ class TimeReader:
     def _column(self, columns: Sequence[Sequence[Any]], count: int) -> Sequence[Any]:
         if self._position is not None:
             return columns[self._position]
+        rows = zip(*columns, strict=True) if columns else iter([()] * count)
+        return list(map(self._extracted, rows))
+
+    def _extracted(self, values: tuple[Any, ...]) -> Any:
         assert self.time.extractor is not None
         assert self._make is not None
-        make, extract = self._make, self.time.extractor
-        rows = zip(*columns, strict=True) if columns else iter([()] * count)
-        return [extract(make(*values)) for values in rows]
+        try:
+            return self.time.extractor(self._make(*values))
+        except Exception as error:
+            if self.time.on_bad == "late":
+                return None
+            raise TimestampError(
+                f"{self._where}: the extractor raised {type(error).__name__}: {error}",
+                hint="EventTime(extractor=..., on_bad='late') sets such tuples aside",
+            ) from error
 
     def _or_none(self, value: Any) -> int | None:
         try:

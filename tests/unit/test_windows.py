@@ -37,6 +37,7 @@ from topo import (
     Sum,
     TimestampError,
     TopK,
+    TopoError,
     TopologyBuilder,
     Tumbling,
     UncaughtError,
@@ -275,6 +276,31 @@ def test_an_extractor_computes_the_time() -> None:
         feed.feed(["a", "t=14"])
         run.settle()
         assert run.tuples("w") == [[10, ["t=3"]]]
+
+
+@pytest.mark.parametrize("function", [lambda tup: 1 // 0, lambda tup: None])
+def test_an_extractor_that_fails_is_named_or_makes_tuples_late(function: Any) -> None:
+    feed = feeder()
+    bolt = Sizes().with_window(2).with_timestamp_extractor(function)
+    with running(bolt, feed) as (_, run):
+        feed.feed(["a", 1])
+        with pytest.raises(TopoError, match="bolt 'w', tuple of 'in0'"):
+            run.settle()
+    feed = feeder()
+    time = EventTime(extractor=function, on_bad="late")
+    bolt = Sizes().with_window(2).with_event_time(time).with_late_tuple_stream("late")
+    with running(bolt, feed) as (_, run):
+        feed.feed(["a", 1])
+        run.settle()
+        assert len(run.tuples("w", "late")) == 1
+
+
+def test_what_a_condition_raises_is_shown_as_it_is() -> None:
+    feed = feeder()
+    with running(counts(trigger=When(lambda results: results["nope"] > 1)), feed) as (_, run):
+        feed.feed(["a", 1])
+        with pytest.raises(UncaughtError, match="KeyError: 'nope'"):
+            run.settle()
 
 
 def test_datetimes_and_seconds_come_back_as_they_were() -> None:
@@ -576,7 +602,7 @@ def test_storms_windows_by_arrival(seed: int) -> None:
             cluster.advance(8)
             run.restart()
         cluster.advance(40)
-        sizes = [(end / 1_000_000, values) for end, values in run.tuples("w")]
+        sizes = [(end / 1_000, values) for end, values in run.tuples("w")]
         assert sizes == [(10, [0, 1]), (20, [0, 1, 2]), (30, [2, 3]), (40, [3])]
 
 

@@ -19,7 +19,7 @@ from topo.windows.combiners import Combiner, Inputs, check_aggregates
 from topo.windows.keyed import KeyedWindows, Pane, Rules
 from topo.windows.panes import PaneWindows
 from topo.windows.sessions import SessionWindows
-from topo.windows.triggers import AtWatermark, Trigger, check_trigger, prepared
+from topo.windows.triggers import AtWatermark, Trigger, When, check_trigger, prepared
 
 ARRIVAL = EventTime(None, idle=None)
 """Stands for the time of bolts by arrival: the batch's clock, in milliseconds."""
@@ -200,6 +200,8 @@ class AggregateOperator(Operator):
                 drop,
             )
         self._saved_watermark = BEFORE_ALL
+        parts = () if bolt.trigger is None else bolt.trigger.walk()
+        self._asks = any(isinstance(part, When) for part in parts)  # the user's code
 
     @property
     def _windows(self) -> PaneWindows | SessionWindows | KeyedWindows:
@@ -240,7 +242,7 @@ class AggregateOperator(Operator):
         except TopoError:
             raise
         except Exception as error:
-            raise blamed(error, self._cells, keys, made) from error
+            raise blamed(error, self._cells, keys, made, self._asks) from error
         if late:
             self._task.set_aside(rows, late)
         self.state_rows = self._windows.rows
@@ -297,7 +299,7 @@ class AggregateOperator(Operator):
             elif clock.ended:
                 fired = self._move(AFTER_ALL, clock.now)
         except (TypeError, ArithmeticError, ValueError) as error:
-            raise unmerged(error, self._cells) from error
+            raise unmerged(error, self._cells, self._asks) from error
         self.state_rows = self._windows.rows
         return self._flush() or fired
 

@@ -18,9 +18,16 @@ _HINT = "aggregate a function of the tuple, or filter such tuples before"
 
 
 def blamed(
-    error: Exception, cells: Accumulators, keys: Iterable[Any], columns: Sequence[Column]
+    error: Exception,
+    cells: Accumulators,
+    keys: Iterable[Any],
+    columns: Sequence[Column],
+    asks: bool,
 ) -> Exception:
-    """Return the error to raise for one that came while these tuples were added."""
+    """Return the error to raise for one that came while these tuples were added.
+
+    With `asks`, a condition of the user's may have raised it.
+    """
     keys = list(keys)
     for key in keys:
         try:
@@ -44,12 +51,12 @@ def blamed(
                     f"{_a(value)}: {again}",
                     hint=_HINT,
                 )
-    return unmerged(error, cells)
+    return unmerged(error, cells, asks)
 
 
-def unmerged(error: Exception, cells: Accumulators) -> Exception:
+def unmerged(error: Exception, cells: Accumulators, asks: bool) -> Exception:
     """Return the error to raise for one that came while accumulators were put together."""
-    if not all(map(_is_built_in, cells.combiners)):
+    if asks or not all(map(_is_built_in, cells.combiners)):
         return error
     names = " or ".join(
         f"{name!r}, {described(combiner)},"

@@ -26,7 +26,7 @@ from topo.windows.triggers import Trigger, check_trigger, prepared
 B = TypeVar("B", bound="WindowedBolt")
 
 ARRIVAL = EventTime(None, unit="us", idle=None)
-"""Stands for the time of windows by arrival: the batch's clock, in microseconds."""
+"""Stands for the time of windows by arrival: the batch's clock, in microseconds inside."""
 
 _BOLTS = "topology.bolts."
 
@@ -35,8 +35,9 @@ class Window:
     """The argument of `execute`: the tuples of one window, in the order of their arrival.
 
     `new` are those that were in no window before, `expired` those that left since the last one.
-    `start` and `end` are in the unit of the time field; `start` is None where the length is a
-    count. `pane` tells, of windows that may report several times, which report it is.
+    `start` and `end` are in the unit of the time field, or in milliseconds of the clock; `start` is
+    None where the length is a count. `pane` tells, of windows that may report several times, which
+    report it is.
     """
 
     __slots__ = ("end", "expired", "key", "new", "pane", "start", "tuples")

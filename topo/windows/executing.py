@@ -43,6 +43,11 @@ class _Executor(Operator):
         values = [rows.columns[rows.fields.index(name)][place] for name in self._key]
         return values[0] if len(values) == 1 else tuple(values)
 
+    def _shown(self, ticks: int) -> Any:
+        """Return a time in the unit of the field; by arrival, in milliseconds."""
+        shown = self._time.shown(ticks)
+        return shown // 1000 if self._by_arrival and shown is not None else shown
+
     def _times(self, rows: Rows) -> list[Any]:
         if rows.times is not None:
             return rows.times
@@ -171,7 +176,7 @@ class StormExecutor(_Executor):
         )
 
     def _run(self, key: Any, activation: Activation) -> None:
-        shown = self._time.shown
+        shown = self._shown
         start = None if activation.start is None else shown(activation.start)
         self._execute(
             Window(
@@ -356,7 +361,7 @@ class PaneExecutor(_Executor):
         self._panes += 1
         tuples: list[Tuple] = pane.results[0]
         new = tuples[len(tuples) - pane.new :]
-        shown = self._time.shown
+        shown = self._shown
         self._execute(Window(tuples, new, [], shown(pane.start), shown(pane.end), pane.key, pane))
 
     def begin(self, clock: Clock) -> None:
