@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.test_streams import Items, Sink, results
 from tests.property.scale import examples
-from topo import BasicBolt, Bolt, EventTime, Spout, TopologyBuilder, Tumbling, Tuple
+from topo import BasicBolt, Bolt, EventTime, Sliding, Spout, TopologyBuilder, Tumbling, Tuple
 from topo.engine.spark.plan import make_plan
 from topo.errors import InvalidTopologyError, StreamError, UncaughtError
 from topo.streams import CachedMap, MemoryStore, Opaque, Process, Record, Stream, StreamBuilder
@@ -412,3 +412,84 @@ def test_a_stream_that_nobody_reads_is_fine() -> None:
     s = StreamBuilder()
     s.stream(Items([1]), name="numbers").to(Own(), name="own")
     assert set(s.build().components) == {"numbers", "own"}
+
+
+# -- windows in parts ------------------------------------------------------------------------------
+
+
+def windowed(
+    rows: Sequence[tuple[str, int, int]],
+    write: Callable[[Any], Stream[Any]],
+    *,
+    restarts: bool = False,
+) -> list[Any]:
+    """Feed rows of (key, n, ts) in some batches, to the end of time; return the results."""
+    s = StreamBuilder()
+    feed = FeederSpout(["key", "n", "ts"])
+    time = EventTime("ts", lag=50, idle=None)
+    events = s.stream(feed, time=time).filter(lambda row: row.n != 0)
+    write(events.key_by("key")).map(lambda pair: (*pair[0][:1], *pair[0][1], pair[1])).to(
+        Sink(), name="sink"
+    )
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", s.build(), {})
+        size = len(rows) // 4 + 1
+        for first in range(0, len(rows), size):
+            for row in rows[first : first + size]:
+                feed.feed(list(row))
+            run.settle()
+            if restarts:
+                run.restart()
+        feed.feed(["end", 0, 1_000_000])  # the filter drops it; its time counts
+        run.settle()
+        return [row[0] for row in run.tuples("sink")]
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(-3, 3), st.integers(0, 40)), max_size=60
+    ),
+    size=st.integers(1, 12),
+    slide=st.integers(1, 12),
+    offset=st.integers(0, 5),
+    restarts=st.booleans(),
+)
+@examples(40)
+def test_windows_added_up_in_parts_are_those_of_the_whole(
+    rows: list[tuple[str, int, int]], size: int, slide: int, offset: int, restarts: bool
+) -> None:
+    slide = min(slide, size)
+    window = Sliding(size, slide, offset)
+    expected: Counter[tuple[str, int, int]] = Counter()
+    for key, n, ts in rows:
+        first = (ts - size - offset) // slide * slide + offset
+        for start in range(first, ts + slide + 1, slide):
+            if n and start <= ts < start + size:
+                expected[key, start, start + size] += n
+    found = windowed(
+        rows, lambda keyed: keyed.window(window).aggregate(Sum("n")), restarts=restarts
+    )
+    assert {(k, start, end): n for k, start, end, n in found} == dict(expected)
+    assert len(found) == len(expected)
+
+
+def test_parts_of_windows_cross_the_exchange_not_their_values() -> None:
+    s = StreamBuilder()
+    feed = FeederSpout(["key", "n", "ts"])
+    keyed = s.stream(feed, time=EventTime("ts")).key_by("key")
+    keyed.window(Tumbling(td(seconds=1))).count().print()
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", s.build(), {})
+        for number in range(1000):
+            feed.feed(["ab"[number % 2], 1, number])
+        run.settle()
+        parts = run.stats().components["window_1"].executed
+        assert parts <= 4 * 40  # keys x panes, for each batch that the kit cut
+        feed.feed(["c", 1, 1500])
+        run.settle()
+        assert run.tuples("window_1") == [["a", 0, 1000, 500], ["b", 0, 1000, 500]]
+
+
+def test_a_value_of_no_time_is_the_windows_affair() -> None:
+    with pytest.raises(UncaughtError, match="'soon'"):
+        windowed([("a", 1, "soon")], lambda keyed: keyed.window(Tumbling(10)).count())  # type: ignore[list-item]

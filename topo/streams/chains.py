@@ -20,7 +20,7 @@ from topo.components import BasicBolt, OutputFieldsDeclarer
 from topo.context import TopologyContext
 from topo.errors import StreamError
 from topo.streams.graph import Node
-from topo.streams.partials import Partials
+from topo.streams.partials import PanePartials, Partials
 from topo.streams.records import lasting
 from topo.traces import GENERATED
 from topo.tuples import Tuple
@@ -33,6 +33,11 @@ STATELESS = {
 }  # fmt: skip
 
 
+_DROPS = {"filter", "flat_map", "filter_map", "flat_map_values", "branch"}
+NEVER = -(1 << 63)
+"""Before every time."""
+
+
 @dataclass
 class Exit:
     """A place where elements leave the tree of a chain."""
@@ -42,7 +47,7 @@ class Exit:
     stream: str | None = None
     """The stream on which they are emitted; None for an action."""
     action: str | None = None
-    """"for_each", "for_each_batch" or "partial"."""
+    """"for_each", "for_each_batch", "partial" or "panes"."""
     function: Any = None
     option: Any = None
 
@@ -73,7 +78,7 @@ class ChainBolt(BasicBolt):
     """The stateless operators behind one source."""
 
     stateless = True
-    transient = ("run", "emits", "partials", "batches", "where")
+    transient = ("run", "partials", "panes", "batches", "where", "seen")
 
     def __init__(self, plan: ChainPlan) -> None:
         self.plan = plan
@@ -87,6 +92,8 @@ class ChainBolt(BasicBolt):
         self, conf: Mapping[str, Any], context: TopologyContext, collector: BasicOutputCollector
     ) -> None:
         self.partials: list[tuple[str, Partials]] = []
+        self.panes: list[tuple[str, PanePartials]] = []
+        self.seen: list[Any] = [NEVER]
         self.batches: list[tuple[Any, list[Any]]] = []
         self.run, self.where = self._generate()
 
@@ -101,6 +108,16 @@ class ChainBolt(BasicBolt):
         for stream, partial in self.partials:
             for row in partial.take():
                 self.collector.emit(row, stream=stream)
+        for stream, panes in self.panes:
+            for ts in panes.take_highest():
+                self.collector.observe_time(ts, stream)
+            for row in panes.take():
+                self.collector.emit(row, stream=stream)
+        if self.seen[0] > NEVER:
+            for leaving in self.plan.exits:
+                if leaving.stream is not None and leaving.action != "partial":
+                    self.collector.observe_time(self.seen[0], leaving.stream)
+            self.seen[0] = NEVER
         for function, items in self.batches:
             gathered = items[:]
             items.clear()
@@ -136,11 +153,20 @@ class ChainBolt(BasicBolt):
         if source.time is not None:
             at_end = " - 1" if source.window else ""
             writer.line(f"ts = tup[{source.time}]{at_end}", None)
+            if self._may_drop():
+                # A selective filter must not hold the watermark back.
+                seen = writer.name("seen", self.seen)
+                writer.line(f"if type(ts) is int and ts > {seen}[0]: {seen}[0] = ts", None)
         writer.lasts = len(source.fields) - source.hides_time == 1 or source.keyed
         self._write_tree(writer)
         namespace = dict(writer.names)
         exec(compile("\n".join(writer.lines), GENERATED, "exec"), namespace)
         return namespace["run"], writer.where
+
+    def _may_drop(self) -> bool:
+        """Return True if an element may leave the chain by no stream."""
+        path = {node.kind for leaving in self.plan.exits for node in path_to(leaving.node)}
+        return bool(path & _DROPS) and any(leaving.stream for leaving in self.plan.exits)
 
     def _write_tree(self, writer: _Writer) -> None:
         """Write the operators from the source to each exit; common ones are written once."""
@@ -242,6 +268,12 @@ class ChainBolt(BasicBolt):
             self.partials.append((leaving.stream, partial))
             add = writer.name("partial", partial.add)
             writer.line(f"{add}({key}, {value})", leaving.node)
+            return
+        if leaving.action == "panes":
+            assert leaving.stream is not None
+            panes = PanePartials(*leaving.option)
+            self.panes.append((leaving.stream, panes))
+            writer.line(f"{writer.name('panes', panes.add)}({key}, {value}, ts)", leaving.node)
             return
         emit = writer.name("emit", self.collector.emit)
         row = [value] if key is None else [key, value]

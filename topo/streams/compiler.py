@@ -23,6 +23,7 @@ from topo.streams.graph import Node
 from topo.streams.joins import cogroup_bolt, common_time, join_bolt, later_time
 from topo.streams.keyed import BatchTotalBolt, Dedupe, ProcessBolt, RunningBolt
 from topo.streams.trident import UPDATES, StateBolt
+from topo.streams.windowed import Adding, Merging, partial_of_window
 from topo.timed import TimedBolt
 from topo.topology.model import Topology
 from topo.windows.aggregate import WindowAggregate
@@ -258,7 +259,9 @@ class _Compiler:
                 at=node.place,
             )
         time = _time_of(before.time)
-        bolt = WindowAggregate(key=KEY, time=time, aggregates={_VALUES: node.function}, **options)
+        in_parts = _has_panes(node, before.time)
+        combiner = Merging(node.function.combiner) if in_parts else node.function
+        bolt = WindowAggregate(key=KEY, time=time, aggregates={_VALUES: combiner}, **options)
         made = self._keyed(node, bolt, before)
         declarer = OutputFieldsDeclarer()
         bolt.declare_output_fields(declarer)
@@ -306,7 +309,7 @@ class _Compiler:
                 direct = consumer.kind in ("to", "through") and not place.source.window
                 if direct and node is hub:
                     continue  # it reads the hub itself
-                wanted.append((self._exit(consumer, node, len(wanted)), consumer, number))
+                wanted.append((self._exit(consumer, node, len(wanted), place), consumer, number))
         if not wanted:
             return
         for leaving, consumer, _ in wanted:
@@ -343,13 +346,18 @@ class _Compiler:
                 by_key and stay,
             )
 
-    def _exit(self, consumer: Node, node: Node, number: int) -> Exit:
+    def _exit(self, consumer: Node, node: Node, number: int, place: Place) -> Exit:
         if consumer.kind in ACTIONS:
             return Exit(node, action=consumer.kind, function=consumer.function)
         stream = "default" if number == 0 else f"out_{number + 1}"
         partial = consumer.kind == "persistent_aggregate" or (
             consumer.kind == "aggregate" and not consumer.keyed
         )
+        if consumer.kind == "window" and _has_panes(consumer, place.time):
+            assert place.time is not None, "panes are in event time"
+            windows = consumer.options["window"].in_ticks(place.time)
+            combiner = Adding(consumer.function.combiner)
+            return Exit(node, stream=stream, action="panes", option=(combiner, windows))
         if partial:
             return Exit(node, stream=stream, action="partial", option=consumer.function)
         return Exit(node, stream=stream)
@@ -390,6 +398,15 @@ class _Compiler:
             else:
                 builder.set_spout(component.name, component.made, component.parallelism)
         return builder.create_topology()
+
+
+def _has_panes(window: Node, time: EventTime | None) -> bool:
+    """True iff the values of a window are added up by pane before they are exchanged."""
+    return (
+        time is not None
+        and time.unit in ("ms", "us")
+        and partial_of_window(window.function, window.options)
+    )
 
 
 def _wire(declarer: BoltDeclarer, read: Read) -> None:

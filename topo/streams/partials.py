@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from topo.windows.assigners import Aligned
+
 MOST_DISTINCT = 0.5
 """The share of distinct keys beyond which partial aggregation is off."""
 FEWEST = 64
@@ -50,7 +52,57 @@ class Partials:
         return rows
 
     def _adapt(self) -> None:
-        if self._off:
-            self._off -= 1
-        elif self._count >= FEWEST and len(self._cells) > MOST_DISTINCT * self._count:
-            self._off = OFF_FOR_BATCHES
+        self._off = _off_for(self._off, len(self._cells), self._count)
+
+
+class PanePartials:
+    """The partial aggregates of one exit whose windows are made of panes: by key and pane.
+
+    A row of a pane has the pane's start as its time, since all times in a pane belong to the same
+    windows. `highest` is what the watermark has to hear of instead: the highest time in each pane.
+    """
+
+    def __init__(self, combiner: Any, windows: Aligned) -> None:
+        self._init, self._add = combiner.init, combiner.add
+        self._pane, self._offset = windows.pane, windows.offset
+        self._panes: dict[int, dict[Any, Any]] = {}
+        self._passed: list[list[Any]] = []
+        self._count = 0
+        self._off = 0
+        self.highest: dict[int, int] = {}
+
+    def add(self, key: Any, value: Any, ts: Any) -> None:
+        """Take in one element; what has an odd time passes, for the window to judge."""
+        self._count += 1
+        if self._off or type(ts) is not int:
+            self._passed.append([key, self._add(self._init(), value), ts])
+            return
+        pane = ts - (ts - self._offset) % self._pane
+        cells = self._panes.get(pane)
+        if cells is None:
+            cells = self._panes[pane] = {}
+            self.highest[pane] = ts
+        elif ts > self.highest[pane]:
+            self.highest[pane] = ts
+        cells[key] = self._add(cells[key] if key in cells else self._init(), value)
+
+    def take(self) -> list[list[Any]]:
+        """Return the rows of the batch, and begin the next one."""
+        rows, self._passed = self._passed, []
+        panes, self._panes = self._panes, {}
+        rows += [[key, cell, pane] for pane, cells in panes.items() for key, cell in cells.items()]
+        self._off = _off_for(self._off, sum(map(len, panes.values())), self._count)
+        self._count = 0
+        return rows
+
+    def take_highest(self) -> list[int]:
+        """Return the highest time in each pane of the batch."""
+        highest, self.highest = self.highest, {}
+        return list(highest.values())
+
+
+def _off_for(off: int, cells: int, count: int) -> int:
+    """Return for how many batches, after one with so many cells, elements pass by themselves."""
+    if off:
+        return off - 1
+    return OFF_FOR_BATCHES if count >= FEWEST and cells > MOST_DISTINCT * count else 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from topo.errors import StreamError
 from topo.streams.graph import Part, ValueReader, getter, users_place
-from topo.windows.combiners import ROW, TIME, Combiner, TopK
+from topo.windows.assigners import Sliding, Tumbling
+from topo.windows.combiners import ROW, TIME, Combiner, Count, Sum, TopK
 
 
 class Window(NamedTuple):
@@ -53,6 +55,43 @@ class OnValue(Combiner):
     @property
     def inputs(self) -> tuple[Any, ...]:
         return tuple(map(_of_value, self.combiner.inputs))
+
+
+class Merging(Combiner):
+    """A combiner over partial aggregates of another one."""
+
+    def __init__(self, combiner: Combiner) -> None:
+        super().__init__("value")
+        self.combiner = combiner
+        self.init = combiner.init  # type: ignore[method-assign]
+        self.add = combiner.merge  # type: ignore[method-assign, assignment]
+        self.result = combiner.result  # type: ignore[method-assign]
+        self.exact = combiner.exact  # type: ignore[misc]
+        if isinstance(combiner, Count | Sum):
+            self.inline = ("{v}", "{a} + {v}")  # type: ignore[misc]
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return self.combiner.merge(a, b)
+
+    def subtract(self, whole: Any, part: Any) -> Any:
+        return self.combiner.subtract(whole, part)
+
+    def can_subtract(self, acc: Any) -> bool:
+        return self.combiner.can_subtract(acc)
+
+
+def partial_of_window(combiner: Combiner, options: Mapping[str, Any]) -> bool:
+    """True iff the windows' panes may be added up before the exchange.
+
+    With triggers, sessions, or combiners that look at the time, each value counts by itself.
+    """
+    return (
+        isinstance(combiner, OnValue)
+        and combiner.mergeable
+        and TIME not in combiner.combiner.inputs
+        and isinstance(options["window"], Tumbling | Sliding)
+        and options.get("trigger") is None
+    )
 
 
 def _of_value(wanted: Any) -> Any:
