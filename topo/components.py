@@ -81,6 +81,9 @@ class Component:
     requires: Iterable[str] = ()
     """Distributions that this component imports where it runs, such as "confluent_kafka>=2.6"."""
 
+    external: Mapping[str, Any] = {}
+    """What an engine reads or writes for this component, as data: "engine" is the engine's name."""
+
     context: TopologyContext
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
@@ -137,6 +140,13 @@ class Spout(Component):
 
     def next_tuple(self) -> None:
         """Emit nothing, one tuple or many, and return; never block."""
+        raise NotImplementedError
+
+    def receive(self, rows: bytes) -> None:
+        """Take rows that the engine has read, of a spout whose `external` says what to read.
+
+        The engine knows them as read from then on, whether the topology is active or not.
+        """
         raise NotImplementedError
 
     def ack(self, msg_id: Any) -> None:

@@ -95,6 +95,8 @@ class TopologyContext:
         self.stable_hash = stable_hash
         """The hash of fields grouping: 64 bits that depend on the value alone, in every process."""
         self.figures = Figures()
+        self.handed_out: list[bytes] = []
+        """What `hand_out` was given and the engine has not taken."""
         self.ends_batch = False
         """True if `end_batch` was called; the engine takes it back."""
         self._wake = wake
@@ -122,6 +124,13 @@ class TopologyContext:
         For spouts: a batch of an idle topology otherwise lasts until one of them emits.
         """
         self.ends_batch = True
+
+    def hand_out(self, rows: bytes) -> None:
+        """Give rows to the engine, which writes them as the component's `external` says.
+
+        They are written before the batch commits; call it in `execute` or `pre_commit`.
+        """
+        self.handed_out.append(rows)
 
     def wake(self) -> None:
         """End the wait of an idle topology, so that its spouts are asked now; for any thread."""

@@ -29,6 +29,7 @@ def test_numbers_never_change_their_meaning() -> None:
         (1, "FRAME_1"),
         (2, "REFERENCE_1"),
         (3, "MARKS_1"),
+        (4, "ROWS_1"),
     ]
 
 

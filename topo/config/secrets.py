@@ -68,6 +68,16 @@ class Secret:
                 hint="it has to be where the tasks run",
             ) from error
 
+    def told(self) -> tuple[str, str]:
+        """Return what `from_told` makes the same secret of; not for showing."""
+        return self._kind, self._text
+
+    @classmethod
+    def from_told(cls, kind: str, text: str) -> Secret:
+        made = cls(text)
+        made._kind = kind
+        return made
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented

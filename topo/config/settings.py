@@ -313,6 +313,12 @@ class Settings:
         whole(1),
         "Time after which a batch ends empty if no spout has data.",
     )
+    batch_source_ms = Setting[int](
+        "topology.batch.source.ms",
+        1000,
+        whole(1),
+        "The same in a topology that has a SparkSource, which Spark asks when a batch begins.",
+    )
     batch_poll_ms = Setting[int](
         "topology.batch.poll.ms",
         20,

@@ -207,6 +207,22 @@ class SlotTasks:
             self.marks.asked[spout.id] = spout in asked
         return emitted
 
+    def receive(self, task: int, rows: bytes) -> int:
+        """Give a spout rows that the engine has read; return how many tuples it emitted of them."""
+        spout = self.tasks[task]
+        assert isinstance(spout, SpoutTask)
+        if _note is not None:
+            _note[:] = spout.note
+        return spout.receive(rows)
+
+    def take_handed_out(self) -> dict[int, list[bytes]]:
+        """Return the rows that tasks have given to the engine since the last call."""
+        found = {}
+        for task in self.tasks.values():
+            if task.context.handed_out:
+                found[task.id], task.context.handed_out = task.context.handed_out, []
+        return found
+
     @property
     def stalls(self) -> tuple[str, ...]:
         """The reasons of the spouts that cannot emit."""

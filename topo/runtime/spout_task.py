@@ -182,6 +182,16 @@ class SpoutTask(Task):
             self._pause = Pause()
         return so_far - first
 
+    def receive(self, rows: bytes) -> int:
+        """Give the spout rows that the engine has read; return how many tuples it emitted."""
+        self.worked = True
+        before = self._waiting() + self.outlet.dealt
+        with self.users_code():
+            self.component.receive(rows)
+        emitted = self._waiting() + self.outlet.dealt - before
+        self.settle()
+        return emitted
+
     @property
     def stalled(self) -> str:
         """The reason why the spout could not emit when it was last asked; "" if it could."""

@@ -86,11 +86,13 @@ class ComponentDef:
     basic: bool = False  # a bolt whose inputs are acked for it
     timed: bool = False  # a bolt that works in event time
     requires: tuple[str, ...] = ()  # distributions it imports where it runs
+    external: Mapping[str, Any] = field(default_factory=dict)  # what an engine does for it
     # The same component for engines in this process, which need no copy of its classes.
     local: LocalPickle | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conf", MappingProxyType(dict(self.conf)))
+        object.__setattr__(self, "external", MappingProxyType(dict(self.external)))
 
     @property
     def is_spout(self) -> bool:

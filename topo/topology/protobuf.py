@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from topo._pb import topology_pb2 as pb
+from topo.config.secrets import Secret
 from topo.errors import TopoError
 from topo.shipping.pickling import UserClass, user_classes
 from topo.topology.model import ComponentDef, GroupingDef, InputDef, StreamDef, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 VERSION = 1
+_SECRET = "$secret"
 
 
 def topology_to_bytes(topology: Topology) -> bytes:
@@ -59,6 +61,7 @@ def _component_message(component: ComponentDef) -> pb.Component:
         basic=component.basic,
         timed=component.timed,
         requires=component.requires,
+        external=_external_text(component.external),
     )
     for output in component.outputs:
         message.outputs.add(name=output.name, fields=output.fields, direct=output.direct)
@@ -88,7 +91,19 @@ def _component(message: pb.Component) -> ComponentDef:
         basic=message.basic,
         timed=message.timed,
         requires=tuple(message.requires),
+        external=json.loads(message.external or "{}", object_hook=_with_secret),
     )
+
+
+def _external_text(external: Mapping[str, Any]) -> str:
+    def told(value: Secret) -> dict[str, list[str]]:
+        return {_SECRET: list(value.told())}
+
+    return json.dumps(dict(external), sort_keys=True, default=told) if external else ""
+
+
+def _with_secret(value: dict[str, Any]) -> Any:
+    return Secret.from_told(*value[_SECRET]) if value.keys() == {_SECRET} else value
 
 
 def _inputs(messages: Iterable[pb.Input]) -> Iterable[InputDef]:

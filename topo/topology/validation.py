@@ -125,6 +125,7 @@ def _component(draft: Draft, outputs: Streams, conf: Mapping[str, Any]) -> Compo
         basic=isinstance(draft.component, BasicBolt),
         timed=isinstance(draft.component, TimedBolt),
         requires=tuple(Fields(draft.component.requires)),
+        external=draft.component.external,
         local=local,
     )
 

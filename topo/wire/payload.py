@@ -21,13 +21,15 @@ class PayloadKind(IntEnum):
     FRAME_1 = 1
     REFERENCE_1 = 2  # the name of a file with frames, and their places in it
     MARKS_1 = 3  # the times that the tasks of a slot have seen in this batch
+    ROWS_1 = 4  # rows of a source or sink of the engine's own, as an Arrow stream
 
 
-HEADER, FRAME, REFERENCE, MARKS = (
+HEADER, FRAME, REFERENCE, MARKS, ROWS = (
     PayloadKind.HEADER_1,
     PayloadKind.FRAME_1,
     PayloadKind.REFERENCE_1,
     PayloadKind.MARKS_1,
+    PayloadKind.ROWS_1,
 )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from topo.config import Config
 from topo.engine.completion import Completion
-from topo.errors import RunError, TopoError, Unavailable, UncaughtError, sentence_of
+from topo.errors import EngineError, RunError, TopoError, Unavailable, UncaughtError, sentence_of
 from topo.metrics.totals import RunTotals
 from topo.running import (
     ACTIVE,
@@ -86,6 +86,7 @@ class InlineRun(Completion):
         given = Config(conf or {})
         install_user_classes(topology.user_classes)
         self.warnings = Config.validate(given, components=topology.components)
+        _refuse_external(topology, in_tests=strict)
         self.name = name
         self.topology = topology
         self.conf = full_conf(given)
@@ -341,6 +342,7 @@ class InlineRun(Completion):
         moved += self._polled + host.take_batch_ends()
         for frame in host.work(last_tick=last_tick):
             raise AssertionError(f"a frame for task {frame.target_task}, which no host has")
+        host.take_handed_out()  # nobody is here to write it
         changed = []
         for task, changes in host.save().items():
             changes.apply_to(self._saved.setdefault(task, {}))
@@ -451,3 +453,25 @@ def _failed(verdicts: Verdicts) -> Iterator[tuple[int, str]]:
     for sequence, reason in zip(verdicts.sequences.tolist(), verdicts.reasons, strict=True):
         if reason is not None and not reason.startswith("timeout"):
             yield sequence, reason
+
+
+def _refuse_external(topology: Topology, *, in_tests: bool) -> None:
+    """Raise an EngineError for what only another engine can read or write.
+
+    In tests, what a bolt hands out to another engine is checked, and goes nowhere.
+    """
+    for component in topology.components.values():
+        if component.is_spout and component.external:
+            what, mock = "reads for", "complete_topology(..., mock_sources={"
+            hint = f"give it tuples: {mock}{component.id!r}: [[...], ...]}}); or run it on Spark"
+        elif component.external and not in_tests:
+            what, hint = "writes for", "run it with --engine spark"
+        else:
+            continue
+        engine = str(component.external["engine"]).capitalize()
+        raise EngineError(
+            f"{engine} {what} {component.kind} {component.id!r} ({component.class_name}), and the "
+            f"inline engine has no {engine}",
+            code="needs-engine",
+            hint=hint,
+        )

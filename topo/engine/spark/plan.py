@@ -41,6 +41,11 @@ class Placement:
     reads: tuple[str, ...] = ()
     """The groupings by value that decide which of its tasks has a key."""
 
+    source: str = ""
+    """What Spark reads for it: the source's format, and its path if it has one."""
+    sink: bool = False
+    """True if Spark writes for it."""
+
     def task_slots(self) -> dict[int, int]:
         return dict(zip(self.tasks, self.slots, strict=True))
 
@@ -80,6 +85,21 @@ class Plan:
         """Return all tasks of a slot, at all levels."""
         return frozenset(task for task, place in self._places.items() if place[1] == slot)
 
+    @property
+    def sources(self) -> list[Placement]:
+        """The spouts that Spark reads for, in the order of Spark's offset log."""
+        return sorted((one for one in self.components if one.source), key=lambda one: one.id)
+
+    @cached_property
+    def sinks(self) -> list[Placement]:
+        """The bolts that Spark writes for; their rows are of a level each, below all others."""
+        return [placed for placed in self.components if placed.sink]
+
+    def sink_level(self, task: int) -> int:
+        """Return the level of the rows of a task that Spark writes for."""
+        of = next(at for at, placed in enumerate(self.sinks) if task in placed.tasks)
+        return len(self.levels) + of
+
     def keeps_state(self, level: int) -> bool:
         return any(placed.keeps_state for placed in self.levels[level])
 
@@ -103,6 +123,7 @@ class Plan:
                     "level": placed.level,
                     "keeps_state": placed.keeps_state,
                     "reads": list(placed.reads),
+                    **({"source": placed.source} if placed.source else {}),
                 }
                 for placed in self.components
             },
@@ -149,6 +170,8 @@ def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = N
             fused_into,
             keeps_state=definition.is_spout or not definition.stateless,
             reads=_reads_by_value(definition),
+            source=_source_of(definition.external.get("source")),
+            sink="sink" in definition.external,
         )
     ordered = tuple(placed[name] for name in topology.components)
     return Plan(slots, ordered, slot_keys(slots))
@@ -185,6 +208,13 @@ def _level(
     return 1 + max(levels), None
 
 
+def _source_of(source: Mapping[str, Any] | None) -> str:
+    if source is None:
+        return ""
+    path = source["options"].get("path")
+    return f"{source['format']} of {path}" if path else str(source["format"])
+
+
 def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     if found["format"] != wanted["format"]:
         return [f"its state is of format {found['format']}, this topo's is {wanted['format']}"]
@@ -211,6 +241,9 @@ def _component_differences(
         return [f"{what} had {before['tasks']} tasks, now {now['tasks']}"]
     if before["keeps_state"] != now["keeps_state"]:
         return [f"{what} {'kept' if before['keeps_state'] else 'did not keep'} state before"]
+    if before.get("source") != now.get("source"):  # whose offsets Spark would take for its own
+        was, reads = (each.get("source", "no source of Spark's") for each in (before, now))
+        return [f"{what} read {was}, and now reads {reads}"]
     if now["keeps_state"] and (changed := _changed_reads(before, now)):
         return [f"{what} keeps state and now reads {changed}"]
     if explained:  # what follows comes of a difference already named

@@ -43,7 +43,7 @@ def spark_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any], master: 
         else:
             nobody = AckerTarget(topology="", token="", addresses=())
             lease = Lease(nobody, tracking_plan(topology, plan, conf), 0, (), 0.0)
-            rows = build_query(own, plan, "explain", lease)
+            rows = build_query(own, plan, topology, "explain", lease)
         jvm = own.sparkContext._jvm
         assert jvm is not None
         text = jvm.PythonSQLUtils.explainString(rows._jdf.queryExecution(), "formatted")

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from topo.engine.spark.datasets.sinks import SinkWriter
+from topo.engine.spark.datasets.sources import with_sources
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.worker.stages import ROW_SCHEMA, MapStage, StageSetup, StateStage
+from topo.topology.model import Topology
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,13 +24,14 @@ if TYPE_CHECKING:
 def build_query(
     session: SparkSession,
     plan: Plan,
+    topology: Topology,
     run: str,
     lease: Lease,
     paths: tuple[str, ...] = (),
     factory: bytes = b"",
 ) -> DataFrame:
     """Build the levels of `plan`, one after the other."""
-    rows = _slot_rows(session, plan)
+    rows = with_sources(session, _slot_rows(session, plan), plan, topology)
     for level in range(len(plan.levels)):
         setup = StageSetup(level, run, lease, plan.keys, paths, factory)
         if plan.keeps_state(level):
@@ -40,9 +44,12 @@ def build_query(
     return rows
 
 
-def start_query(rows: DataFrame, name: str, checkpoint: str) -> StreamingQuery:
-    """Start the query; the last level has no output."""
-    writer = rows.writeStream.format("noop").outputMode("append").queryName(name)
+def start_query(
+    rows: DataFrame, name: str, checkpoint: str, sinks: SinkWriter | None
+) -> StreamingQuery:
+    """Start the query; the last level has no output but what bolts have for Spark's sinks."""
+    writer = rows.writeStream.outputMode("append").queryName(name)
+    writer = writer.format("noop") if sinks is None else writer.foreachBatch(sinks)
     return writer.option("checkpointLocation", checkpoint).start()
 
 

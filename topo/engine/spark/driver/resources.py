@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from topo.config import for_component
 from topo.config.masters import is_local, local_cores
+from topo.engine.spark.datasets.sinks import SinkWriter
 from topo.engine.spark.driver.ackers import Ackers, outer_ackers
 from topo.engine.spark.driver.attempts import task_failures
 from topo.engine.spark.driver.checkpoint import Checkpoint
@@ -73,6 +74,7 @@ class RunResources(ExitStack):
         self._ackers: Ackers | None = None  # in this process
         self._ownership: Ownership | None = None  # of a checkpoint that outlives the run
         self._run_id = uuid.uuid4().hex  # of this opening, as the workers know it
+        self._sinks: SinkWriter | None = None
         self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
 
     def __enter__(self) -> RunResources:
@@ -242,6 +244,8 @@ class RunResources(ExitStack):
     def error_of(self, query: Any) -> Exception:
         """Return the error that ended a query."""
         failures = partial(task_failures, self.session.sparkContext, query)
+        if self._sinks is not None and self._sinks.failure is not None:
+            return self._sinks.failure
         error = error_of(query, self.control.target.token, failures)
         if isinstance(error, EngineError) and error.code == STATE_REFUSED and self._run.jvm:
             return with_cause(error, self._run.jvm.state_failure())
@@ -266,8 +270,13 @@ class RunResources(ExitStack):
             self.control.status(_ALL_PAYLOADS)
         self._has_begun = True
         factory = b"" if self._paths else dump(_AnyFactory(self._spec))
-        rows = build_query(self.session, self.plan, self._run_id, lease, self._paths, factory)
-        return start_query(rows, self._run.name, self.checkpoint.path)
+        topology = self._run.topology
+        rows = build_query(
+            self.session, self.plan, topology, self._run_id, lease, self._paths, factory
+        )
+        if self.plan.sinks:
+            self._sinks = SinkWriter(self.plan, topology, self._id, first_batch)
+        return start_query(rows, self._run.name, self.checkpoint.path, self._sinks)
 
 
 def _reports_in(checkpoint: str) -> str:

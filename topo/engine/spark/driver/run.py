@@ -26,7 +26,11 @@ from topo.engine.spark.driver.progress import Progress
 from topo.engine.spark.driver.query_errors import in_words, sentence
 from topo.engine.spark.driver.resources import Abandoned, RunResources
 from topo.engine.spark.driver.restarts import Restarts
-from topo.engine.spark.realtime.resources import RealTimeResources, real_time_warnings
+from topo.engine.spark.realtime.resources import (
+    RealTimeResources,
+    real_time_warnings,
+    refuse_external,
+)
 from topo.errors import RunError, TopoError, Unavailable, UncaughtError
 from topo.running import (
     ACTIVE,
@@ -79,6 +83,7 @@ class SparkRun(Completion):
         self.topology = topology
         self.conf = full_conf(given)
         if self._is_real_time:
+            refuse_external(topology)
             self.warnings += real_time_warnings(topology, self.conf)
         self.error: Exception | None = None
         self.ui = ""

@@ -264,6 +264,18 @@ def _check_encryption(conf: Mapping[str, Any]) -> None:
         )
 
 
+def refuse_external(topology: Topology) -> None:
+    """Raise a ConfigError for a component that Spark reads or writes for, in batches."""
+    for component in topology.components.values():
+        if component.external:
+            raise ConfigError(
+                f"{component.kind} {component.id!r} is a {component.class_name}: Spark reads and "
+                "writes in micro-batches, and topology.mode is real-time",
+                at="topology.mode",
+                hint="set topology.mode=micro-batch, or use another connector",
+            )
+
+
 def real_time_warnings(topology: Topology, conf: Mapping[str, Any]) -> list[str]:
     """Return what a user may not expect of these settings."""
     told = []

@@ -44,6 +44,9 @@ from topo.tracking.ids import Updates, fresh_nonce
 from topo.tracking.plan import Mode
 from topo.wire.frame import PackedFrame
 from topo.wire.payload import HEADER, MARKS
+from topo.wire.rows import pack_rows, unpack_rows
+
+_HELD_SECS = 0.05
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class SlotRunner:
         self.topology = self._setting.topology
         self.log_requests = LogRequests(masked)
         self._instances: dict[int, _Instances] = {}
-        self._polling = Polling(spec.conf)
+        self._polling = Polling(spec.conf, asks_spark=bool(spec.plan.sources))
         self._setting.wake = self._polling.wake
         self._lease: Lease | None = None
         self._client: AckerClient | None = None
@@ -237,6 +240,10 @@ class _Execution:
         before = start.clock if ending else start.previous_clock
         header = _Header(Batch(work.batch, start.clock, before), start.mode)
         report = Report({})
+        rows = [unpack_rows(payload) for payload in work.payloads if len(payload)]
+        if rows:
+            host = self._open()
+            self._check_takes_rows()
         # A component that was never opened needs no close, and must not keep others from theirs.
         rests = start.mode != Mode.CLOSE if host is None else self._is_over(start.mode)
         if rests and self._plan.tasks_at(0, work.slot):
@@ -250,6 +257,8 @@ class _Execution:
                 host.meet_ackers(self._runner.incarnations)  # of bolts fused with the spouts
             host.set_active(start.mode == Mode.ACTIVE)
             self._has_news = self._deliver(host, start)
+            for task, part in rows:
+                report.tuples += host.receive(task, part)
             if host.spouts:
                 self._poll(host, start, report)
         if start.mode == Mode.ACTIVE and (host is None or not host.spouts):
@@ -285,7 +294,7 @@ class _Execution:
     def _poll(self, host: SlotTasks, start: BatchStart, report: Report) -> None:
         asking = start.mode == Mode.ACTIVE
         began = time.monotonic()
-        report.tuples = self._polling.fill(host) if asking else 0
+        report.tuples += self._polling.fill(host) if asking else 0
         self._has_news |= self._says_exhausted(host) | self._ends_early(host)
         self._has_news |= host.is_waiting  # for what `open` or `activate` emitted
         # Until the batch commits, the driver counts the delivered verdicts as unheard.
@@ -307,6 +316,16 @@ class _Execution:
             before = time.monotonic()
             report.tuples += self._polling.linger(host, began, self._abandoned)
             report.waited_secs += time.monotonic() - before
+
+    def _check_takes_rows(self) -> None:
+        """Hold the batch, until it is given up, if it has rows for spouts that are closed.
+
+        Spark began it before the driver, which has seen all it needs, could stop the query; the
+        next run of this checkpoint gets the rows.
+        """
+        while self._closed:
+            self._check_wanted()
+            time.sleep(_HELD_SECS)
 
     def _wait_for_time(self, start: BatchStart, report: Report) -> None:
         """Wait in a slot without spouts, if its bolts have something to do at a time to come.
@@ -473,6 +492,11 @@ class _Execution:
                 self._polling.budget.moved(len(frame.data))
                 self._check_wanted()
         self._outcome.sends += bundle.sends()
+        for task, parts in host.take_handed_out().items():
+            level = self._plan.sink_level(task)
+            packed = [pack_rows(task, part) for part in parts]
+            self._outcome.sends += [(self._work.slot, level, part) for part in packed]
+            self._polling.budget.moved(sum(map(len, packed)))
         self._send_marks(host.marks)
 
     def _take_marks(self, payloads: list[Payload]) -> list[Payload]:

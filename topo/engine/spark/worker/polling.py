@@ -18,6 +18,7 @@ from typing import Any
 
 from topo.runtime.slot import SlotTasks
 from topo.tracking.client import AckerClient, BatchStart
+from topo.tracking.plan import Mode
 
 _FIRST_BUDGET = 2_000
 _SMALLEST_BUDGET = 100
@@ -81,11 +82,16 @@ class Budget:
 class Polling:
     """One slot's spouts, batch after batch."""
 
-    def __init__(self, conf: Mapping[str, Any]) -> None:
+    def __init__(self, conf: Mapping[str, Any], *, asks_spark: bool = False) -> None:
         target_secs = conf["topology.batch.target.ms"] / 1000
         self.budget = Budget(target_secs, conf["topology.batch.max.tuples"])
         self._least_secs = conf["topology.batch.least.ms"] / 1000
         self._idle_secs = conf["topology.batch.idle.ms"] / 1000
+        # Spark asks its sources when a batch begins, so that another has to begin soon.
+        source_secs = conf["topology.batch.source.ms"] / 1000
+        self._active_idle_secs = (
+            min(self._idle_secs, source_secs) if asks_spark else self._idle_secs
+        )
         self._poll_secs = conf["topology.batch.poll.ms"] / 1000
         self._threads = ThreadPoolExecutor(4, "waiting")
         self._woken = threading.Event()
@@ -138,9 +144,10 @@ class Polling:
         batch will do what is due then.
         """
         began = time.monotonic()
-        deadline = began + self._idle_secs
+        idle_secs = self._active_idle_secs if start.mode == Mode.ACTIVE else self._idle_secs
+        deadline = began + idle_secs
         wakes = self._wakes(start, wake_at, began)
-        waiting = self._submit(client, start, slot, self._idle_secs)
+        waiting = self._submit(client, start, slot, idle_secs)
         pause = self._poll_secs / 8
         while not abandoned():
             if self._is_over(waiting, pause):
