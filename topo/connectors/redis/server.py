@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from topo.config.secrets import Secret, without_password
-from topo.connectors.base import load_client
+from topo.connectors.base import BadRecord, load_client
 from topo.errors import ComponentError, Unavailable
 
 REQUIRES = "redis>=5.0"
@@ -74,3 +74,26 @@ class Server:
 
     def close(self) -> None:
         self.client.close()
+
+
+def by_stream(found: Any) -> Iterable[tuple[str, list[tuple[str, dict[str, str]]]]]:
+    """Return entries by stream: a dict of lists of lists in RESP3, a list of pairs in RESP2."""
+    if not isinstance(found, Mapping):
+        return [(str(stream), list(entries)) for stream, entries in found]
+    return [
+        (str(stream), [one for entries in lists for one in entries])
+        for stream, lists in found.items()
+    ]
+
+
+def bad_record(spout: Any, connector: str, raw: Any, error: Exception, where: str) -> None:
+    """Stop, emit on the stream `bad` or skip what a spout cannot read, as its `on_bad` says."""
+    bad = BadRecord(raw, f"{type(error).__name__}: {error}", where)
+    spout.context.counter("bad_records")
+    if spout.on_bad == "stop":
+        raise ComponentError(
+            f"{connector}: an entry cannot be read: {bad}",
+            hint="on_bad='stream' emits such entries on the stream 'bad'",
+        ) from error
+    if spout.on_bad == "stream":
+        spout.emit([bad.raw, bad.error, bad.where], stream="bad")

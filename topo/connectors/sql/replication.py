@@ -22,7 +22,7 @@ Key = tuple[int | str, ...]
 
 @dataclass
 class Shown:
-    """What pages of one snapshot have shown of a table: rows up to a key, or all of them."""
+    """The rows of a table that pages of one snapshot have shown: up to a key, or all of them."""
 
     table: str
     upto: Key | None

@@ -1,0 +1,138 @@
+"""Hears what is published on Redis channels while it runs: at most once.
+
+A thread reads the connection, since Redis cuts off who is slow; what nobody has taken waits in a
+queue of bounded length. What comes when it is full, or while there is no connection, is lost, and
+the former is counted.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from topo.components import StatefulSpout
+from topo.config.secrets import Secret
+from topo.connectors.base import check_positive
+from topo.connectors.redis.server import REQUIRES, Server, check_url
+from topo.errors import ComponentError, Unavailable
+from topo.tuples import Fields
+
+_NAME = "RedisPubSubSpout"
+_POLL_SECS = 0.2
+_PAUSE_SECS = 0.5
+
+
+class RedisPubSubSpout(StatefulSpout):
+    """A spout of published messages: (channel, message).
+
+    `channels` are names, or patterns with `*`, `?` or `[`; they are dealt over the tasks. At most
+    `queue` messages wait; others are dropped, which the figure `dropped` counts.
+    """
+
+    requires: Iterable[str] = (REQUIRES,)
+    outputs = ("channel", "message")
+    transient = ("_listener",)
+
+    def __init__(
+        self, url: str | Secret, channels: str | Iterable[str], *, queue: int = 100_000
+    ) -> None:
+        check_url(_NAME, url)
+        check_positive(_NAME, queue=queue)
+        self.url, self.channels, self.queue = url, tuple(Fields(channels)), queue
+        if not self.channels:
+            raise ComponentError(f"{_NAME}: channels={channels!r} names no channel")
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self._listener: _Listener | None = None
+
+    def activate(self) -> None:
+        own = [name for name in self.channels if self.owns(name)]
+        if own and self._listener is None:
+            listener = _Listener(Server(_NAME, self.url), own, self.queue, self.context.wake)
+            # An instance that is rebuilt elsewhere is let go without a word.
+            weakref.finalize(self, listener.stop).atexit = False
+            self._listener = listener
+
+    def deactivate(self) -> None:
+        if self._listener is not None:
+            self._listener.stop()
+            self._listener = None
+
+    def close(self) -> None:
+        self.deactivate()
+
+    def next_tuple(self) -> None:
+        if self._listener is None:
+            return
+        found, dropped = self._listener.take()
+        if dropped:
+            self.context.counter("dropped", dropped)
+        if found:
+            self.context.counter("messages", len(found))
+            self.emit_many(found)
+        elif self._listener.trouble:
+            raise Unavailable(self._listener.trouble)
+
+
+class _Listener:
+    """A connection with its thread; `take` may be called from another one."""
+
+    def __init__(
+        self, server: Server, channels: list[str], queue: int, wake: Callable[[], None]
+    ) -> None:
+        self._server, self._channels, self._most, self._wake = server, channels, queue, wake
+        self._found: deque[list[str]] = deque()
+        self._dropped = 0
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self.trouble = ""
+        """Why there is no connection; "" if there is one."""
+        threading.Thread(target=self._run, name="redis-pubsub", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def take(self) -> tuple[list[list[str]], int]:
+        """Return the messages that wait, and how many were dropped since the last call."""
+        with self._lock:
+            found, self._found = list(self._found), deque()
+            dropped, self._dropped = self._dropped, 0
+        return found, dropped
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                with self._server.reaching():
+                    self._listen()
+            except Exception as error:
+                self.trouble = str(error)
+                self._wake()
+                self._stopped.wait(_PAUSE_SECS)
+        self._server.close()
+
+    def _listen(self) -> None:
+        with self._server.client.pubsub(ignore_subscribe_messages=True) as connection:
+            patterns = [name for name in self._channels if any(c in name for c in "*?[")]
+            names = [name for name in self._channels if name not in patterns]
+            if names:
+                connection.subscribe(*names)
+            if patterns:
+                connection.psubscribe(*patterns)
+            while not self._stopped.is_set():
+                message = connection.get_message(timeout=_POLL_SECS)
+                self.trouble = ""
+                if message is not None:
+                    self._keep([message["channel"], message["data"]])
+
+    def _keep(self, message: list[str]) -> None:
+        with self._lock:
+            if len(self._found) >= self._most:
+                self._dropped += 1
+                return
+            self._found.append(message)
+            first = len(self._found) == 1
+        if first:
+            self._wake()
