@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
+from examples import changes_to_parquet
 from tests.servers import postgres
 from tests.servers.postgres import PostgresServer
 from tests.wiring import line
@@ -244,3 +247,40 @@ def test_a_row_is_shown_by_the_page_that_it_was_in() -> None:
     assert [is_shown(after_wrap, "t", (1,), xid) for xid in ((1 << 32) - 3, 4, 9)] == [
         True, True, False,
     ]  # fmt: skip
+
+
+@pytest.mark.server
+@pytest.mark.xdist_group("servers")
+def test_the_example_joins_orders_with_customers(base: PostgresServer, tmp_path: Path) -> None:
+    base.run(
+        "create table customers (id integer primary key, name text)",
+        "create table orders (id integer primary key, customer integer, amount float8)",
+        "alter table orders replica identity full",
+        "insert into customers values (1, 'ann'), (2, 'bob')",
+        "insert into orders values (1, 1, 9.5), (2, 2, 3)",
+    )
+    with TestCluster() as cluster:
+        topology = changes_to_parquet.changes(base.url, str(tmp_path))
+        run = cluster.submit_topology("t", topology)
+        cluster.advance(1)
+        run.restart()
+        base.run(
+            "update customers set name = 'anna' where id = 1",
+            "insert into orders values (3, 1, 1)",
+            "delete from orders where id = 2",
+            "delete from customers where id = 2",
+            "insert into orders values (4, 2, 7)",
+        )
+        cluster.advance(1)
+        run.restart()
+        cluster.advance(1)
+        run.kill()
+    files = list(tmp_path.glob("part-*.parquet"))
+    rows = [row for path in files for row in pyarrow.parquet.read_table(path).to_pylist()]
+    assert sorted(tuple(row.values())[:5] for row in rows) == [
+        ("delete", 2, 2, "bob", 3.0),
+        ("insert", 3, 1, "anna", 1.0),
+        ("insert", 4, 2, None, 7.0),
+        ("read", 1, 1, "ann", 9.5),
+        ("read", 2, 2, "bob", 3.0),
+    ]

@@ -15,6 +15,7 @@ import pytest
 
 from tests.spark.doubles import LONGEST_SECS, WORKERS, wait_until
 from topo import (
+    BasicBolt,
     CheckpointError,
     ComponentError,
     ConfigError,
@@ -28,6 +29,7 @@ from topo.connectors.spark import SparkSink, SparkSource
 
 pytestmark = pytest.mark.spark
 
+NUMBER = "value as number"
 FORMATS = ("csv", "json", "parquet")
 
 
@@ -137,7 +139,7 @@ def rates(source: SparkSource) -> Topology:
 
 def test_rows_that_come_while_it_is_inactive_wait(cluster: LocalCluster, tmp_path: Path) -> None:
     options = {"rowsPerBatch": 10, "numPartitions": 2}
-    topology = rates(SparkSource("rate-micro-batch", options, select="value as number"))
+    topology = rates(SparkSource("rate-micro-batch", options, select=NUMBER))
     checkpoint = str(tmp_path / "checkpoint")
     conf = {**WORKERS, "topology.checkpoint.dir": checkpoint, "topology.batch.idle.ms": 50}
     numbers: list[int] = []
@@ -177,6 +179,29 @@ def test_a_source_that_cannot_be_is_named(
 
 
 def test_real_time_mode_refuses_them(cluster: LocalCluster) -> None:
-    topology = rates(SparkSource("rate", select="value as number"))
+    topology = rates(SparkSource("rate", select=NUMBER))
     with pytest.raises(ConfigError, match=r"spout 'rates' is a SparkSource: .* in micro-batches"):
         cluster.submit_topology("t", topology, {"topology.mode": "real-time"})
+
+
+class Fails(BasicBolt):
+    """Hands its input on, but not the number 7."""
+
+    outputs = ("number",)
+
+    def execute(self, tup: Tuple) -> None:
+        if tup.number == 7:
+            raise ValueError("no sevens")
+        self.emit([tup.number])
+
+
+def test_what_user_code_raises_is_told_beside_a_sink(cluster: LocalCluster, tmp_path: Path) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("rates", SparkSource("rate-micro-batch", {"rowsPerBatch": 10}, select=NUMBER))
+    builder.set_bolt("fails", Fails()).shuffle_grouping("rates")
+    sink = SparkSink("json", path=str(tmp_path / "out"), schema="number bigint")
+    builder.set_bolt("out", sink).shuffle_grouping("fails")
+    run = cluster.submit_topology("t", builder.create_topology(), WORKERS)
+    assert run.wait(LONGEST_SECS)
+    with pytest.raises(ValueError, match=r"bolt 'fails' task \d+: ValueError: no sevens"):
+        run.raise_error()

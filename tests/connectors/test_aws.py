@@ -1,0 +1,244 @@
+"""The connectors of Kinesis and SQS against a server that plays them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.connectors.scripted_kafka import Keeps
+from tests.connectors.test_redis_sources import Counts, counting
+from tests.servers import aws
+from tests.servers.aws import AwsServer
+from tests.servers.processes import free_port
+from tests.wiring import line
+from topo import ComponentError, Tuple, Unavailable
+from topo.connectors.aws import KinesisBolt, KinesisSpout, SqsBolt, SqsSpout
+from topo.testing import TestCluster, make_tuple, run_bolt, run_spout
+
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("servers")]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[AwsServer]:
+    server = aws.start()
+    yield server
+    server.stop()
+
+
+def numbers(count: int) -> list[Tuple]:
+    return [make_tuple({"n": number}) for number in range(count)]
+
+
+# -- Kinesis ------------------------------------------------------------------------------------
+
+
+def test_every_record_of_every_shard_counts_once(server: AwsServer) -> None:
+    stream = server.stream(shards=3)
+    spout = KinesisSpout(stream, fields="n", most=7, poll_secs=0.01, **server.options)
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", counting(spout, tasks=2))
+        for part in range(4):
+            tuples = [make_tuple({"n": f"{part}-{number}"}) for number in range(30)]
+            run_bolt(KinesisBolt(stream, **server.options), batches=[tuples])
+            cluster.advance(0.1)
+            run.restart()
+        for _ in range(60):
+            cluster.advance(0.1)
+        assert Counts.seen == {f"{part}-{n}": 1 for part in range(4) for n in range(30)}
+
+
+def test_children_are_read_after_their_parents(server: AwsServer) -> None:
+    stream = server.stream()
+    client = server.client("kinesis")
+    client.put_records(
+        StreamName=stream,
+        Records=[{"Data": b"%d" % number, "PartitionKey": f"{number}"} for number in range(20)],
+    )
+    client.split_shard(
+        StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=str(1 << 127)
+    )
+    client.put_records(
+        StreamName=stream,
+        Records=[{"Data": b"%d" % number, "PartitionKey": f"{number}"} for number in range(20, 40)],
+    )
+    spout = KinesisSpout(stream, most=8, poll_secs=0.01, **server.options)
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout, Keeps()))
+        for _ in range(25):
+            cluster.advance(0.1)
+            run.restart()
+        rows = run.tuples("s")
+        values = [values[-1] for values in rows]
+        assert values[:20] == list(range(20))
+        assert sorted(values[20:]) == list(range(20, 40))
+        assert {row[2]: row[4] for row in rows} == {str(number): number for number in range(40)}
+
+
+def test_the_latest_and_what_cannot_be_read(server: AwsServer) -> None:
+    stream = server.stream()
+    client = server.client("kinesis")
+    client.put_record(StreamName=stream, Data=b"1", PartitionKey="k")
+    spout = KinesisSpout(
+        stream,
+        start="latest",
+        fields="n",
+        translate=lambda record: [record.value] if record.value != 3 else None,
+        on_bad="stream",
+        poll_secs=0.01,
+        **server.options,
+    )
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout))
+        cluster.advance(0.1)
+        for data in (b"2", b"3", b"{", b"4"):
+            client.put_record(StreamName=stream, Data=data, PartitionKey="k")
+        for _ in range(10):
+            cluster.advance(0.1)
+        assert run.tuples("s") == [[2], [4]]
+        ((raw, error, where),) = run.tuples("s", "bad")
+        assert raw == b"{"
+        assert "Error" in error
+        assert where.startswith(f"{stream}/shardId-000000000000 at ")
+
+
+def test_records_that_are_refused_are_sent_again(server: AwsServer) -> None:
+    sink = KinesisBolt(server.stream(), key="n", retry_secs=0.2, **server.options)
+    run = run_bolt(sink)
+    service: Any = sink._service
+    sent: list[list[str]] = []
+
+    class Refusing:
+        refused = 1
+
+        def put_records(self, StreamName: str, Records: list[Any]) -> Any:
+            sent.append([one["PartitionKey"] for one in Records])
+            last = {"ErrorCode": "Throttled", "ErrorMessage": "slow"} if self.refused else {}
+            self.refused -= 1 if self.refused else 0
+            return {"Records": [{}] * (len(Records) - 1) + [last]}
+
+        def close(self) -> None: ...
+
+    service.client = Refusing()
+    run.batch(numbers(3))
+    assert sent == [["0", "1", "2"], ["2"]]
+    service.client.refused = 1000
+    for tup in numbers(2):
+        sink.execute(tup)
+    with pytest.raises(Unavailable, match="1 refused: slow"):
+        sink.pre_commit(1)
+
+
+# -- SQS ----------------------------------------------------------------------------------------
+
+
+class Recording(SqsSpout):
+    """Notes by which handles messages were received, also in batches that are rolled back."""
+
+    received: ClassVar[set[str]] = set()
+
+    def next_tuple(self) -> None:
+        super().next_tuple()
+        self.received.update(self._open)
+
+
+def test_every_message_counts_once(server: AwsServer) -> None:
+    queue = server.queue()
+    spout = Recording(queue, fields="n", poll_secs=0.01, **server.options)
+    Recording.received.clear()
+    run_bolt(SqsBolt(queue, **server.options), batches=[numbers(45)])
+    with TestCluster() as cluster:
+        run: Any = cluster.submit_topology("t", counting(spout, tasks=2))
+        for _ in range(20):
+            cluster.advance(1)
+            if run._host is not None:
+                give_back(server, queue, [spout.component for spout in run._host.spouts])
+        assert Counts.seen == {str(number): 1 for number in range(45)}
+    assert left_in(server, queue) == 0
+
+
+def give_back(server: AwsServer, queue: str, spouts: list[SqsSpout]) -> None:
+    """End the visibility of what was received and rolled back, as time would."""
+    client = server.client("sqs")
+    kept = {handle for spout in spouts for own in spout.state.values() for handle in own}
+    for handle in Recording.received - kept - {h for spout in spouts for h in spout._open}:
+        with suppress(client.exceptions.ClientError):  # it is deleted
+            client.change_message_visibility(
+                QueueUrl=queue, ReceiptHandle=handle, VisibilityTimeout=0
+            )
+    Recording.received.clear()
+
+
+def left_in(server: AwsServer, queue: str) -> int:
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    found = server.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=names)
+    return sum(int(found["Attributes"][name]) for name in names)
+
+
+def test_a_fifo_queue_keeps_groups_and_knows_what_comes_again(server: AwsServer) -> None:
+    queue = server.queue(FifoQueue="true")
+    sink = SqsBolt(queue, group=lambda tup: f"g{tup.n % 2}", id="n", **server.options)
+    run_bolt(sink, batches=[numbers(6), numbers(6)])
+    spout = SqsSpout(queue, poll_secs=0.01, **server.options)
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout, Keeps()))
+        for _ in range(10):
+            cluster.advance(0.1)
+        rows = run.tuples("s")
+    assert [json.dumps(row[4]) for row in rows if row[1] == "g0"] == [
+        f'{{"n": {number}}}' for number in (0, 2, 4)
+    ]
+    assert Counter(row[1] for row in rows) == {"g0": 3, "g1": 3}
+
+
+def test_messages_of_a_long_batch_stay_invisible(server: AwsServer) -> None:
+    queue = server.queue()
+    run_bolt(SqsBolt(queue, **server.options), batches=[numbers(1)])
+    spout = run_spout(SqsSpout(queue, visibility_secs=10, **server.options)).spout
+    assert isinstance(spout, SqsSpout)
+    (handle,) = spout._open
+    now = spout.context.now()
+    spout._open[handle] = now + 4
+    spout._extend(now)
+    assert spout._open[handle] == now + 10
+    spout._extend(now)
+    spout.committed(0)
+    assert spout._open == {}
+    assert left_in(server, queue) == 0
+
+
+# -- mistakes -----------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_is_said(server: AwsServer) -> None:
+    with TestCluster() as cluster:
+        away = {**server.options, "endpoint_url": f"http://127.0.0.1:{free_port()}"}
+        run = cluster.submit_topology("t", line(KinesisSpout("s", **away)))
+        run.step()
+        assert run.status == "STALLED"
+        assert "stream 's'" in run.reason
+    for make, said in (
+        (lambda: run_spout_once(KinesisSpout("absent", **server.options)), "stream 'absent'.*not"),
+        (lambda: run_bolt(SqsBolt("q", **server.options), batches=[numbers(1)]), "q"),
+        (lambda: KinesisSpout("s", start="first"), "start='first'"),  # type: ignore[arg-type]
+        (lambda: KinesisSpout("s", regoin="x"), "no argument 'regoin'"),
+        (lambda: KinesisSpout("s", translate=list), "give both"),
+        (lambda: SqsBolt("q.fifo"), "needs group="),
+        (lambda: SqsSpout("q", aws_access_key_id="a"), "is in the open"),
+    ):
+        with pytest.raises(ComponentError, match=said):
+            make()
+    rejected = run_bolt(
+        KinesisBolt("s", key="n", on_bad="stream", **server.options),
+        [make_tuple({"n": ""}), make_tuple({"n": b"\xff"})],
+    )
+    assert [emitted.stream for emitted in rejected.emitted] == ["rejected"] * 2
+
+
+def run_spout_once(spout: Any) -> None:
+    with TestCluster() as cluster:
+        cluster.submit_topology("t", line(spout)).step()

@@ -1,0 +1,204 @@
+"""Reads the shards of a Kinesis stream from positions that are part of the topology's state.
+
+The sequence number of the last record of each shard commits with the batch that emitted it, so that
+every record counts once in the state of bolts. Nothing else has to be kept: no table of leases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from topo.components import StatefulSpout
+from topo.connectors.aws.service import (
+    REQUIRES,
+    Service,
+    Translation,
+    check_options,
+    translated,
+)
+from topo.connectors.base import BAD_FIELDS, OnBad, check_choice, check_positive
+from topo.connectors.serdes import Decode, check_form, decoder
+from topo.errors import ComponentError
+from topo.tuples import Fields
+
+_NAME = "KinesisSpout"
+_LIST_SECS = 30.0
+
+
+class Record(NamedTuple):
+    """A record, its value decoded; what `translate` is given."""
+
+    shard: str
+    sequence: str
+    key: str
+    """The partition key."""
+    arrived: datetime
+    value: Any
+
+
+class KinesisSpout(StatefulSpout):
+    """A spout of a Kinesis stream: (shard, sequence, key, arrived, value).
+
+    `fields` names those of a JSON value instead; `translate` is given a Record. `start` is
+    "earliest", "latest", or a time; shards that come later are read from their beginning, and,
+    where the same task has both, after the shards that they were split or merged from. Shards are
+    dealt over the tasks by their names. Further arguments are those of `boto3.client`.
+    """
+
+    requires: Iterable[str] = (REQUIRES,)
+    transient = ("_decode", "_iterators", "_next_listing", "_next_read", "_parents", "_service")
+
+    def __init__(
+        self,
+        stream: str,
+        *,
+        start: Literal["earliest", "latest"] | datetime = "earliest",
+        value: str | Decode = "json",
+        fields: str | Iterable[str] = (),
+        translate: Callable[[Record], Any] | None = None,
+        most: int = 10_000,
+        poll_secs: float = 0.25,
+        on_bad: OnBad = "stop",
+        **options: Any,
+    ) -> None:
+        if not isinstance(start, datetime):
+            check_choice(_NAME, "start", start, ("earliest", "latest"))
+        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
+        check_positive(_NAME, most=most, poll_secs=poll_secs)
+        check_form(value, _NAME, "value")
+        check_options(_NAME, options)
+        self.stream, self.start, self.value, self.options = stream, start, value, options
+        self.most, self.poll_secs, self.on_bad = min(most, 10_000), poll_secs, on_bad
+        self.translation = Translation(_NAME, Record._fields, tuple(Fields(fields)), translate)
+        names = self.translation.names
+        self.outputs: Any = {"default": names, "bad": BAD_FIELDS} if on_bad == "stream" else names
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self._service: Service | None = None
+        self._decode = decoder(self.value, _NAME, "value")
+        self._parents: dict[str, list[str]] = {}  # of the shards of this task
+        self._iterators: dict[str, str] = {}
+        self._next_read: dict[str, float] = {}
+        self._next_listing = 0.0
+
+    def close(self) -> None:
+        if self._service is not None:
+            self._service.close()
+
+    def next_tuple(self) -> None:
+        if self._service is None:
+            self._service = Service(_NAME, "kinesis", self.options, f"stream {self.stream!r}")
+        now = self.context.now()
+        if now >= self._next_listing:
+            self._list(self._service)
+            self._next_listing = now + _LIST_SECS
+        for shard in list(self._parents):
+            if now >= self._next_read.get(shard, 0.0) and not self._waits(shard):
+                self._next_read[shard] = now + self.poll_secs
+                if self._read(self._service, shard):
+                    return
+
+    # -- shards -------------------------------------------------------------------------------
+
+    def _list(self, service: Service) -> None:
+        found: list[dict[str, Any]] = []
+        with service.reaching():
+            for page in service.client.get_paginator("list_shards").paginate(
+                StreamName=self.stream
+            ):
+                found += page["Shards"]
+        listed = ("listed", self.context.this_task_index)
+        is_first = listed not in self.state
+        self._parents = {}
+        for shard in found:
+            name = shard["ShardId"]
+            if not self.owns(name):
+                continue
+            parents = [shard.get("ParentShardId"), shard.get("AdjacentParentShardId")]
+            self._parents[name] = [parent for parent in parents if parent]
+            if name not in self.state:
+                where = self._first(shard) if is_first else "earliest"
+                self.state[name] = {"at": "", "from": where, "done": where is None}
+        self.state[listed] = True
+        known = {shard["ShardId"] for shard in found}
+        for name in [key for key in self.state if isinstance(key, str) and key not in known]:
+            del self.state[name]  # the stream has forgotten it
+
+    def _first(self, shard: dict[str, Any]) -> Any:
+        """Return where a shard is read from at the first start; None if it is closed, and past."""
+        is_closed = "EndingSequenceNumber" in shard["SequenceNumberRange"]
+        return None if self.start == "latest" and is_closed else self.start
+
+    def owner(self, key: Any, tasks: int) -> int:
+        """Return the task of a shard; that shards were listed, each task notes for itself."""
+        return super().owner(key, tasks) if isinstance(key, str) else int(key[1]) % tasks
+
+    def _waits(self, shard: str) -> bool:
+        """Return True if a shard is done, or one that it came from is not."""
+        raw = self.state.raw()
+        if raw[shard]["done"]:
+            return True
+        return any(parent in raw and not raw[parent]["done"] for parent in self._parents[shard])
+
+    def _read(self, service: Service, shard: str) -> bool:
+        """Emit the next records of a shard; return False if there are none."""
+        entry = dict(self.state.raw()[shard])
+        with service.reaching():
+            iterator = self._iterators.pop(shard, None) or self._iterator(service, shard, entry)
+            try:
+                answer = service.client.get_records(ShardIterator=iterator, Limit=self.most)
+            except service.client.exceptions.ExpiredIteratorException:
+                iterator = self._iterator(service, shard, entry)
+                answer = service.client.get_records(ShardIterator=iterator, Limit=self.most)
+        self.context.gauge("behind_ms", answer.get("MillisBehindLatest", 0), shard=shard)
+        rows = []
+        for one in answer["Records"]:
+            rows += self._rows(shard, one)
+            entry["at"] = one["SequenceNumber"]
+        following = answer.get("NextShardIterator")
+        if following:
+            self._iterators[shard] = following
+        else:
+            entry["done"] = True
+            self._next_listing = 0.0  # its children may be there
+        changed = entry != self.state.raw()[shard]
+        if changed:
+            self.state[shard] = entry
+        self.context.counter("records", len(answer["Records"]))
+        if not self.emit_many(rows) and changed:
+            self.context.end_batch()
+        return bool(answer["Records"])
+
+    def _iterator(self, service: Service, shard: str, entry: dict[str, Any]) -> str:
+        where: dict[str, Any]
+        if entry["at"]:
+            where = {
+                "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
+                "StartingSequenceNumber": entry["at"],
+            }
+        elif isinstance(entry["from"], datetime):
+            where = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": entry["from"]}
+        else:
+            names = {"earliest": "TRIM_HORIZON", "latest": "LATEST"}
+            where = {"ShardIteratorType": names[entry["from"]]}
+        try:
+            answer = service.client.get_shard_iterator(
+                StreamName=self.stream, ShardId=shard, **where
+            )
+        except service.client.exceptions.InvalidArgumentException as error:
+            raise ComponentError(
+                f"{_NAME}: shard {shard} of {self.stream!r} cannot be read after {entry['at']}: "
+                f"{error}",
+                hint="was the stream made anew? start with a fresh checkpoint",
+            ) from error
+        return str(answer["ShardIterator"])
+
+    def _rows(self, shard: str, one: dict[str, Any]) -> list[Any]:
+        def made(value: Any) -> Record:
+            number, key = one["SequenceNumber"], one["PartitionKey"]
+            return Record(shard, number, key, one["ApproximateArrivalTimestamp"], value)
+
+        where = f"{self.stream}/{shard} at {one['SequenceNumber']}"
+        return translated(self, self._decode, made, one["Data"], where)
