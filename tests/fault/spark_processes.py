@@ -114,8 +114,10 @@ class Job:
         assert ended["status"] == "COMPLETED", f"{ended}\n{self.words()}"
 
     def words(self) -> str:
-        """Return the output of the process."""
-        return (self.directory / "output").read_text(encoding="utf-8", errors="replace")[-4000:]
+        """Return the output of the process, and how the run ended, if it has."""
+        files = [self.directory / name for name in ("output", "ended.json")]
+        there = [file for file in files if file.exists()]
+        return "\n".join(file.read_text(errors="replace")[-4000:] for file in there)
 
     def tree(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import time
 from collections import Counter as Tally
 from pathlib import Path
 from typing import Any
@@ -108,11 +110,36 @@ class Large(Bolt):
         self.ack(tup)
 
 
+class Multiplies(BasicBolt):
+    """Makes a thousand tuples of one, and a megabyte."""
+
+    outputs = ("num", "text")
+
+    def execute(self, tup: Tuple) -> None:
+        for part in range(1000):
+            self.emit([tup.num, f"{part:04d}" * 250])
+
+
 class Size(BasicBolt):
     outputs = ("num", "size")
 
     def execute(self, tup: Tuple) -> None:
         self.emit([tup.num, len(tup.text)])
+
+
+class Slow(BasicBolt):
+    """Counts, slower than what is before it, and tells the memory of its process."""
+
+    outputs = ("count", "most_kb")
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.count = 0
+
+    def execute(self, tup: Tuple) -> None:
+        self.count += 1
+        if self.count % 1000 == 0:
+            time.sleep(0.002)
+            self.emit([self.count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss])
 
 
 def test_much_of_a_little_does_not_block() -> None:
@@ -124,3 +151,15 @@ def test_much_of_a_little_does_not_block() -> None:
     sizes = Tally(num for num, size in result.tuples("size") if size == 1_000_000)
     assert sizes == dict.fromkeys(range(20), 10)
     assert sorted(result.acked["numbers"]) == list(range(20))
+
+
+def test_what_a_bolt_multiplies_by_a_thousand_takes_no_memory() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", Numbers(400), parallelism=2)
+    builder.set_bolt("many", Multiplies(), parallelism=2).shuffle_grouping("numbers")
+    builder.set_bolt("slow", Slow(), parallelism=2).shuffle_grouping("many")
+    result = complete_topology(builder.create_topology(), conf=CONF, engine="spark")
+    assert sorted(result.acked["numbers"]) == list(range(400))
+    told = result.tuples("slow")
+    assert sum(1000 for _ in told) >= 400_000 - 2 * 1000
+    assert max(most_kb for _, most_kb in told) < 400_000  # of 400 MB that went through

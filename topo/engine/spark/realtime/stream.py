@@ -43,7 +43,7 @@ class Stream:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.is_open = True
         self.most_bytes: int | None = None
-        """Of a message; whoever announces a larger one is hung up on."""
+        """Of the first message; whoever announces a larger one is hung up on."""
         self.on_event: Callable[[], None] = _nothing
         """Called when something can be received."""
         self.unread: list[tuple[int, bytes]] = []
@@ -108,7 +108,7 @@ class Stream:
         at, end = 0, len(self._in)
         while end - at >= _HEAD.size:
             key, size = _HEAD.unpack_from(self._in, at)
-            if self.most_bytes is not None and size > self.most_bytes:
+            if self.most_bytes is not None and size > self.most_bytes and not messages:
                 self.close()
                 return []
             start = at + _HEAD.size

@@ -1,0 +1,226 @@
+"""A level of real-time mode: portions of work, messages that wait for company, strangers."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.test_real_time_streams import Loop
+from tests.wiring import line
+from topo import BasicBolt, EngineError, Tuple
+from topo.engine.spark.plan import Plan, make_plan
+from topo.engine.spark.realtime import output
+from topo.engine.spark.realtime.java import check_spark
+from topo.engine.spark.realtime.messages import Place
+from topo.engine.spark.realtime.output import MARKER, Output
+from topo.engine.spark.realtime.places import check_places, places_needed, plan_that_fits
+from topo.engine.spark.realtime.portions import PORTION_BYTES, Portion, Queue
+from topo.engine.spark.realtime.stream import Listener, connect
+from topo.testing import FeederSpout
+from topo.tracking.plan import Mode
+from topo.wire.frame import Frame, PackedFrame, Section
+
+
+class Pass(BasicBolt):
+    outputs = ("num",)
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup[0]])
+
+
+def plan(slots: int = 1) -> Plan:
+    return make_plan(line(FeederSpout(["num"]), Pass()), slots)
+
+
+def packed(rows: int, target: int = 1) -> PackedFrame:
+    (frame,) = Frame(9, target, 0, [Section("default", rows, [list(range(rows))])]).pack()
+    return frame
+
+
+# -- portions -------------------------------------------------------------------------------------
+
+
+def work_off(queue: Queue, made_of_each: int) -> list[list[Any]]:
+    """Take everything, as if each tuple made so many bytes; return the values by portion."""
+    portions = []
+    while queue:
+        frames = [frame.unpack() for frame in queue.take()]
+        rows = [value for frame in frames for value in frame.sections[0].columns[0]]
+        queue.learn(len(rows) * made_of_each)
+        portions.append(rows)
+    return portions
+
+
+def test_a_tuple_that_makes_much_is_worked_on_alone() -> None:
+    queue = Queue()
+    queue.add(packed(50))
+    assert work_off(queue, 10_000_000) == [[number] for number in range(50)]
+
+
+def test_portions_grow_where_little_comes_out_and_keep_the_order() -> None:
+    queue = Queue()
+    for _ in range(40):
+        queue.add(packed(1000))
+    portions = work_off(queue, 10)
+    assert len(portions[0]) == 1
+    assert list(chain.from_iterable(portions)) == list(range(1000)) * 40
+    assert len(portions) < 20
+    for _ in range(3):
+        queue.add(packed(1000))
+    assert len(work_off(queue, 10)) == 1  # it has learned
+
+
+def test_what_comes_out_of_a_portion_is_bounded_once_it_is_known() -> None:
+    queue = Queue()
+    queue.add(packed(4000))
+    made = [len(rows) * 20_000 for rows in work_off(queue, 20_000)]
+    assert max(made) < 6 * PORTION_BYTES
+    assert sum(made) == 4000 * 20_000
+
+
+def test_a_small_portion_says_nothing_of_large_ones() -> None:
+    portion = Portion()
+    for _ in range(5):
+        portion.learn(1000, 1000)
+    grown = portion.allowed
+    portion.learn(1, 1)
+    assert portion.allowed == grown
+    portion.learn(1000, 1000 * PORTION_BYTES)
+    assert portion.allowed == 1
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+class Wire:
+    """A stream that keeps what is sent."""
+
+    waiting = 0
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def send(self, key: int, *parts: Any) -> None:
+        self.sent.append(b"".join(parts))
+
+    def flush(self) -> None: ...
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
+def test_few_messages_go_at_once_and_many_wait_for_a_millisecond(clock: list[float]) -> None:
+    made = plan()
+    task = next(iter(made.component("b1").tasks))
+    wire: Any = Wire()
+    out = Output(made, 0, 0)
+    out.stream = wire
+    for _ in range(30):  # one a millisecond
+        clock[0] += 0.001
+        out.add(packed(1, task))
+        out.send()
+    assert len(wire.sent) == 30
+    for _ in range(200):  # ten
+        clock[0] += 0.0001
+        out.add(packed(1, task))
+        out.send()
+    assert 30 + 20 < len(wire.sent) < 30 + 190
+    before = len(wire.sent)
+    out.add(packed(1, task))
+    out.send()
+    assert len(wire.sent) == before
+    assert clock[0] < out.due_at <= clock[0] + 0.001
+    out.end(7, Mode.ACTIVE, 1.0, b"")
+    data, marker = wire.sent[before:]
+    assert (data[0], marker[0]) == (output.DATA, MARKER)
+    epoch, sent, _, _ = output.END.unpack_from(marker, output.HEAD.size)
+    assert (epoch, sent) == (7, before + 1)
+    assert out.due_at == 0
+
+
+# -- strangers ------------------------------------------------------------------------------------
+
+
+def test_who_announces_much_before_showing_the_token_is_hung_up_on() -> None:
+    loop = Loop()
+    listener = Listener("127.0.0.1:0", "right", loop.selector, lambda *_: pytest.fail("let in"))
+    with socket.create_connection(("127.0.0.1", listener.port)) as stranger:
+        stranger.sendall(struct.pack("<iI", 1, 1 << 30) + b"x" * 100)
+        stranger.setblocking(False)
+
+        def is_over() -> bool:
+            try:
+                return stranger.recv(1) == b""
+            except BlockingIOError:
+                return False
+            except ConnectionResetError:
+                return True
+
+        loop.until(is_over)
+    listener.close()
+    loop.selector.close()
+
+
+def test_between_machines_a_stream_is_the_same() -> None:
+    loop = Loop()
+    got: list[tuple[int, bytes]] = []
+    accepted = []
+
+    def accept(stream: Any, key: int) -> None:
+        accepted.append(stream)
+        stream.on_event = lambda: got.extend(stream.receive())
+
+    listener = Listener("127.0.0.1:0", "right", loop.selector, accept)
+    stream = connect(f"127.0.0.1:{listener.port}", "right", 3, loop.selector)
+    stream.send(5, bytes(300_000))
+    stream.flush()
+    loop.until(lambda: got)
+    assert got == [(5, bytes(300_000))]
+    for one in (stream, *accepted):
+        one.close()
+    listener.close()
+    loop.selector.close()
+
+
+def test_a_place_is_read_as_it_was_written(tmp_path: Path) -> None:
+    place = Place("127.0.0.1:1234", "token", 3, str(tmp_path / "slot-3"))
+    file = tmp_path / "said"
+    file.write_bytes(place.pack())
+    with file.open("rb") as source:
+        assert Place.read(source) == place
+        with pytest.raises(EOFError, match="nobody says"):
+            Place.read(source)
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+def test_as_many_slots_as_have_all_their_places() -> None:
+    topology = line(FeederSpout(["num"]), Pass(), Pass())
+    plan = plan_that_fits(topology, 8, {})
+    assert (plan.slots, places_needed(plan)) == (2, 6)
+    plan = plan_that_fits(topology, 2, {})
+    with pytest.raises(EngineError, match=r"needs 3 task places .*, and this Spark has 2") as told:
+        check_places(plan, 2)
+    assert "topology.mode=micro-batch" in told.value.hint
+
+
+@pytest.mark.parametrize("version", ["4.2.1", "3.5.0", "4.0.0.dev1"])
+def test_an_older_spark_is_told(version: str) -> None:
+    with pytest.raises(EngineError, match=f"Spark {version} cannot run in real-time") as told:
+        check_spark(version)
+    assert "needs Spark 4.3 or later" in told.value.hint
+
+
+@pytest.mark.parametrize("version", ["4.3.0", "4.4.0-SNAPSHOT", "5.0.1"])
+def test_a_newer_spark_is_tried(version: str) -> None:
+    check_spark(version)
