@@ -129,3 +129,33 @@ def test_spark_is_not_asked_all_the_time() -> None:
     cluster.now += 1
     executors.look()
     assert cluster.looks == 2
+
+
+def all_at_once(*known: Executor) -> Executors:
+    """As real-time mode has it: six tasks, on what settled as two executors of four cores."""
+    cluster = Cluster([Executor(4), Executor(4)])
+    executors = Executors(cluster.look, lambda: cluster.now, 6, at_once=True)
+    assert executors.settle(NEVER, cluster.sleep) == 8
+    executors.slots = 6
+    cluster.given = [known]
+    cluster.now += 10
+    executors.look()
+    return executors
+
+
+def test_tasks_that_run_all_at_once_wait_for_all_of_their_places() -> None:
+    there, lost = Executor(4), Executor(4, lost_at=LOST.lost_at)
+    assert (all_at_once(there, there).reason, all_at_once(there, there).are_gone) == ("", False)
+    short = all_at_once(there, lost)
+    assert short.are_gone
+    said = "1 of 2 executors lost since 09:41; nothing runs until the cluster gives another"
+    assert short.reason == said
+    assert not short.idle_slots_block_others(3, 1)
+    assert all_at_once(there).reason == "4 cores for 6 tasks at the same time"
+
+
+def test_where_fewer_will_not_do_executors_have_more_time() -> None:
+    cluster = Cluster([Executor(4)])
+    executors = Executors(cluster.look, lambda: cluster.now, 6, at_once=True)
+    assert executors.settle(NEVER, cluster.sleep) == 4
+    assert 55 < cluster.now < 65

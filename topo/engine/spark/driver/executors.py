@@ -20,6 +20,7 @@ TURN_SECS = 1.0
 """How long a slot may wait for data while another one waits for its core."""
 _SETTLED_SECS = 3.0
 _REGISTRATION_SECS = 30.0
+_ALL_REGISTERED_SECS = 60.0  # where fewer will not do
 _PAUSE_SECS = 0.1
 _WHY_NONE = "is the cluster full, or spark.executor.memory more than its workers have?"
 
@@ -110,6 +111,8 @@ class Executors:
         With no core at all the wait continues: a cluster may be full. 0 means that it was stopped.
         """
         patience = _REGISTRATION_SECS if self.wanted and not self.slots else _SETTLED_SECS
+        if self.wanted and self._at_once:
+            patience = _ALL_REGISTERED_SECS
         since = self._monotonic()
         while not stopped():
             before = self.cores
