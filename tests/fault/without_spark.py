@@ -30,8 +30,8 @@ from topo.engine.spark.realtime.messages import Place, SlotSetup
 from topo.engine.spark.realtime.start import start_slot
 from topo.engine.spark.realtime.store import EpochStore
 from topo.engine.spark.realtime.stream import Stream, connect
-from topo.engine.spark.worker.execution import RunSpec
 from topo.engine.spark.worker.report import Report
+from topo.engine.spark.worker.run_spec import RunSpec
 from topo.runtime.slot import full_conf
 from topo.topology.model import Topology
 from topo.tracking.plan import Mode

@@ -37,7 +37,7 @@ from topo.engine.spark.realtime.messages import (
     unpack_verdicts,
 )
 from topo.engine.spark.realtime.store import EpochStore
-from topo.engine.spark.worker.execution import RunSpec
+from topo.engine.spark.worker.run_spec import RunSpec
 from topo.runtime.slot import full_conf
 from topo.tracking.plan import Mode, TrackingPlan
 

@@ -29,7 +29,8 @@ from topo.engine.spark.driver.worker_check import check_workers
 from topo.engine.spark.jvm.local_files import sync_below
 from topo.engine.spark.jvm.session import query_session, query_settings, start_session
 from topo.engine.spark.plan import Plan, make_plan
-from topo.engine.spark.worker.execution import RunSpec, SlotRunner
+from topo.engine.spark.worker.execution import SlotRunner
+from topo.engine.spark.worker.run_spec import RunSpec
 from topo.engine.spark.worker.stage_errors import STATE_REFUSED
 from topo.errors import AckerError, ConfigError, EngineError
 from topo.logs.capture import LOG_DIR
@@ -300,7 +301,7 @@ class _AnyFactory:
         self._spec = spec
 
     def __call__(self, slot: int) -> SlotRunner:
-        return self._spec.runner(slot)
+        return SlotRunner(self._spec, slot)
 
 
 class _Factory:
@@ -310,7 +311,7 @@ class _Factory:
         self._spec, self._slot = spec, slot
 
     def __call__(self) -> SlotRunner:
-        return self._spec.runner(self._slot)
+        return SlotRunner(self._spec, self._slot)
 
 
 def tracking_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any]) -> TrackingPlan:

@@ -33,7 +33,7 @@ from typing import IO, Any
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.realtime.epochs import Staged
 from topo.engine.spark.realtime.records import pack_updates, unpack_updates
-from topo.engine.spark.worker.execution import RunSpec
+from topo.engine.spark.worker.run_spec import RunSpec
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode
 from topo.tracking.verdicts import Verdicts

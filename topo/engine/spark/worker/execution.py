@@ -12,10 +12,8 @@ import pickle
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from topo.config.secrets import masked
-from topo.engine.spark.plan import Plan
 from topo.engine.spark.worker.messages import (
     COMMITTED,
     LAST_TICKED,
@@ -28,16 +26,14 @@ from topo.engine.spark.worker.messages import (
 from topo.engine.spark.worker.polling import Polling
 from topo.engine.spark.worker.relay import RelayLost
 from topo.engine.spark.worker.report import Capture, Report
+from topo.engine.spark.worker.run_spec import RunSpec
 from topo.engine.spark.worker.spool import Spool, each_frame
 from topo.engine.spark.worker.state_size import StoredSizes
 from topo.errors import AckerError, EngineError, TopoError
 from topo.logs.capture import collect_logs, collected_lines
 from topo.logs.requests import LogRequests
 from topo.runtime.input_times import Marks
-from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment
-from topo.shipping.pickling import install_user_classes
-from topo.topology.layout import TaskLayout
-from topo.topology.model import Topology
+from topo.runtime.slot import Batch, SlotTasks
 from topo.tracking.client import AckerClient, BatchStart, Lease
 from topo.tracking.epochs import Cursor
 from topo.tracking.ids import Updates, fresh_nonce
@@ -47,40 +43,6 @@ from topo.wire.payload import HEADER, MARKS
 from topo.wire.rows import pack_rows, unpack_rows
 
 _HELD_SECS = 0.05
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """The specification of a run, the same for every slot."""
-
-    name: str
-    topology: bytes
-    conf: Mapping[str, Any]
-    plan: Plan
-    capture: tuple[str, ...] = ()
-    conclusions: bool = False
-    frames: str = ""
-    """A directory for frames, if all slots are on one machine."""
-    reports: str = ""
-    """A directory for large reports, if slots and driver share one."""
-    log_bytes: int = 0
-    """Maximum bytes of log lines that an execution sends to the driver; 0 for none."""
-
-    def environment(self, slot: int) -> TaskEnvironment:
-        """Return what the tasks of a slot share; makes the user's classes known here."""
-        topology = Topology.from_bytes(self.topology)
-        install_user_classes(topology.user_classes)
-        return TaskEnvironment(
-            topology,
-            TaskLayout(topology, self.conf),
-            self.conf,
-            self.name,
-            time.time,
-            local_tasks=self.plan.tasks_in(slot),
-        )
-
-    def runner(self, slot: int) -> SlotRunner:
-        return SlotRunner(self, slot)
 
 
 @dataclass
