@@ -56,6 +56,7 @@ if typing.TYPE_CHECKING:
     from topo.joins.interval import IntervalJoin
     from topo.joins.join_bolt import JoinBolt
     from topo.joins.windowed import WindowJoin
+    from topo.tables.declared import Table, TableJoin
     from topo.timed import TimedBolt
     from topo.topology.model import Topology
     from topo.windows.aggregate import WindowAggregate
@@ -106,6 +107,7 @@ _WINDOWS = {
     "topo.joins.interval": "IntervalJoin",
     "topo.joins.join_bolt": "JoinBolt",
     "topo.joins.windowed": "WindowJoin",
+    "topo.tables.declared": "Table TableJoin",
     "topo.timed": "TimedBolt",
     "topo.windows.aggregate": "WindowAggregate",
     "topo.windows.assigners": "Global Session Sliding Tumbling",
@@ -186,6 +188,8 @@ __all__ = [
     "StatelessError",
     "Stream",
     "Sum",
+    "Table",
+    "TableJoin",
     "Then",
     "TimedBolt",
     "TimestampError",

@@ -121,6 +121,9 @@ class OperatorTask(Protocol):
     def set_aside(self, rows: Rows, places: Iterable[int]) -> None:
         """Count these tuples as late, and emit them on the late stream, if there is one."""
 
+    def note_expired(self, count: int) -> None:
+        """Count tuples that wanted what is not kept any more."""
+
     def acks(self, tuples: Iterable[Tuple]) -> None:
         """Ack tuples that were kept, with `acks = "expiry"`."""
 

@@ -59,6 +59,9 @@ class ComponentStats:
         default=0.0,
     )
     late: int = counter("tuples", "Tuples too late for every window of theirs", of="bolt")
+    expired: int = counter(
+        "tuples", "Tuples that wanted an older version of a row than a table keeps", of="bolt"
+    )
     ahead: int = counter("tuples", "Tuples whose time is too far ahead of the clock", of="bolt")
     state_rows: int = gauge("rows", "Windows, cells or tuples that windows hold", of="bolt")
     execute_ms: float | None = mean(

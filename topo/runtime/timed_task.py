@@ -123,6 +123,9 @@ class TimedBoltTask(RichBoltTask):
                 out.parents.append(self._first + place if self._linked else NO_ANCHOR)
         self.metrics.late += count
 
+    def note_expired(self, count: int) -> None:
+        self.metrics.expired += count
+
     def acks(self, tuples: Iterable[Tuple]) -> None:
         for tup in tuples:
             if tup._topo_link >= UNTRACKED or tup._topo_link == HELD:

@@ -20,10 +20,13 @@ from topo.streams.state import (
     Store,
     Transactional,
 )
+from topo.streams.tables import GroupedTable, StreamTable
 from topo.streams.windowed import Window
+from topo.tables.leaving import RowChange
 
 __all__ = [
     "CachedMap",
+    "GroupedTable",
     "KeyedStream",
     "MapState",
     "MemoryStore",
@@ -32,9 +35,11 @@ __all__ = [
     "OpaqueValue",
     "Process",
     "Record",
+    "RowChange",
     "Store",
     "Stream",
     "StreamBuilder",
+    "StreamTable",
     "Transactional",
     "Window",
     "WindowedStream",

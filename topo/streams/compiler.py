@@ -22,6 +22,7 @@ from topo.streams.elements import GROUPINGS
 from topo.streams.graph import Node
 from topo.streams.joins import cogroup_bolt, common_time, join_bolt, later_time
 from topo.streams.keyed import BatchTotalBolt, Dedupe, ProcessBolt, RunningBolt
+from topo.streams.table_plans import LAZY, TablePlans
 from topo.streams.trident import UPDATES, StateBolt
 from topo.streams.windowed import Adding, Merging, partial_of_window
 from topo.timed import TimedBolt
@@ -107,10 +108,11 @@ class _Compiler:
         self._hubs: dict[int, Place] = {}
         self._exits: dict[tuple[int, int], Place] = {}  # by node, of those that leave a chain
         self._counts: dict[str, int] = {}
+        self._tables = TablePlans(nodes, self._add_reading, self._exit_of)
 
     def compile(self) -> Program:
         for node in self._nodes:
-            if node.kind not in STATELESS and node.kind not in ACTIONS:
+            if node.kind not in STATELESS | ACTIONS | LAZY:
                 self._make(node)
         return Program(self._topology(), list(self._components.values()))
 
@@ -148,6 +150,8 @@ class _Compiler:
             return self._window(node)
         if kind in ("join", "cogroup"):
             return self._join(node)
+        if kind in ("table_stream", "table_lookup"):
+            return self._table(node)
         raise StreamError(f"internal error: no component for {kind!r}; please report this")
 
     def _spout(self, node: Node) -> Place:
@@ -283,6 +287,26 @@ class _Compiler:
         later = None if time is None else later_time(time, bolt.result_delay())
         return self._place(made, "default", _pairs(later), later)
 
+    def _table(self, node: Node) -> Place:
+        if node.kind == "table_lookup":
+            kept, stream = self._tables.lookup(node), "default"
+        else:
+            kept, stream = self._tables.stream(node)
+        return Place(kept.component, stream, _pairs(kept.time), kept.parallelism, kept.time)
+
+    def _add_reading(
+        self,
+        node: Node,
+        bolt: Any,
+        parallelism: int,
+        reads: list[tuple[str, str, str]],
+        operators: list[Node],
+    ) -> str:
+        made = self._add(node, bolt, parallelism)
+        made.operators = list(dict.fromkeys([*operators, node]))
+        made.reads += [Read(component, stream, "fields", (by,)) for component, stream, by in reads]
+        return made.name
+
     def _keyed(self, node: Node, bolt: Any, before: Place) -> Component:
         parallelism = node.options.get("parallelism") or before.parallelism
         made = self._add(node, bolt, parallelism)
@@ -307,6 +331,7 @@ class _Compiler:
                 if consumer.kind == "state_updates":
                     continue
                 direct = consumer.kind in ("to", "through") and not place.source.window
+                direct = direct or self._reads_pairs(consumer, place)
                 if direct and node is hub:
                     continue  # it reads the hub itself
                 wanted.append((self._exit(consumer, node, len(wanted), place), consumer, number))
@@ -364,7 +389,13 @@ class _Compiler:
 
     def _exit_of(self, consumer: Node, number: int = 0) -> Place:
         """Return the place where the elements for an operator come out."""
-        return self._exits[id(consumer), number]
+        found = self._exits.get((id(consumer), number))
+        return self._hubs[id(consumer.inputs[number])] if found is None else found
+
+    def _reads_pairs(self, consumer: Node, place: Place) -> bool:
+        """Return True if an operator on tables can read a hub without a chain in between."""
+        pairs = place.source.keyed and not place.source.window
+        return pairs and consumer.kind in ("to_table", "table_lookup")
 
     def _hub_of(self, node: Node) -> Node:
         while node.kind in STATELESS:

@@ -25,6 +25,7 @@ from topo.windows.triggers import Trigger
 if TYPE_CHECKING:
     from topo.streams.builder import StreamBuilder
     from topo.streams.results import Aggregated, State, WindowedStream
+    from topo.streams.tables import StreamTable
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -212,6 +213,14 @@ class Stream(_Elements[T]):
         """Return the number of elements of each batch."""
         return self.aggregate(Count())
 
+    @overload
+    def to_table(self, key: Callable[[T], K], **limits: Any) -> StreamTable[K, T]: ...
+    @overload
+    def to_table(self, key: str, **limits: Any) -> StreamTable[Any, T]: ...
+    def to_table(self, key: Any, **limits: Any) -> StreamTable[Any, T]:
+        """Return the table of the latest element of each key; see `KeyedStream.to_table`."""
+        return self.key_by(key).to_table(**limits)
+
     def window(self, window: WindowSpec, **options: Any) -> WindowedStream[None, T]:
         """Gather the elements in windows, all keys together."""
         keyed = self.key_by(_no_key)
@@ -327,6 +336,40 @@ class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
 
         node = self._next(kind, combiner, keyed=True, parallelism=parallelism, drops=drops)
         return Aggregated(self._builder, node)
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def to_table(  # type: ignore[override]  # the stream has keys
+        self,
+        key: Any = None,
+        *,
+        versioned: Duration | None = None,
+        ttl: timedelta | None = None,
+        max_keys: int | None = None,
+        deleted: Callable[[V], Any] | None = None,
+        emit_unchanged: bool = False,
+        parallelism: int = 0,
+    ) -> StreamTable[K, V]:
+        """Return the table of the latest value of each key; None deletes the key.
+
+        `deleted` says of other values that they delete. `versioned` keeps the history for so long:
+        streams look up what was valid at their own time, and older values do not replace newer
+        ones. A value is forgotten `ttl` after it was written, by the clock; with `max_keys`, each
+        task keeps those written last.
+        """
+        from topo.streams.tables import table_of
+
+        stream: Any = self if key is None else self.key_by(key)
+        table: StreamTable[K, V] = table_of(
+            stream,
+            versioned=versioned,
+            ttl=ttl,
+            max_keys=max_keys,
+            deleted=deleted,
+            emit_unchanged=emit_unchanged,
+            parallelism=parallelism,
+        )
+        return table
 
     # -- own logic, state, windows ------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from topo.windows.assigners import WindowSpec, check_spec
 if TYPE_CHECKING:
     from topo.streams.builder import StreamBuilder
     from topo.streams.elements import KeyedStream
+    from topo.streams.tables import StreamTable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -51,9 +52,21 @@ class Joinable(Generic[K, V]):
         self, other: KeyedStream[K, W], *, within: Within = ..., window: WindowSpec | None = ...,
         merge: Callable[[V, W], R], parallelism: int = ...,
     ) -> KeyedStream[K, R]: ...  # fmt: skip
-    def join(self, other: Any, **options: Any) -> KeyedStream[K, Any]:
-        """Return each pair of values that match."""
-        return self._joined("inner", other, **options)
+    @overload
+    def join(self, other: StreamTable[K, W]) -> KeyedStream[K, tuple[V, W]]: ...
+    @overload
+    def join(
+        self, other: StreamTable[K, W], merge: Callable[[V, W], R], *, wait: bool = ...,
+        grace: Duration | None = ..., parallelism: int = ...,
+    ) -> KeyedStream[K, R]: ...  # fmt: skip
+    def join(self, other: Any, merge: Any = None, **options: Any) -> KeyedStream[K, Any]:
+        """Return each pair of values that match.
+
+        Beside a table, each value with what the table has for its key: the latest value, or of a
+        versioned table what was valid at the element's own time, when the watermark has passed it
+        (`wait`), at once (`wait=False`), or when the stream is `grace` further.
+        """
+        return self._joined("inner", other, merge=merge, **options)
 
     @overload
     def left_join(
@@ -65,9 +78,16 @@ class Joinable(Generic[K, V]):
         self, other: KeyedStream[K, W], *, within: Within = ..., window: WindowSpec | None = ...,
         merge: Callable[[V, W | None], R], parallelism: int = ...,
     ) -> KeyedStream[K, R]: ...  # fmt: skip
-    def left_join(self, other: Any, **options: Any) -> KeyedStream[K, Any]:
+    @overload
+    def left_join(self, other: StreamTable[K, W]) -> KeyedStream[K, tuple[V, W | None]]: ...
+    @overload
+    def left_join(
+        self, other: StreamTable[K, W], merge: Callable[[V, W | None], R], *, wait: bool = ...,
+        grace: Duration | None = ..., parallelism: int = ...,
+    ) -> KeyedStream[K, R]: ...  # fmt: skip
+    def left_join(self, other: Any, merge: Any = None, **options: Any) -> KeyedStream[K, Any]:
         """Return each pair that matches, and this stream's values without a match."""
-        return self._joined("left", other, **options)
+        return self._joined("left", other, merge=merge, **options)
 
     @overload
     def right_join(
@@ -142,7 +162,22 @@ class Joinable(Generic[K, V]):
         options = {"window": window, "keep": keep, "emit": emit, "parallelism": parallelism}
         return self._with("cogroup", others, None, options)
 
-    def _joined(
+    def _joined(self, how: str, other: Any, **options: Any) -> KeyedStream[K, Any]:
+        from topo.streams.tables import StreamTable, lookup
+
+        if not isinstance(other, StreamTable):
+            return self._joined_stream(how, other, **options)
+        if how not in ("inner", "left"):
+            raise StreamError(
+                f"a stream joins a table by join or left_join, not {how}: a table has no end",
+                hint="make tables of both for an outer join",
+                at=users_place(),
+            )
+        stream: Any = self
+        joined: KeyedStream[K, Any] = lookup(how, stream, other, **options)
+        return joined
+
+    def _joined_stream(
         self,
         how: str,
         other: Any,

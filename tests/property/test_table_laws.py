@@ -1,0 +1,441 @@
+"""Tables against brute force: random changes, cut into batches anyhow, with restarts in between.
+
+After every batch the result must be what a computation over the whole tables gives, each change's
+old row must be what was reported before, and no key may change twice in a batch: so nothing is ever
+seen half done.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
+from topo.storage.saving import Changes
+from topo.streams.windowed import ValueOf
+from topo.tables.declared import Rules
+from topo.tables.expression import Joined, Mapped, Source
+from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt
+from topo.tables.grouped import GroupedTableBolt
+from topo.tables.keyed import KeyedTablesBolt
+from topo.tables.leaving import ByForeignKey, ByGroup, ByKey
+from topo.tables.lookup import ROWS, LookupBolt
+from topo.tables.retracting import ByHand, Retracting, retracting
+from topo.tables.sources import UPSERTS, SourcePlan
+from topo.timed import Clock, Rows
+from topo.windows.combiners import (
+    ArgMax,
+    Collect,
+    Combiner,
+    Count,
+    Distinct,
+    Max,
+    Mean,
+    Min,
+    Sum,
+    TopK,
+)
+
+Row = tuple[str, Any]
+TIME = EventTime("ts")
+
+
+class Task:
+    """The task of one operator, without an engine: it emits to lists and restarts at will."""
+
+    owner = "bolt 'tables' task 1"
+    conf: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self, bolt: Any) -> None:
+        self.component = bolt
+        self.emitted: dict[str, list[list[Any]]] = defaultdict(list)
+        self.late: list[Any] = []
+        self.expired = 0
+        self.clock = 0.0
+        self.saved: dict[str, bytes] = {}
+        self.watermark = BEFORE_ALL
+        self.operator: Any = bolt.operator(self)
+
+    def now(self) -> float:
+        return self.clock
+
+    def emit(self, rows: list[list[Any]], stream: str = "default") -> None:
+        self.emitted[stream] += rows
+
+    def set_aside(self, rows: Rows, places: Iterable[int]) -> None:
+        self.late += [rows.tuple(place) for place in places]
+
+    def note_expired(self, count: int) -> None:
+        self.expired += count
+
+    def acks(self, tuples: Iterable[Any]) -> None:
+        raise AssertionError
+
+    def fails(self, tuples: Iterable[Any], reason: str | None) -> None:
+        raise AssertionError
+
+    def users_code(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def failed(self, error: BaseException) -> None:
+        raise error
+
+    def warn_once(self, text: str) -> None:
+        raise AssertionError(text)
+
+    def give(self, component: str, rows: Sequence[Sequence[Any]], stream: str = "default") -> None:
+        """Give the operator some tuples; their last value is the time."""
+        if rows:
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            self.operator.rows(
+                Rows(component, stream, (), columns, len(rows), columns[-1], lambda p: rows[p])  # type: ignore[arg-type, return-value]
+            )
+
+    def batch(self, *, restart: bool, watermark: int | None = None) -> dict[str, list[list[Any]]]:
+        """End the batch; return what came out."""
+        self.emitted.clear()
+        before, after = self.watermark, self.watermark if watermark is None else watermark
+        self.operator.advance(Clock(before, after, self.clock))
+        self.watermark = after
+        changes = Changes()
+        self.operator.save(changes)
+        changes.apply_to(self.saved)
+        found = dict(self.emitted)
+        if restart:
+            self.operator = self.component.operator(self)
+            self.operator.load(self.saved, self.watermark)
+        return found
+
+
+class Reported:
+    """A table as its readers see it, from its changes alone."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Any, Any] = {}
+
+    def take(self, changes: Iterable[Sequence[Any]]) -> None:
+        seen = set()
+        for key, old, new, *_ in changes:
+            assert key not in seen, "a key changes once a batch"
+            seen.add(key)
+            assert self.rows.get(key) == old, "the old row is what was reported before"
+            assert old != new
+            if new is None:
+                del self.rows[key]
+            else:
+                self.rows[key] = new
+
+
+def cut(events: Sequence[Any], random: Random) -> list[list[Any]]:
+    """Cut events into batches."""
+    rest, batches = list(events), []
+    while rest:
+        size = random.choice((1, 1, 3, 20))
+        batches.append(rest[:size])
+        rest = rest[size:]
+    return batches
+
+
+def put(table: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+keys = st.sampled_from("abcd")
+values = st.none() | st.integers(0, 5)
+seeds = st.integers(0, 10_000)
+changes_of_two = st.lists(st.tuples(st.integers(0, 1), keys, values, st.integers(0, 30)))
+
+
+def upserts(name: str, history: int | None = None) -> SourcePlan:
+    return SourcePlan(name, "default", UPSERTS, history)
+
+
+# -- by the same key ------------------------------------------------------------------------------
+
+
+def expected_join(how: str, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    wanted = {
+        "inner": left.keys() & right.keys(),
+        "left": left.keys(),
+        "right": right.keys(),
+        "outer": left.keys() | right.keys(),
+    }[how]
+    return {key: (left.get(key), right.get(key)) for key in wanted}
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "outer"])
+@given(events=changes_of_two, seed=seeds)
+def test_a_join_is_that_of_the_tables_at_every_batch(
+    how: str, events: list[tuple[int, str, Any, int]], seed: int
+) -> None:
+    random = Random(seed)
+    plans = [upserts("l"), upserts("r")]
+    bolt = KeyedTablesBolt(plans, Joined(Source(0), Source(1), how), TIME, unchanged=False)
+    bolt.leave(ByKey())
+    task, reported = Task(bolt), Reported()
+    tables: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    for batch in cut(events, random):
+        for side, key, value, ts in batch:
+            put(tables[side], key, value)
+            task.give("lr"[side], [(key, value, ts)])
+        reported.take(task.batch(restart=random.random() < 0.3).get("default", []))
+        assert reported.rows == expected_join(how, *tables)
+
+
+@given(events=changes_of_two, seed=seeds)
+def test_older_rows_of_a_versioned_table_change_nothing(
+    events: list[tuple[int, str, Any, int]], seed: int
+) -> None:
+    random = Random(seed)
+    plans = [upserts("l", 1000), upserts("r")]
+    bolt = KeyedTablesBolt(plans, Joined(Source(0), Source(1), "outer"), TIME, unchanged=False)
+    bolt.leave(ByKey())
+    task, reported = Task(bolt), Reported()
+    newest: dict[str, tuple[int, Any]] = {}
+    right: dict[str, Any] = {}
+    for batch in cut(events, random):
+        for side, key, value, ts in batch:
+            if side:
+                put(right, key, value)
+            elif ts >= newest.get(key, (0, None))[0]:
+                newest[key] = (ts, value)
+            task.give("lr"[side], [(key, value, ts)])
+        reported.take(task.batch(restart=random.random() < 0.3).get("default", []))
+        left = {key: value for key, (_, value) in newest.items() if value is not None}
+        assert reported.rows == expected_join("outer", left, right)
+
+
+@given(events=st.lists(st.tuples(st.integers(0, 2), keys, values, st.integers(0, 30))), seed=seeds)
+def test_several_joins_in_one_bolt_are_one_change(
+    events: list[tuple[int, str, Any, int]], seed: int
+) -> None:
+    random = Random(seed)
+    plans = [upserts("0"), upserts("1"), upserts("2")]
+    doubled = Mapped(Source(2), lambda value: None if value == 3 else 2 * value)
+    tree = Joined(Joined(Source(0), Source(1), "outer"), doubled, "left")
+    bolt = KeyedTablesBolt(plans, tree, TIME, unchanged=False)
+    bolt.leave(ByKey())
+    task, reported = Task(bolt), Reported()
+    tables: list[dict[str, Any]] = [{}, {}, {}]
+    for batch in cut(events, random):
+        for side, key, value, ts in batch:
+            put(tables[side], key, value)
+            task.give(str(side), [(key, value, ts)])
+        reported.take(task.batch(restart=random.random() < 0.3).get("default", []))
+        third = {key: 2 * value for key, value in tables[2].items() if value != 3}
+        first = expected_join("outer", tables[0], tables[1])
+        assert reported.rows == expected_join("left", first, third)
+
+
+# -- groups ---------------------------------------------------------------------------------------
+
+AGGREGATES: dict[str, tuple[Combiner | None, Any]] = {
+    "count": (Count(), len),
+    "sum": (Sum("v"), sum),
+    "mean": (Mean("v"), lambda found: sum(found) / len(found)),
+    "min": (Min("v"), min),
+    "max": (Max("v"), max),
+    "distinct": (Distinct("v"), lambda found: len(set(found))),
+    "top": (TopK(2, "v"), lambda found: sorted(found, reverse=True)[:2]),
+    "collect": (Collect("v"), sorted),
+    "argmax": (ArgMax("v", "v"), max),
+    "by hand": (None, sorted),
+}
+
+
+def adder(acc: list[Any], value: Any) -> list[Any]:
+    acc.append(value["v"])  # in place, as people do
+    acc.sort()
+    return acc
+
+
+def subtractor(acc: list[Any], value: Any) -> list[Any] | None:
+    acc.remove(value["v"])
+    return acc or None
+
+
+def aggregate(name: str) -> tuple[Retracting, Any]:
+    combiner = AGGREGATES[name][0]
+    if combiner is None:
+        return ByHand(list, adder, subtractor), None
+    return retracting(combiner), ValueOf(combiner)
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+@given(
+    events=st.lists(
+        st.tuples(keys, st.sampled_from(["x", "y", None]), st.integers(-3, 3), st.booleans())
+    ),
+    seed=seeds,
+)
+def test_groups_are_those_of_the_table_at_every_batch(
+    name: str, events: list[tuple[str, str | None, int, bool]], seed: int
+) -> None:
+    random = Random(seed)
+    made, part = aggregate(name)
+    source = KeyedTablesBolt([upserts("t")], Source(0), TIME, unchanged=False)
+    source.leave(ByGroup(lambda key, row: row["group"], part))
+    table = Task(source)
+    grouped = GroupedTableBolt(made, TIME, unchanged=False)
+    grouped.leave(ByKey())
+    groups, reported = Task(grouped), Reported()
+    rows: dict[str, Any] = {}
+    for batch in cut(events, random):
+        for number, (key, group, value, deleted) in enumerate(batch):
+            row = None if deleted else {"group": group, "v": value}
+            put(rows, key, row)
+            table.give("t", [(key, row, number)])
+        restart = random.random() < 0.3
+        groups.give("table", table.batch(restart=restart).get("default", []))
+        reported.take(groups.batch(restart=restart).get("default", []))
+        members: dict[str, list[int]] = defaultdict(list)
+        for row in rows.values():
+            if row["group"] is not None:
+                members[row["group"]].append(row["v"])
+        wanted = {group: AGGREGATES[name][1](found) for group, found in members.items()}
+        assert reported.rows == wanted
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False), st.integers(0, 3)), max_size=40))
+def test_a_sum_of_floats_has_no_trace_of_what_has_gone(events: list[tuple[float, int]]) -> None:
+    made = retracting(Sum("v"))
+    acc = made.init()
+    there: list[float] = []
+    for value, place in events:
+        if there and place:
+            gone = there.pop(place % len(there))
+            acc = made.remove(acc, gone)
+        acc = made.add(acc, value)
+        there.append(value)
+    from math import fsum, inf, isfinite
+
+    finite = [value for value in there if isfinite(value)]
+    odd = {value for value in there if not isfinite(value)}
+    found = made.result(acc) if there else None
+    if not there:
+        assert found is None
+    elif len(odd) == 2:
+        assert found != found
+    elif odd:
+        assert found == (inf if inf in odd else -inf)
+    else:
+        try:
+            wanted = fsum(finite)
+        except OverflowError:
+            return
+        assert found == wanted
+
+
+# -- by foreign key -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("tasks", [1, 3])
+@given(
+    events=st.lists(
+        st.tuples(st.booleans(), keys, st.sampled_from(["x", "y", "z", None]), st.integers(0, 3))
+    ),
+    seed=seeds,
+)
+def test_a_join_by_foreign_key_is_that_of_the_tables_at_every_batch(
+    how: str, tasks: int, events: list[tuple[bool, str, str | None, int]], seed: int
+) -> None:
+    random = Random(seed)
+    source = KeyedTablesBolt([upserts("l")], Source(0), TIME, unchanged=False)
+    source.leave(ByForeignKey(lambda row: row[0]))
+    left = Task(source)
+    joins = []
+    for _ in range(tasks):
+        bolt = ForeignJoinBolt(upserts("r"), how, lambda a, b: (a, b), TIME, unchanged=False)
+        bolt.leave(ByKey())
+        joins.append(Task(bolt))
+    together = ChangesByKeyBolt(TIME, unchanged=False)
+    together.leave(ByKey())
+    by_key, reported = Task(together), Reported()
+    lefts: dict[str, Any] = {}
+    rights: dict[str, Any] = {}
+    task_of = {"x": 0, "y": 1 % tasks, "z": 2 % tasks, None: 0}
+    for batch in cut(events, random):
+        for number, (is_left, key, pointed, value) in enumerate(batch):
+            if is_left:
+                row = None if value == 0 else (pointed, value)
+                put(lefts, key, row)
+                left.give("l", [(key, row, number)])
+            elif pointed is not None:
+                new = None if value == 0 else value
+                put(rights, pointed, new)
+                joins[task_of[pointed]].give("r", [(pointed, new, number)])
+        for moved in left.batch(restart=random.random() < 0.3).get("default", []):
+            joins[task_of[moved[0]]].give("left", [moved])
+        answers = [join.batch(restart=random.random() < 0.3).get("default", []) for join in joins]
+        random.shuffle(answers)
+        for answer in answers:
+            by_key.give("joined", answer)
+        reported.take(by_key.batch(restart=False).get("default", []))
+        wanted = {key: (row, rights.get(row[0])) for key, row in lefts.items()}
+        if how == "inner":
+            wanted = {key: both for key, both in wanted.items() if both[1] is not None}
+        assert reported.rows == wanted
+
+
+# -- lookups --------------------------------------------------------------------------------------
+
+
+@given(
+    events=st.lists(st.tuples(st.booleans(), keys, values, st.integers(0, 40)), max_size=60),
+    seed=seeds,
+    history=st.integers(0, 10),
+)
+def test_a_row_gets_what_was_valid_at_its_time(
+    events: list[tuple[bool, str, Any, int]], seed: int, history: int
+) -> None:
+    """With rows and versions that keep to the watermark, no result depends on the batches."""
+    random = Random(seed)
+    rules = Rules(True, history, waits=True)
+    bolt = LookupBolt(rules, lambda a, b: (a, b), TIME, ("key", "value", "ts"))
+    bolt.kinds = {("s", "default"): ROWS, ("t", "default"): UPSERTS}
+    task = Task(bolt)
+    versions: dict[str, dict[int, Any]] = defaultdict(dict)
+    wanted, late, out = [], 0, []
+    watermark = BEFORE_ALL
+    for number, batch in enumerate(cut(events, random)):
+        for is_row, key, value, ts in batch:
+            if is_row:
+                task.give("s", [(key, number, ts)])
+                if ts < watermark:
+                    late += 1
+                else:
+                    wanted.append((key, number, ts))
+            else:
+                ts = max(ts, watermark)
+                versions[key][ts] = value
+                task.give("t", [(key, value, ts)])
+        watermark = max(watermark, max(ts for *_, ts in batch) - random.randint(0, 15))
+        found = task.batch(restart=random.random() < 0.3, watermark=watermark)
+        assert all(row[2] < watermark for row in found.get("default", []))
+        times = [row[2] for row in found.get("default", [])]
+        assert times == sorted(times)
+        out += found.get("default", [])
+    out += task.batch(restart=False, watermark=AFTER_ALL).get("default", [])
+    answers = []
+    for key, number, ts in wanted:
+        own = sorted(versions[key])
+        at = bisect_right(own, ts)
+        answers.append([key, (number, versions[key][own[at - 1]] if at else None), ts])
+    assert sorted(map(repr, out)) == sorted(map(repr, answers))
+    assert len(task.late) == late
+    assert task.expired == 0
+    assert not task.operator._waiting
+    kept = task.operator._store
+    assert len(kept) <= len(versions), "of each key, the newest version at most"

@@ -1,0 +1,182 @@
+"""What is computed of tables with the same key: joins, filters and functions, as a tree.
+
+The tree is data, so that it travels with the bolt. In a task it becomes one generated function over
+the keys that a batch has changed: for each key it takes the rows before and after the batch from
+every table, computes the result of both, and says what has changed. A join is thus recomputed from
+both sides' rows, whichever of them changed, and a row that comes and goes within a batch is not
+seen at all.
+
+The time of a result is the highest of its sides: that of the change, and of each row that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from topo.traces import GENERATED
+
+Function: TypeAlias = Callable[..., Any]
+
+INNER, LEFT, RIGHT, OUTER = "inner", "left", "right", "outer"
+_NEEDS = {INNER: "{0} is None or {1} is None", LEFT: "{0} is None", RIGHT: "{1} is None",
+          OUTER: "{0} is None and {1} is None"}  # fmt: skip
+
+NO_TIME = -(1 << 63)
+"""The time of a row that is not there."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows of the table with this number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """The function's result for each row; None for none."""
+
+    of: Expression
+    function: Function
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """The rows for which a predicate of key and row holds."""
+
+    of: Expression
+    predicate: Function
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The rows of two tables with the same key; without a function, pairs."""
+
+    left: Expression
+    right: Expression
+    how: str
+    function: Function | None = None
+    label: str = ""
+
+
+Expression: TypeAlias = Source | Mapped | Filtered | Joined
+
+Changed: TypeAlias = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The functions of a tree, in this process."""
+
+    changed: Changed
+    """`changed(keys, out, [known, fresh] of each source)` appends [key, old, new, ts] to `out`."""
+    value: Function
+    """`value(key, [row] of each source)` returns the result."""
+    labels: dict[int, str]
+
+    def name_operator(self, error: BaseException) -> None:
+        """Add to an error which operator of the program raised it."""
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == GENERATED:
+                label = self.labels.get(trace.tb_lineno)
+                if label:
+                    error.add_note(f"in {label}")
+                return
+            trace = trace.tb_next
+
+
+def compiled(tree: Expression, sources: int, *, unchanged: bool) -> Compiled:
+    """Generate the functions of a tree; with `unchanged`, equal results come out too."""
+    writer = _Writer()
+    numbers = range(sources)
+    pairs = "".join(f", get{n}, fresh{n}" for n in numbers)
+    writer.line(f"def changed(keys, out{pairs}):")
+    writer.depth = 1
+    writer.line("for key in keys:")
+    writer.depth = 2
+    for n in numbers:
+        writer.line(f"row = get{n}(key)")
+        writer.line(f"a{n} = None if row is None else row[0]")
+        writer.line(f"new = fresh{n}(key)")
+        writer.line("if new is None:")
+        writer.line(f"    b{n} = a{n}")
+        writer.line(f"    t{n} = NO_TIME if a{n} is None else row[1]")
+        writer.line("else:")
+        writer.line(f"    b{n}, t{n} = new")
+    before = writer.expression(tree, "a")
+    after = writer.expression(tree, "b")
+    skip = f"{before} is None and {after} is None"
+    if unchanged:
+        writer.line(f"if {skip}: continue")
+    else:
+        writer.line(f"if {before} is {after} or same({before}, {after}): continue")
+    times = ", ".join(f"t{n}" for n in numbers)
+    writer.line(f"out.append([key, {before}, {after}, {f'max({times})' if sources > 1 else 't0'}])")
+    writer.depth = 0
+    arguments = "".join(f", b{n}" for n in numbers)
+    writer.line(f"def value(key{arguments}):")
+    writer.depth = 1
+    result = writer.expression(tree, "b")
+    writer.line(f"return {result}")
+    namespace = {**writer.names, "same": same, "NO_TIME": NO_TIME}
+    exec(compile("\n".join(writer.lines), GENERATED, "exec"), namespace)
+    return Compiled(namespace["changed"], namespace["value"], writer.labels)
+
+
+def same(before: Any, after: Any) -> bool:
+    """Return True if two results are equal; what cannot be compared is not."""
+    if type(before) is not type(after):
+        return False
+    try:
+        return bool(before == after)
+    except Exception:  # arrays, for one, have no truth
+        return False
+
+
+class _Writer:
+    """Lines of generated code, the names they use, and the operator of each line."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {}
+        self.labels: dict[int, str] = {}
+        self.depth = 0
+        self._variables = 0
+
+    def line(self, text: str, label: str = "") -> None:
+        self.lines.append("    " * self.depth + text)
+        if label:
+            self.labels[len(self.lines)] = label
+
+    def name(self, value: Any) -> str:
+        name = f"function{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def expression(self, tree: Expression, letter: str) -> str:
+        """Write the lines that compute a tree; return the variable of the result."""
+        if isinstance(tree, Source):
+            return f"{letter}{tree.number}"
+        self._variables += 1
+        result = f"v{self._variables}"
+        if isinstance(tree, Joined):
+            left, right = self.expression(tree.left, letter), self.expression(tree.right, letter)
+            call = f"({left}, {right})"
+            if tree.function is not None:
+                call = f"{self.name(tree.function)}{call}"
+            lacks = _NEEDS[tree.how].format(left, right)
+            self.line(f"{result} = None if {lacks} else {call}", tree.label)
+            return result
+        of = self.expression(tree.of, letter)
+        if isinstance(tree, Mapped):
+            call = f"{self.name(tree.function)}({of})"
+            self.line(f"{result} = None if {of} is None else {call}", tree.label)
+        else:
+            call = f"{self.name(tree.predicate)}(key, {of})"
+            self.line(f"{result} = {of} if {of} is not None and {call} else None", tree.label)
+        return result

@@ -1,0 +1,385 @@
+"""Aggregates that values can be taken away from again, exactly.
+
+- Counts and sums are added and subtracted. Floats are not: 1e16 + 1 - 1e16 is 0. So the floats of a
+  sum are kept as parts that do not overlap (after Shewchuk), whose sum is exact whatever comes and
+  goes; the result is rounded once.
+- Min, Max, Distinct, TopK, Collect and ArgMax keep how often each value is there, and a heap whose
+  top is looked at; what is saved is the counts that changed, not the group.
+- A combiner of your own has `remove(acc, value)`, or the aggregate is given an adder and a
+  subtractor.
+
+A group without rows has no result.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, Protocol
+
+from topo.errors import StreamError, shown
+from topo.windows.combiners import (
+    ArgMax,
+    Collect,
+    Combiner,
+    Count,
+    Distinct,
+    Max,
+    Mean,
+    Min,
+    Sum,
+    TopK,
+)
+
+
+class Retracting(Protocol):
+    """An aggregate of a group whose values may be taken away."""
+
+    counted: bool
+    """True iff it needs how often each value is there."""
+    users: bool
+    """True iff its results are made by the user's code, which may change them in place."""
+
+    def init(self) -> Any:
+        """Return the accumulator of an empty group."""
+
+    def add(self, acc: Any, value: Any) -> Any:
+        """Return the accumulator with a value more."""
+
+    def remove(self, acc: Any, value: Any) -> Any:
+        """Return the accumulator with a value less."""
+
+    def result(self, acc: Any) -> Any:
+        """Return the result of a group; None for a group that is no more."""
+
+
+class Exact:
+    """A sum that values can be taken away from: of anything with plus and minus, floats exactly.
+
+    The accumulator is (rows, floats among them, sum of the others, parts of the floats' sum,
+    counts of the infinite ones and NaNs).
+    """
+
+    counted = False
+    users = False
+
+    def init(self) -> Any:
+        return (0, 0, None, (), ())
+
+    def add(self, acc: Any, value: Any) -> Any:
+        rows, floats, rest, parts, odd = acc
+        if type(value) is float:
+            if math.isfinite(value):
+                return rows + 1, floats + 1, rest, _grown(parts, value), odd
+            return rows + 1, floats + 1, rest, parts, _counted(odd, repr(value), 1)
+        return rows + 1, floats, value if rest is None else rest + value, parts, odd
+
+    def remove(self, acc: Any, value: Any) -> Any:
+        rows, floats, rest, parts, odd = acc
+        if rows <= 1:
+            return self.init()
+        if type(value) is float:
+            if math.isfinite(value):
+                return rows - 1, floats - 1, rest, _grown(parts, -value), odd
+            return rows - 1, floats - 1, rest, parts, _counted(odd, repr(value), -1)
+        return rows - 1, floats, -value if rest is None else rest - value, parts, odd
+
+    def total(self, acc: Any) -> Any:
+        """Return the sum."""
+        _, floats, rest, parts, odd = acc
+        if not floats:
+            return 0 if rest is None else rest
+        if odd:
+            return sum(float(name) for name, _ in odd)
+        return math.fsum(parts) if rest is None else math.fsum(parts) + rest
+
+    def result(self, acc: Any) -> Any:
+        return self.total(acc) if acc[0] else None
+
+
+class ExactMean(Exact):
+    """A mean that values can be taken away from."""
+
+    def result(self, acc: Any) -> Any:
+        return self.total(acc) / acc[0] if acc[0] else None
+
+
+def _grown(parts: tuple[float, ...], value: float) -> tuple[float, ...]:
+    """Return the parts of a sum with a value more: exact, and none overlaps another."""
+    grown = []
+    for part in parts:
+        if abs(value) < abs(part):
+            value, part = part, value
+        high = value + part
+        low = part - (high - value)
+        if low:
+            grown.append(low)
+        value = high
+    if value:
+        grown.append(value)
+    return tuple(grown)
+
+
+def _counted(odd: tuple[tuple[str, int], ...], name: str, more: int) -> tuple[tuple[str, int], ...]:
+    counts = dict(odd)
+    counts[name] = counts.get(name, 0) + more
+    return tuple(sorted((name, n) for name, n in counts.items() if n))
+
+
+class Counted:
+    """An aggregate of how many values there are; of a field, how many are not None."""
+
+    counted = False
+    users = False
+
+    def __init__(self, everything: bool) -> None:
+        self._everything = everything
+
+    def init(self) -> Any:
+        return (0, 0)
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return acc[0] + 1, acc[1] + (self._everything or value is not None)
+
+    def remove(self, acc: Any, value: Any) -> Any:
+        if acc[0] <= 1:
+            return self.init()
+        return acc[0] - 1, acc[1] - (self._everything or value is not None)
+
+    def result(self, acc: Any) -> Any:
+        return acc[1] if acc[0] else None
+
+
+class ByHand:
+    """An aggregate of the user's functions; it ends a group by returning None."""
+
+    counted = False
+    users = True
+
+    def __init__(
+        self, first: Any, adder: Callable[[Any, Any], Any], subtractor: Callable[[Any, Any], Any]
+    ) -> None:
+        self._first = first
+        self._adder = adder
+        self._subtractor = subtractor
+
+    def init(self) -> Any:
+        return None
+
+    def _begun(self, acc: Any) -> Any:
+        if acc is not None:
+            return acc
+        return self._first() if callable(self._first) else deepcopy(self._first)
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return self._adder(self._begun(acc), value)
+
+    def remove(self, acc: Any, value: Any) -> Any:
+        return self._subtractor(self._begun(acc), value)
+
+    def result(self, acc: Any) -> Any:
+        return acc
+
+
+class OwnCombiner:
+    """A combiner of the user's that has `remove`, with the number of rows."""
+
+    counted = False
+    users = True
+
+    def __init__(self, combiner: Any) -> None:
+        self._combiner = combiner
+
+    def init(self) -> Any:
+        return (0, None)
+
+    def add(self, acc: Any, value: Any) -> Any:
+        inner = acc[1] if acc[0] else self._combiner.init()
+        return acc[0] + 1, self._combiner.add(inner, value)
+
+    def remove(self, acc: Any, value: Any) -> Any:
+        if acc[0] <= 1:
+            return self.init()
+        return acc[0] - 1, self._combiner.remove(acc[1], value)
+
+    def result(self, acc: Any) -> Any:
+        return self._combiner.result(acc[1]) if acc[0] else None
+
+
+class Bag:
+    """The values of one group, each with how often it is there; the accumulator of `OfBag`."""
+
+    __slots__ = ("counts", "heap")
+
+    def __init__(self) -> None:
+        self.counts: dict[Any, int] = {}
+        self.heap: list[Any] | None = None
+
+
+class OfBag:
+    """An aggregate of a bag of values: what `look` finds in it."""
+
+    counted = True
+    users = False
+
+    def __init__(self, look: Callable[[Bag], Any], order: Callable[[Any], Any] | None) -> None:
+        self._look = look
+        self._order = order
+
+    def init(self) -> Bag:
+        return Bag()
+
+    def add(self, bag: Bag, value: Any) -> Bag:
+        try:
+            count = bag.counts.get(value, 0)
+        except TypeError:
+            raise StreamError(
+                f"an aggregate of a table counts its values, and {shown(value)} is a "
+                f"{type(value).__name__}, which cannot be a key",
+                hint="make it a tuple, or another value that does not change",
+            ) from None
+        bag.counts[value] = count + 1
+        if not count and bag.heap is not None and self._order is not None:
+            heapq.heappush(bag.heap, self._order(value))
+        return bag
+
+    def remove(self, bag: Bag, value: Any) -> Bag:
+        count = bag.counts.get(value, 0)
+        if count > 1:
+            bag.counts[value] = count - 1
+        elif count:  # else it was never added
+            del bag.counts[value]
+        return bag
+
+    def result(self, bag: Bag) -> Any:
+        if not bag.counts:
+            return None
+        if self._order is not None and (
+            bag.heap is None or len(bag.heap) > 2 * len(bag.counts) + 16
+        ):
+            bag.heap = list(map(self._order, bag.counts))
+            heapq.heapify(bag.heap)
+        return self._look(bag)
+
+
+class _Ascending:
+    """A value in a heap whose top is the lowest, by `by`.
+
+    Of equal ones the order is that of their texts, so that a restart changes no result.
+    """
+
+    __slots__ = ("by", "value")
+
+    def __init__(self, by: Any, value: Any) -> None:
+        self.by = by
+        self.value = value
+
+    def __lt__(self, other: _Ascending) -> bool:
+        return bool(self.by < other.by) or (
+            not other.by < self.by and repr(self.value) < repr(other.value)
+        )
+
+
+class _Descending(_Ascending):
+    """A value in a heap whose top is the highest."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: _Ascending) -> bool:
+        return bool(other.by < self.by) or (
+            not self.by < other.by and repr(self.value) < repr(other.value)
+        )
+
+
+def _first(bag: Bag) -> Any:
+    """Return the value at the top of the heap, without those that are gone."""
+    assert bag.heap is not None
+    while bag.heap[0].value not in bag.counts:
+        heapq.heappop(bag.heap)
+    return bag.heap[0].value
+
+
+class _Highest:
+    """Finds the n highest values of a bag, each as often as it is there."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self, bag: Bag) -> list[Any]:
+        heap = bag.heap
+        assert heap is not None
+        taken: dict[Any, Any] = {}
+        found: list[Any] = []
+        while heap and len(found) < self.n:
+            top = heapq.heappop(heap)
+            count = bag.counts.get(top.value, 0)
+            if count and top.value not in taken:  # an entry that is gone, or there twice
+                taken[top.value] = top
+                found += [top.value] * min(count, self.n - len(found))
+        for top in taken.values():
+            heapq.heappush(heap, top)
+        return found
+
+
+def _collected(bag: Bag) -> list[Any]:
+    """Return all values in an order that does not depend on how they came."""
+    try:
+        values = sorted(bag.counts)
+    except TypeError:
+        values = sorted(bag.counts, key=repr)
+    return [value for value in values for _ in range(bag.counts[value])]
+
+
+def _lowest_first(value: Any) -> _Ascending:
+    return _Ascending(value, value)
+
+
+def _highest_first(value: Any) -> _Ascending:
+    return _Descending(value, value)
+
+
+def _highest_by(value: Any) -> _Ascending:
+    return _Descending(value[1], value)
+
+
+class _FirstPart:
+    """Finds the first part of the value at the top."""
+
+    def __call__(self, bag: Bag) -> Any:
+        return _first(bag)[0]
+
+
+def retracting(combiner: Combiner) -> Retracting:
+    """Return the aggregate that takes away what a combiner adds; raise if it cannot."""
+    kind = type(combiner)
+    if kind is Count:
+        return Counted(combiner.field is None)
+    if kind is Sum:
+        return Exact()
+    if kind is Mean:
+        return ExactMean()
+    if kind is Min:
+        return OfBag(_first, _lowest_first)
+    if kind is Max:
+        return OfBag(_first, _highest_first)
+    if kind is Distinct:
+        return OfBag(_number, None)
+    if kind is Collect:
+        return OfBag(_collected, None)
+    if isinstance(combiner, TopK) and kind is TopK:
+        order = _highest_first if combiner.field is None else _highest_by
+        return OfBag(_Highest(combiner.n), order)
+    if kind is ArgMax:
+        return OfBag(_FirstPart(), _highest_by)
+    if callable(getattr(combiner, "remove", None)):
+        return OwnCombiner(combiner)
+    raise StreamError(
+        f"{kind.__name__} cannot take a value away again, as rows of a table come and go",
+        hint="give it remove(acc, value), or write aggregate(init=, adder=, subtractor=)",
+    )
+
+
+def _number(bag: Bag) -> int:
+    return len(bag.counts)
