@@ -2,6 +2,7 @@
 
     interval-join   two streams of orders and payments, one payment for each order, up to 10 s after
                     it; half a million live rows
+    table-table     two tables of 100,000 keys, joined by key; see `tables`
 
 Every result is compared with a direct computation. Beside each stands a plain loop over the same
 columns: two dict probes a row, and rows let go after 10 s. Over a tenth of the events stands
@@ -18,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from time import perf_counter, process_time
 from typing import Any
 
+from benchmarks import tables
 from benchmarks.model import BenchOptions, Measurement
 from benchmarks.slots import run_to_end
 from topo import BasicBolt, EventTime, IntervalJoin, Spout, Topology, TopologyBuilder, Tuple
@@ -171,7 +173,8 @@ def bytewax_rate(total: int) -> float | None:
 
 def run(options: BenchOptions) -> list[Measurement]:
     peer = bytewax_rate(int(options.seconds * _EVENTS_A_SECOND) // 20)
-    return [_measure(options, tracked, peer) for tracked in (False, True)]
+    joins = [_measure(options, tracked, peer) for tracked in (False, True)]
+    return joins + [tables.measure(options, tracked) for tracked in (False, True)]
 
 
 def _measure(options: BenchOptions, tracked: bool, peer: float | None) -> Measurement:

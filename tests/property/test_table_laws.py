@@ -22,13 +22,13 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.storage.saving import Changes
 from topo.streams.windowed import ValueOf
 from topo.tables.declared import Rules
-from topo.tables.expression import Joined, Mapped, Source
+from topo.tables.expression import Join, Projection, Source
 from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt
 from topo.tables.grouped import GroupedTableBolt
 from topo.tables.keyed import KeyedTablesBolt
 from topo.tables.leaving import ByForeignKey, ByGroup, ByKey
 from topo.tables.lookup import ROWS, LookupBolt
-from topo.tables.retracting import ByHand, Retracting, retracting
+from topo.tables.retracting import ByHand, RetractableAggregate, retracting
 from topo.tables.sources import UPSERTS, SourcePlan
 from topo.timed import Clock, Rows
 from topo.windows.combiners import (
@@ -52,7 +52,7 @@ class Task:
     """The task of one operator, without an engine: it emits to lists and restarts at will."""
 
     owner = "bolt 'tables' task 1"
-    conf: dict[str, Any] = {}  # noqa: RUF012
+    conf: dict[str, Any] = {}
 
     def __init__(self, bolt: Any) -> None:
         self.component = bolt
@@ -181,7 +181,7 @@ def test_a_join_is_that_of_the_tables_at_every_batch(
 ) -> None:
     random = Random(seed)
     plans = [upserts("l"), upserts("r")]
-    bolt = KeyedTablesBolt(plans, Joined(Source(0), Source(1), how), TIME, unchanged=False)
+    bolt = KeyedTablesBolt(plans, Join(Source(0), Source(1), how), TIME, unchanged=False)
     bolt.leave(ByKey())
     task, reported = Task(bolt), Reported()
     tables: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
@@ -199,7 +199,7 @@ def test_older_rows_of_a_versioned_table_change_nothing(
 ) -> None:
     random = Random(seed)
     plans = [upserts("l", 1000), upserts("r")]
-    bolt = KeyedTablesBolt(plans, Joined(Source(0), Source(1), "outer"), TIME, unchanged=False)
+    bolt = KeyedTablesBolt(plans, Join(Source(0), Source(1), "outer"), TIME, unchanged=False)
     bolt.leave(ByKey())
     task, reported = Task(bolt), Reported()
     newest: dict[str, tuple[int, Any]] = {}
@@ -222,8 +222,8 @@ def test_several_joins_in_one_bolt_are_one_change(
 ) -> None:
     random = Random(seed)
     plans = [upserts("0"), upserts("1"), upserts("2")]
-    doubled = Mapped(Source(2), lambda value: None if value == 3 else 2 * value)
-    tree = Joined(Joined(Source(0), Source(1), "outer"), doubled, "left")
+    doubled = Projection(Source(2), lambda value: None if value == 3 else 2 * value)
+    tree = Join(Join(Source(0), Source(1), "outer"), doubled, "left")
     bolt = KeyedTablesBolt(plans, tree, TIME, unchanged=False)
     bolt.leave(ByKey())
     task, reported = Task(bolt), Reported()
@@ -265,7 +265,7 @@ def subtractor(acc: list[Any], value: Any) -> list[Any] | None:
     return acc or None
 
 
-def aggregate(name: str) -> tuple[Retracting, Any]:
+def aggregate(name: str) -> tuple[RetractableAggregate, Any]:
     combiner = AGGREGATES[name][0]
     if combiner is None:
         return ByHand(list, adder, subtractor), None

@@ -18,7 +18,7 @@ from topo.errors import JoinError, StreamError
 from topo.event_time import EventTime
 from topo.streams.graph import Node
 from topo.tables.declared import lookup_rules
-from topo.tables.expression import Expression, Filtered, Joined, Mapped, Source
+from topo.tables.expression import Expression, Filter, Join, Projection, Source
 from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt
 from topo.tables.grouped import GroupedTableBolt
 from topo.tables.keyed import ChangelogBolt, KeyedTablesBolt
@@ -57,7 +57,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Keeper:
     """A bolt that keeps tables, and the component it is in."""
 
     component: str
@@ -77,16 +77,16 @@ class TablePlans:
         self._add = add
         self._exit_of = exit_of
         self._uses = Counter(id(read) for node in nodes for read in node.inputs)
-        self._kept: dict[int, Kept] = {}
+        self._kept: dict[int, Keeper] = {}
 
     # -- what streams need --------------------------------------------------------------------
 
-    def stream(self, node: Node) -> tuple[Kept, str]:
+    def stream(self, node: Node) -> tuple[Keeper, str]:
         """Return the bolt and the stream of the changes of a table."""
         kept = self._keep(node.inputs[0])
         return kept, kept.bolt.leave(AsStream(node.options["both"]))
 
-    def lookup(self, node: Node) -> Kept:
+    def lookup(self, node: Node) -> Keeper:
         """Make the bolt of a stream that looks a table up."""
         stream, table = self._exit_of(node, 0), self._input(node.inputs[1])
         versioned = node.inputs[1].options.get("versioned")
@@ -128,7 +128,7 @@ class TablePlans:
         reads = [(stream.component, stream.stream, KEY), _read(table)]
         name = self._add(node, bolt, tasks, reads, _lazy(node.inputs[1]))
         later = None if stream.time is None else replace(stream.time, lag=0)
-        return Kept(name, bolt, tasks, later)
+        return Keeper(name, bolt, tasks, later)
 
     # -- tables -------------------------------------------------------------------------------
 
@@ -156,12 +156,12 @@ class TablePlans:
         kept = self._keep(node)
         return self._changelog(kept, ByKey())
 
-    def _changelog(self, kept: Kept, way: Leaving) -> Input:
+    def _changelog(self, kept: Keeper, way: Leaving) -> Input:
         stream = kept.bolt.leave(way)
         plan = SourcePlan(kept.component, stream, CHANGES)
         return Input(plan, way.grouped_by, kept.time, kept.parallelism)
 
-    def _keep(self, node: Node) -> Kept:
+    def _keep(self, node: Node) -> Keeper:
         """Return the bolt that emits the changes of a table."""
         found = self._kept.get(id(node))
         if found is None:
@@ -174,7 +174,7 @@ class TablePlans:
             self._kept[id(node)] = found
         return found
 
-    def _keyed(self, node: Node) -> Kept:
+    def _keyed(self, node: Node) -> Keeper:
         inputs: dict[int, tuple[int, Input]] = {}
         operators: list[Node] = []
         tree = self._tree(node, inputs, operators, root=True)
@@ -204,17 +204,17 @@ class TablePlans:
             operators.append(node)
             label = str(node)
             if node.kind == "table_map":
-                return Mapped(parts[0], node.function, label)
+                return Projection(parts[0], node.function, label)
             if node.kind == "table_filter":
-                return Filtered(parts[0], node.function, label)
-            return Joined(parts[0], parts[1], node.options["how"], node.function, label)
+                return Filter(parts[0], node.function, label)
+            return Join(parts[0], parts[1], node.options["how"], node.function, label)
         if id(node) not in inputs:
             inputs[id(node)] = len(inputs), self._input(node)
             if node.kind == "to_table":
                 operators.append(node)
         return Source(inputs[id(node)][0])
 
-    def _aggregate(self, node: Node) -> Kept:
+    def _aggregate(self, node: Node) -> Keeper:
         table = node.inputs[0]
         self._refuse_forgetting(table, node, "an aggregate of a table")
         way = ByGroup(node.options["group"], node.options["part"], f"group_by at {node.place}")
@@ -225,7 +225,7 @@ class TablePlans:
         )
         return self._made(node, bolt, node.options["parallelism"], [read], [node])
 
-    def _foreign(self, node: Node) -> Kept:
+    def _foreign(self, node: Node) -> Keeper:
         left, right = node.inputs
         self._refuse_forgetting(left, node, "a join by a part of the value")
         self._refuse_forgetting(right, node, "a join by a part of the value")
@@ -251,11 +251,11 @@ class TablePlans:
 
     def _made(
         self, node: Node, bolt: ChangelogBolt, tasks: int, reads: list[Input], shown: list[Node]
-    ) -> Kept:
+    ) -> Keeper:
         tasks = tasks or max(read.parallelism for read in reads)
         name = self._add(node, bolt, tasks, [_read(read) for read in reads], shown)
         time = bolt.event_time
-        return Kept(name, bolt, tasks, None if time is None else replace(time, lag=0))
+        return Keeper(name, bolt, tasks, None if time is None else replace(time, lag=0))
 
     def _refuse_forgetting(self, table: Node, node: Node, what: str) -> None:
         """Raise an error if rows of a table may go unseen."""

@@ -18,7 +18,7 @@ from topo.streams.windowed import ValueOf
 from topo.tables.declared import check_limits
 from topo.tables.expression import INNER, LEFT, OUTER, RIGHT
 from topo.tables.leaving import RowChange
-from topo.tables.retracting import ByHand, Retracting, retracting
+from topo.tables.retracting import ByHand, RetractableAggregate, retracting
 from topo.windows.combiners import Combiner, Count
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class GroupedTable(Generic[G, V]):
         and `subtractor(result, value)`, which may return None to end the group. The old value of a
         row is taken away before the new one is added.
         """
-        made: Retracting
+        made: RetractableAggregate
         part: Any = None
         if combiner is None:
             if adder is None or subtractor is None:

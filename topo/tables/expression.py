@@ -1,4 +1,4 @@
-"""What is computed of tables with the same key: joins, filters and functions, as a tree.
+"""Expressions over tables with the same key: joins, filters and functions, as a tree.
 
 The tree is data, so that it travels with the bolt. In a task it becomes one generated function over
 the keys that a batch has changed: for each key it takes the rows before and after the batch from
@@ -35,7 +35,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Mapped:
+class Projection:
     """The function's result for each row; None for none."""
 
     of: Expression
@@ -44,7 +44,7 @@ class Mapped:
 
 
 @dataclass(frozen=True)
-class Filtered:
+class Filter:
     """The rows for which a predicate of key and row holds."""
 
     of: Expression
@@ -53,7 +53,7 @@ class Filtered:
 
 
 @dataclass(frozen=True)
-class Joined:
+class Join:
     """The rows of two tables with the same key; without a function, pairs."""
 
     left: Expression
@@ -63,13 +63,13 @@ class Joined:
     label: str = ""
 
 
-Expression: TypeAlias = Source | Mapped | Filtered | Joined
+Expression: TypeAlias = Source | Projection | Filter | Join
 
 Changed: TypeAlias = Callable[..., None]
 
 
 @dataclass(frozen=True)
-class Compiled:
+class GeneratedCode:
     """The functions of a tree, in this process."""
 
     changed: Changed
@@ -90,16 +90,24 @@ class Compiled:
             trace = trace.tb_next
 
 
-def compiled(tree: Expression, sources: int, *, unchanged: bool) -> Compiled:
-    """Generate the functions of a tree; with `unchanged`, equal results come out too."""
+def compiled(tree: Expression, sources: int, *, plain: bool, unchanged: bool) -> GeneratedCode:
+    """Generate the functions of a tree; with `unchanged`, equal results come out too.
+
+    The rows of `plain` sources have no times.
+    """
     writer = _Writer()
     numbers = range(sources)
     pairs = "".join(f", get{n}, fresh{n}" for n in numbers)
     writer.line(f"def changed(keys, out{pairs}):")
     writer.depth = 1
+    writer.line("add = out.append")
     writer.line("for key in keys:")
     writer.depth = 2
     for n in numbers:
+        if plain:
+            writer.line(f"a{n} = get{n}(key)")
+            writer.line(f"b{n} = fresh{n}(key, a{n})")
+            continue
         writer.line(f"row = get{n}(key)")
         writer.line(f"a{n} = None if row is None else row[0]")
         writer.line(f"new = fresh{n}(key)")
@@ -114,9 +122,11 @@ def compiled(tree: Expression, sources: int, *, unchanged: bool) -> Compiled:
     if unchanged:
         writer.line(f"if {skip}: continue")
     else:
-        writer.line(f"if {before} is {after} or same({before}, {after}): continue")
+        writer.line(f"if {before} is {after}: continue")
+        writer.line(f"if type({before}) is type({after}) and same({before}, {after}): continue")
     times = ", ".join(f"t{n}" for n in numbers)
-    writer.line(f"out.append([key, {before}, {after}, {f'max({times})' if sources > 1 else 't0'}])")
+    ts = "NO_TIME" if plain else f"max({times})" if sources > 1 else "t0"
+    writer.line(f"add([key, {before}, {after}, {ts}])")
     writer.depth = 0
     arguments = "".join(f", b{n}" for n in numbers)
     writer.line(f"def value(key{arguments}):")
@@ -125,7 +135,7 @@ def compiled(tree: Expression, sources: int, *, unchanged: bool) -> Compiled:
     writer.line(f"return {result}")
     namespace = {**writer.names, "same": same, "NO_TIME": NO_TIME}
     exec(compile("\n".join(writer.lines), GENERATED, "exec"), namespace)
-    return Compiled(namespace["changed"], namespace["value"], writer.labels)
+    return GeneratedCode(namespace["changed"], namespace["value"], writer.labels)
 
 
 def same(before: Any, after: Any) -> bool:
@@ -164,7 +174,7 @@ class _Writer:
             return f"{letter}{tree.number}"
         self._variables += 1
         result = f"v{self._variables}"
-        if isinstance(tree, Joined):
+        if isinstance(tree, Join):
             left, right = self.expression(tree.left, letter), self.expression(tree.right, letter)
             call = f"({left}, {right})"
             if tree.function is not None:
@@ -173,7 +183,7 @@ class _Writer:
             self.line(f"{result} = None if {lacks} else {call}", tree.label)
             return result
         of = self.expression(tree.of, letter)
-        if isinstance(tree, Mapped):
+        if isinstance(tree, Projection):
             call = f"{self.name(tree.function)}({of})"
             self.line(f"{result} = None if {of} is None else {call}", tree.label)
         else:

@@ -16,7 +16,7 @@ from topo.storage.saving import SavedMapping
 from topo.tables.expression import same
 from topo.tables.keyed import ChangelogBolt, ChangelogOperator
 from topo.tables.leaving import ADDED, REMOVED
-from topo.tables.retracting import Bag, Retracting
+from topo.tables.retracting import Bag, RetractableAggregate
 from topo.timed import Clock, Operator, OperatorTask, Rows
 
 _PLAIN = {int, float, str, bytes, bool, type(None)}
@@ -26,7 +26,12 @@ class GroupedTableBolt(ChangelogBolt):
     """The aggregates of the groups of a table."""
 
     def __init__(
-        self, aggregate: Retracting, time: EventTime | None, *, unchanged: bool, label: str = ""
+        self,
+        aggregate: RetractableAggregate,
+        time: EventTime | None,
+        *,
+        unchanged: bool,
+        label: str = "",
     ) -> None:
         super().__init__(time)
         self.aggregate = aggregate

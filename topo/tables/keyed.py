@@ -64,12 +64,12 @@ class ChangelogOperator(Operator):
         self.bolt = bolt
         self.task = task
         time = bolt.event_time
-        self._timed = time is not None
+        self.timed = time is not None
         self._shown = None if time is None or time.unit in ("ms", "us") else time.shown
 
     def good(self, rows: Rows) -> tuple[Sequence[Sequence[Any]], Sequence[Any]]:
         """Return the columns and times of some tuples without those that have no time."""
-        if not self._timed:
+        if not self.timed:
             return rows.columns, [NO_TIME] * rows.count
         times: Sequence[Any] = rows.times or [NO_TIME] * rows.count
         if None not in times:
@@ -82,11 +82,8 @@ class ChangelogOperator(Operator):
     def emit(self, changes: list[Change]) -> int:
         """Emit changes in all the ways that they leave; return their number."""
         for stream, way in self.bolt.leaving.items():
-            rows = way.rows(changes)
-            if not self._timed:
-                for row in rows:
-                    del row[-1]
-            elif self._shown is not None:
+            rows = way.rows(changes, self.timed)
+            if self._shown is not None:
                 for row in rows:
                     row[-1] = self._shown(row[-1])
             self.task.emit(rows, stream)
@@ -119,14 +116,17 @@ class KeyedTables(ChangelogOperator):
 
     def __init__(self, bolt: KeyedTablesBolt, task: OperatorTask) -> None:
         super().__init__(bolt, task)
+        self.plain = not self.timed and not any(plan.forgets for plan in bolt.sources)
         self._tables = [
-            TableSource(plan, f"table_{number}", task.owner)
+            TableSource(plan, f"table_{number}", task.owner, plain=self.plain)
             for number, plan in enumerate(bolt.sources)
         ]
         self._by_input = {
             (table.plan.component, table.plan.stream): table for table in self._tables
         }
-        self._compiled = compiled(bolt.tree, len(self._tables), unchanged=bolt.unchanged)
+        self._compiled = compiled(
+            bolt.tree, len(self._tables), plain=self.plain, unchanged=bolt.unchanged
+        )
         self._unchanged = bolt.unchanged
 
     def rows(self, rows: Rows) -> None:

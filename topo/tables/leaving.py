@@ -35,9 +35,11 @@ class ByKey:
     fields = (KEY, OLD, NEW)
     grouped_by = KEY
 
-    def rows(self, changes: Sequence[Change]) -> list[list[Any]]:
+    def rows(self, changes: Sequence[Change], timed: bool) -> list[list[Any]]:
         """Return what comes out for some changes."""
-        return [change[:] for change in changes]
+        if timed:
+            return [change[:] for change in changes]
+        return [[key, old, new] for key, old, new, _ in changes]
 
 
 class RowChange(NamedTuple):
@@ -56,16 +58,18 @@ class AsStream:
     fields = (KEY, VALUE)
     grouped_by = KEY
 
-    def rows(self, changes: Sequence[Change]) -> list[list[Any]]:
+    def rows(self, changes: Sequence[Change], timed: bool) -> list[list[Any]]:
         """Return what comes out for some changes."""
         if self.both:
-            return [[key, RowChange(old, new), ts] for key, old, new, ts in changes]
+            return _cut([[key, RowChange(old, new), ts] for key, old, new, ts in changes], timed)
+        if not timed:
+            return [[key, new] for key, _, new, _ in changes]
         return [[key, new, ts] for key, _, new, ts in changes]
 
 
 @dataclass(frozen=True)
 class ByGroup:
-    """What the rows contribute to their groups."""
+    """The contributions of the rows to their groups."""
 
     group: Callable[[Any, Any], Any]
     part: Callable[[Any], Any] | None
@@ -75,7 +79,7 @@ class ByGroup:
     fields = (GROUP, WHAT, OLD, NEW)
     grouped_by = GROUP
 
-    def rows(self, changes: Sequence[Change]) -> list[list[Any]]:
+    def rows(self, changes: Sequence[Change], timed: bool) -> list[list[Any]]:
         """Return a contribution for each group that a change touches; None is no group."""
         group, part = self.group, self.part
         out: list[list[Any]] = []
@@ -96,7 +100,7 @@ class ByGroup:
         except Exception as error:
             error.add_note(f"in {self.label}")
             raise
-        return out
+        return _cut(out, timed)
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class ByForeignKey:
     fields = (FOREIGN, KEY, NEW)
     grouped_by = FOREIGN
 
-    def rows(self, changes: Sequence[Change]) -> list[list[Any]]:
+    def rows(self, changes: Sequence[Change], timed: bool) -> list[list[Any]]:
         """Return the row for the key it points to, and None for the one it pointed to before."""
         foreign = self.foreign
         out: list[list[Any]] = []
@@ -124,7 +128,15 @@ class ByForeignKey:
         except Exception as error:
             error.add_note(f"in {self.label}")
             raise
-        return out
+        return _cut(out, timed)
 
 
 Leaving: TypeAlias = ByKey | AsStream | ByGroup | ByForeignKey
+
+
+def _cut(rows: list[list[Any]], timed: bool) -> list[list[Any]]:
+    """Return rows without their times, unless these have a meaning."""
+    if not timed:
+        for row in rows:
+            del row[-1]
+    return rows

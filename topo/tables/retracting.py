@@ -34,7 +34,7 @@ from topo.windows.combiners import (
 )
 
 
-class Retracting(Protocol):
+class RetractableAggregate(Protocol):
     """An aggregate of a group whose values may be taken away."""
 
     counted: bool
@@ -128,7 +128,7 @@ def _counted(odd: tuple[tuple[str, int], ...], name: str, more: int) -> tuple[tu
     return tuple(sorted((name, n) for name, n in counts.items() if n))
 
 
-class Counted:
+class Counting:
     """An aggregate of how many values there are; of a field, how many are not None."""
 
     counted = False
@@ -351,11 +351,11 @@ class _FirstPart:
         return _first(bag)[0]
 
 
-def retracting(combiner: Combiner) -> Retracting:
+def retracting(combiner: Combiner) -> RetractableAggregate:
     """Return the aggregate that takes away what a combiner adds; raise if it cannot."""
     kind = type(combiner)
     if kind is Count:
-        return Counted(combiner.field is None)
+        return Counting(combiner.field is None)
     if kind is Sum:
         return Exact()
     if kind is Mean:

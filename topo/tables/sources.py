@@ -41,13 +41,18 @@ class SourcePlan:
 
 
 class TableSource:
-    """The rows of one table in one task: (row, time), and with `ttl`, when it was written."""
+    """The rows of one table in one task: (row, time), and if it forgets, when it was written.
 
-    def __init__(self, plan: SourcePlan, name: str, owner: str) -> None:
+    A `plain` one, which has no times and forgets nothing, has the rows themselves: containers cost
+    more than all else here, since the garbage collector looks at each.
+    """
+
+    def __init__(self, plan: SourcePlan, name: str, owner: str, *, plain: bool = False) -> None:
         self.plan = plan
+        self._plain = plain
         self.rows: dict[Any, Any] = {}
-        self.fresh: dict[Any, tuple[Any, Any]] = {}
-        """The last change of each key in this batch: (row, time); None deletes."""
+        self.fresh: dict[Any, Any] = {}
+        """The last change of each key in this batch: (row, time), or the row; None deletes."""
         self._log = SavedMapping(name, owner, "the table's row of {key!r}")
         self._owner = owner
         self._touched: dict[Any, Any] = {}
@@ -60,7 +65,9 @@ class TableSource:
         values = columns[1] if self.plan.kind == UPSERTS else columns[2]
         fresh = self.fresh
         try:
-            if self.plan.history is None:
+            if self._plain:
+                fresh.update(zip(keys, values, strict=True))
+            elif self.plan.history is None:
                 fresh.update(zip(keys, zip(values, times, strict=True), strict=True))
             else:
                 for key, value, ts in zip(keys, values, times, strict=True):
@@ -77,14 +84,20 @@ class TableSource:
         fresh, rows, plan = self.fresh, self.rows, self.plan
         if not fresh:
             return
-        self._touched.update(fresh)
+        if self._touched:
+            self._touched.update(fresh)
+        else:
+            self._touched = fresh
         if plan.forgets:
             for key, (value, ts) in fresh.items():
                 rows.pop(key, None)  # so that the rows are in the order of their writing
                 rows[key] = (value, ts, now)
         else:
             rows.update(fresh)
-        gone = [key for key, row in fresh.items() if row[0] is None]
+        if self._plain:
+            gone = [key for key, row in fresh.items() if row is None]
+        else:
+            gone = [key for key, row in fresh.items() if row[0] is None]
         if plan.history is None:
             for key in gone:
                 del rows[key]
