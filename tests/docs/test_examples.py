@@ -16,6 +16,7 @@ from examples import (
     reliable_spout,
     rolling_average,
     streams_word_count,
+    totals_by_country,
     word_count,
 )
 from topo import CustomStreamGrouping, TopologyBuilder
@@ -223,3 +224,25 @@ def test_streams_word_count_prints_both_counts_at_the_end(
     found = {kind: {ast.literal_eval(pair) for k, _, pair in printed if k == kind}
              for kind in ("word", "length")}  # fmt: skip
     assert found == {"word": set(words.items()), "length": set(lengths.items())}
+
+
+# -- totals_by_country -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_totals_by_country_move_with_the_customer(
+    seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with TestCluster(seed=seed) as cluster:
+        run = cluster.submit_topology("totals", totals_by_country.topology())
+        while run.status != "COMPLETED":
+            run.step()
+            run.restart()
+            run.settle()
+    printed = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    totals = dict(map(ast.literal_eval, printed))
+    homes = dict(totals_by_country.CUSTOMERS)
+    wanted = Counter[str]()
+    for customer, amount in totals_by_country.ORDERS:
+        wanted[homes[customer]] += amount
+    assert totals == dict(wanted)

@@ -8,7 +8,7 @@ it; which of the two a batch brings is chance otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ StreamName: TypeAlias = "str | tuple[str, str]"
 """A component, or a component and one of its streams."""
 
 HOWS = ("inner", "left")
-Merge: TypeAlias = Callable[[dict[str, Any], "dict[str, Any] | None"], Sequence[Any]]
+Merge: TypeAlias = Callable[[dict[str, Any], "dict[str, Any] | None"], Any]
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class TableJoin(TimedBolt):
     The output has what `select` names; by default all fields of both, the table's key once, and
     `left_` or `right_` before names that both have. Other values of `merge` are "keep-left",
     "keep-right", "raise", or a function of both rows as dicts, the table's being None without a
-    match, that returns the values of `outputs`.
+    match; its result is the field `value`, or the values of `outputs`.
     """
 
     def __init__(
@@ -156,15 +156,15 @@ class TableJoin(TimedBolt):
         *,
         stream: StreamName,
         table: Table,
-        on: str | Sequence[str] | None = None,
+        on: str | Sequence[str] | Mapping[str, Any] | None = None,
         how: str = "inner",
         time: EventTime | None = None,
         wait: bool = True,
         grace: Duration | None = None,
-        select: Selection | None = None,
+        select: Selection | str | None = None,
         merge: str | Merge = "prefix",
         outputs: Sequence[str] = (),
-        late_stream: str | None = None,
+        late_stream: str | None = "late",
     ) -> None:
         if not isinstance(table, Table):
             raise JoinError(
@@ -180,7 +180,7 @@ class TableJoin(TimedBolt):
         if self.inputs[0] == self.inputs[1]:
             raise JoinError(f"TableJoin: {stream!r} is both the stream and the table")
         self.table = table
-        self.on = tuple(Fields(table.keys if on is None else on))
+        self.on = self._key(on)
         self.rules = lookup_rules(
             how=how,
             time=time,
@@ -191,41 +191,42 @@ class TableJoin(TimedBolt):
             max_keys=table.max_keys,
         )
         self.event_time = time
-        self.select = select
+        self.select = select.replace(" ", "").split(",") if isinstance(select, str) else select
         self.merge = merge
         self.own_outputs = tuple(Fields(outputs))
-        self.late_stream = late_stream
+        waits = self.rules.waits and self.rules.grace is None  # no other row is late
+        self.late_stream = late_stream if waits else None
         self.fields: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
         """The fields of both inputs, once the topology is built."""
         self._check_output()
 
     def _check_output(self) -> None:
         if callable(self.merge):
-            if not self.own_outputs:
-                raise JoinError(
-                    "a merge function needs the names of what it returns",
-                    hint='write outputs=("order", "price")',
-                )
+            pass
         elif self.merge not in MERGES:
             known = ", ".join(map(repr, MERGES))
             raise JoinError(f"merge is {self.merge!r}; it is one of {known}, or a function")
         elif self.own_outputs:
             raise JoinError("outputs go with a merge function; select names fields")
-        if self.select is not None and (self.merge != "prefix" or isinstance(self.select, str)):
-            raise JoinError(
-                "select takes a tuple of fields, and goes without merge",
-                hint='write select=("amount", "rates:rate")',
-            )
+        if self.select is not None and self.merge != "prefix":
+            raise JoinError("select and merge are two ways to say what comes out; give one")
         if len(self.on) != len(self.table.keys):
             raise JoinError(
                 f"on has {len(self.on)} fields, and the key of {self.table.name!r} has "
                 f"{len(self.table.keys)}"
             )
-        if self.late_stream is not None and not (self.rules.waits and self.rules.grace is None):
-            raise JoinError(
-                "a late stream is for rows that wait for the watermark; no others are late",
-                hint="take late_stream away",
-            )
+
+    def _key(self, on: Any) -> tuple[str, ...]:
+        """Return the fields of the stream that hold the table's key."""
+        if isinstance(on, Mapping):
+            names = (self.inputs[0], self.inputs[0][0], "left")
+            if not any(name in on for name in names):
+                raise JoinError(
+                    f"on has no key for {self.inputs[0][0]!r}; it has {', '.join(map(repr, on))}",
+                    hint=f'write on={{{self.inputs[0][0]!r}: "field"}}',
+                )
+            on = next(on[name] for name in names if name in on)
+        return tuple(Fields(self.table.keys if on is None else on))
 
     # -- what it declares ---------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class TableJoin(TimedBolt):
     def output(self) -> Output:
         """Return the fields of the output and their places."""
         if callable(self.merge):
-            return Output(self.own_outputs, (), {})
+            return Output(self.own_outputs or ("value",), (), {})
         own = self.time_names()
         left_out = self.table.keys
         if self.merge != "prefix" and own[0] == own[1] and own[0] is not None:

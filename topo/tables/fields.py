@@ -66,7 +66,7 @@ def _place(source: Any, sides: Sequence[Side]) -> tuple[int, int]:
         )
     component, _, field = source.rpartition(":")
     for number, side in enumerate(sides):
-        if component in ("", side.component) and field in side.fields:
+        if component in ("", side.component, ("left", "right")[number]) and field in side.fields:
             return number, side.fields.index(field)
     known = [
         f"{side.component}:{name}" if component else name for side in sides for name in side.fields

@@ -248,7 +248,8 @@ class TupleLookup(LookupOperator):
         out = []
         for row, other in found:
             right = None if other is None else dict(zip(other_fields, other, strict=True))
-            out.append(list(self._merge(dict(zip(own, row[2], strict=True)), right)))
+            merged = self._merge(dict(zip(own, row[2], strict=True)), right)
+            out.append(list(merged) if self._bolt.own_outputs else [merged])
         return out
 
 
