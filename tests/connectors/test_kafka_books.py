@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from topo import ComponentError
 from topo.connectors.kafka.offsets import Offsets, Ranges
-from topo.connectors.kafka.retries import Backoff, Retries
+from topo.connectors.retries import Backoff, Retries
 
 CASES = json.loads((Path(__file__).parent / "cases" / "kafka.json").read_text())["cases"]
 

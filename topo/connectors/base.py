@@ -29,13 +29,13 @@ def load_client(module: str, connector: str, extra: str) -> Any:
         ) from error
 
 
-def check_choice(connector: str, name: str, value: object, choices: Iterable[str]) -> None:
-    """Raise ComponentError if an argument is none of the words that it may be."""
+def check_choice(connector: str, name: str, value: object, choices: Iterable[object]) -> None:
+    """Raise ComponentError if an argument is none of the values that it may have."""
     known = list(choices)
     if value not in known:
         raise ComponentError(
             f"{connector}: {name}={value!r}; it is one of {', '.join(map(repr, known))}",
-            hint=did_you_mean(value, known),
+            hint=did_you_mean(value, list(map(str, known))),
         )
 
 

@@ -31,8 +31,8 @@ from topo.connectors.kafka.offsets import Offsets
 from topo.connectors.kafka.partitions import Partition
 from topo.connectors.kafka.records import DEAD_FIELDS, Record, Translation, bad_record
 from topo.connectors.kafka.replay import Replayer
-from topo.connectors.kafka.retries import Backoff, Retries
 from topo.connectors.kafka.starts import Start, end_offsets
+from topo.connectors.retries import Backoff, Retries
 from topo.connectors.serdes import Decode
 from topo.errors import ComponentError
 from topo.tuples import DEFAULT_STREAM

@@ -1,0 +1,80 @@
+"""Topologies under simulated time beside servers that live in real time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from topo import BasicBolt, Bolt, Spout, StatefulBasicBolt, Tuple, Unavailable
+from topo.testing import TestCluster
+from topo.testing.cluster import SteppedRun
+
+
+def moved_until(cluster: TestCluster, condition: Callable[[], Any], secs: float = 0.01) -> None:
+    """Move the topologies until the condition holds; the test's time-out ends it otherwise."""
+    pause = threading.Event()
+    while not condition():
+        cluster.advance(secs)
+        pause.wait(0.01)
+
+
+def counters(run: SteppedRun, component: str = "s") -> Any:
+    return run.stats().components[component].counters
+
+
+class Keeps(BasicBolt):
+    """Takes what it gets."""
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
+class Told(Bolt):
+    """Fails what the test says, as often as it says."""
+
+    fails: ClassVar[dict[Any, int]] = {}
+
+    def execute(self, tup: Tuple) -> None:
+        left = self.fails.get(tup[0], 0)
+        if left:
+            self.fails[tup[0]] = left - 1
+            self.fail(tup, "as told")
+        else:
+            self.ack(tup)
+
+
+class Collects(StatefulBasicBolt):
+    """Counts each first value in state; rolls some batches back, before and after the commit."""
+
+    counts: ClassVar[dict[Any, int]] = {}
+    rolls_back: ClassVar[bool] = False
+
+    def execute(self, tup: Tuple) -> None:
+        self.state[tup[0]] = self.state.get(tup[0], 0) + 1
+
+    def pre_commit(self, batch_id: int) -> None:
+        if self.rolls_back and batch_id % 3 == 1 and not int(self.context.now()) % 2:
+            raise Unavailable("now", after_secs=1)
+
+    def committed(self, batch_id: int) -> None:
+        self.counts.clear()
+        self.counts.update(self.state.raw())
+        if self.rolls_back and batch_id % 3 == 2 and not int(self.context.now()) % 2:
+            raise Unavailable("now", after_secs=1)
+
+
+class Once(Spout):
+    """Counts up, and never emits a number again, not even when its batch is rolled back."""
+
+    outputs = ("number", "name")
+    given: ClassVar[list[int]] = []
+    most: ClassVar[int] = 60
+
+    def next_tuple(self) -> None:
+        if not self.is_exhausted():
+            self.given.append(len(self.given))
+            self.emit([self.given[-1], f"n{self.given[-1]}"])
+
+    def is_exhausted(self) -> bool:
+        return len(self.given) >= self.most

@@ -1,0 +1,193 @@
+"""Sinks that send records to somebody who keeps no marker of batches: MQTT, AMQP, HTTP.
+
+They send before the commit, so that a batch that runs again is sent again; or, with the batch kept
+in state, once it has committed (`after_commit`): then nothing of an attempt that was rolled back is
+ever sent, and what is sent twice bears the same id both times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from topo.components import StatefulBasicBolt
+from topo.connectors.base import REJECTED_FIELDS, OnBad, as_record, check_choice, check_positive
+from topo.errors import ComponentError
+from topo.tuples import Tuple
+
+_MOST = 1_000  # records that wait to be sent together
+_TICK_SECS = 1.0
+
+Chosen = str | Callable[[Tuple], Any]
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A record on its way."""
+
+    where: str
+    """The topic, the routing key, the URL."""
+    body: bytes
+    more: Any = None
+    """What else the target needs."""
+    id: str = ""
+    """The same if the same is sent again; given when the record is sent."""
+
+
+Refused = list[tuple[Outgoing, Exception]]
+
+
+class OutboxSink(StatefulBasicBolt):
+    """A bolt that sends a record for each tuple; those that are refused it rejects."""
+
+    connector = ""
+    refused: Mapping[str, str] = {}
+    """Guarantees that are not to be had, with the reasons and the remedies."""
+    guarantees: tuple[str, ...] = ("none", "at_least_once")
+    transient: Iterable[str] = ("_waiting", "_sent")
+
+    def set_up(
+        self,
+        *,
+        guarantee: str,
+        after_commit: bool,
+        map: Callable[[Tuple], Any] | None,
+        on_bad: OnBad,
+        retry_secs: float,
+    ) -> None:
+        """Check and keep what every such sink has; called by the constructor."""
+        if guarantee in self.refused:
+            reason, _, remedy = self.refused[guarantee].partition("; ")
+            raise ComponentError(
+                f"{self.connector}: guarantee={guarantee!r} is not to be had: {reason}", hint=remedy
+            )
+        check_choice(self.connector, "guarantee", guarantee, self.guarantees)
+        check_choice(self.connector, "on_bad", on_bad, ("stop", "stream", "skip"))
+        check_positive(self.connector, retry_secs=retry_secs)
+        if after_commit and guarantee == "none":
+            raise ComponentError(
+                f"{self.connector}: after_commit=True with guarantee='none', which does not wait"
+            )
+        self.guarantee, self.after_commit, self.map = guarantee, after_commit, map
+        self.on_bad, self.retry_secs = on_bad, retry_secs
+        self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
+
+    def get_component_configuration(self) -> dict[str, Any]:
+        """Tick if rejected records may have to be emitted after their batch."""
+        late = self.after_commit and self.on_bad == "stream"
+        return {"topology.tick.tuple.freq.secs": _TICK_SECS} if late else {}
+
+    # -- what subclasses say ------------------------------------------------------------------
+
+    def outgoing(self, tup: Tuple) -> Outgoing | None:
+        """Return the record of a tuple, None for none; what it raises rejects the tuple."""
+        raise NotImplementedError
+
+    def send(self, records: Sequence[Outgoing]) -> Refused:
+        """Send records and, unless nothing is waited for, wait until the target has them.
+
+        Return those that the target will never take; raise Unavailable if it cannot be reached.
+        """
+        raise NotImplementedError
+
+    def as_record(self, tup: Tuple) -> Any:
+        return as_record(tup, self.map)
+
+    # -- a batch ------------------------------------------------------------------------------
+
+    def restored(self) -> None:
+        self._waiting: list[Outgoing] = []
+        self._sent = 0  # of this batch
+
+    def execute(self, tup: Tuple) -> None:
+        if tup.is_tick:
+            return
+        try:
+            outgoing = self.outgoing(tup)
+        except Exception as error:
+            self._reject(list(tup.values), error)
+            return
+        if outgoing is None:
+            self.context.counter("skipped")
+            return
+        self._waiting.append(outgoing)
+        if len(self._waiting) >= _MOST and not self.after_commit:
+            self._send_waiting()
+
+    def on_tick(self, tup: Tuple) -> None:
+        """Do nothing but work in this batch: `pre_commit` emits what was rejected late."""
+
+    def pre_commit(self, batch_id: int) -> None:
+        """Send what the batch has; or keep it until the batch has committed."""
+        if not self.after_commit:
+            self._send_waiting()
+            self._sent = 0
+            return
+        self._emit_rejected()
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self.state["outbox", batch_id] = waiting
+
+    def committed(self, batch_id: int) -> None:
+        """Send what committed batches have kept; again, if the process has died meanwhile."""
+        kept = sorted(key[1] for key in self.state.raw() if key[0] == "outbox")
+        for number in [number for number in kept if number <= batch_id]:
+            records: list[Outgoing] = self.state.raw()["outbox", number]
+            for count, record in enumerate(records):
+                record.id = f"{self._task}/{number}/{count}"
+            refused = self.send(records)
+            self.context.counter("sent", len(records) - len(refused))
+            if refused and self.on_bad == "stop":
+                raise refused[0][1]
+            self.context.counter("rejected", len(refused))
+            if refused and self.on_bad == "stream":
+                told = [([one.where, one.body], _said(error)) for one, error in refused]
+                self.state["rejected"] = [*self.state.get("rejected", []), *told]
+            del self.state["outbox", number]
+
+    @property
+    def _task(self) -> str:
+        context = self.context
+        name = f"{context.checkpoint_id}/{context.this_component_id}"
+        return f"{name}/{context.this_task_index}"
+
+    def _send_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        first = f"{self._task}/{self.context.batch_id}"
+        for count, record in enumerate(waiting, self._sent):
+            # Another attempt of the batch may have something else in this place.
+            digest = hashlib.blake2b(record.where.encode() + b"\0" + record.body, digest_size=8)
+            record.id = f"{first}/{count}/{digest.hexdigest()}"
+        self._sent += len(waiting)
+        refused = self.send(waiting)
+        self.context.counter("sent", len(waiting) - len(refused))
+        for record, error in refused:
+            self._reject([record.where, record.body], error)
+
+    def _emit_rejected(self) -> None:
+        for values, error in self.state.raw().get("rejected", []):
+            self.emit([values, error], stream="rejected")
+        if self.state.raw().get("rejected"):
+            self.state["rejected"] = []
+
+    def _reject(self, values: list[Any], error: Exception) -> None:
+        self.context.counter("rejected")
+        if self.on_bad == "stop":
+            raise error
+        if self.on_bad == "stream":
+            self.emit([values, _said(error)], stream="rejected")
+
+
+def chosen(given: Chosen | None, tup: Tuple) -> Any:
+    """Return a field of the tuple by its name, or what a function makes of the tuple."""
+    if given is None:
+        return None
+    return tup[given] if isinstance(given, str) else given(tup)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
