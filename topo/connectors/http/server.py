@@ -1,0 +1,433 @@
+"""A server of one URL that takes data in: each request is answered once its data is durable.
+
+It runs in a thread of its own and trusts nobody: a request has limits of size and of time before
+it is looked at, a connection that is slow is closed, and no more of them are open than it allows.
+h11 does the protocol. A general server would do too much here, and has no limit of time for the
+head of a request, with which a few hundred idle connections would stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import secrets
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from topo.connectors.base import load_client
+from topo.connectors.takeover import Shared
+
+_HEAD_BYTES = 16_384
+_IDLE_SECS = 75.0
+_CHUNK = 65_536
+_WRITE_SECS = 10.0
+_RETRY_SECS = 1
+_INACTIVE_SECS = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The bounds of what clients may ask of the server."""
+
+    body_bytes: int
+    waiting: int
+    """Requests that wait for their commit."""
+    waiting_bytes: int
+    connections: int
+    read_secs: float
+    """For a whole request to arrive."""
+    answer_secs: float
+    """For its data to become durable."""
+
+
+@dataclass(eq=False)
+class Arrived:
+    """A request whose data waits to be emitted, or to become durable."""
+
+    records: list[Any]
+    size: int
+    headers: dict[str, str]
+    path: str
+    client: str
+    key: str | None
+    answer: asyncio.Future[tuple[int, Any]]
+    serial: int = -1
+    batch: int = -1
+    """The batch that emitted it."""
+
+
+@dataclass(eq=False)
+class Refusal(Exception):
+    """A request that is not taken: the status, the reason, and other headers."""
+
+    status: int
+    reason: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Decode = Callable[[bytes, str], list[Any]]
+"""Makes records of a body and its content type; raises Refusal or ValueError."""
+
+
+class Ingest(Shared):
+    """The server and its queue. The task's thread takes and commits; the server's does the rest."""
+
+    def __init__(
+        self,
+        bind: tuple[str, int],
+        path: str,
+        decode: Decode,
+        limits: Limits,
+        *,
+        token: str | None,
+        context: ssl.SSLContext | None,
+        wake: Callable[[], None],
+    ) -> None:
+        self._h11 = load_client("h11", "HttpSpout", "http")
+        self._bind, self._path, self._decode, self._limits = bind, path, decode, limits
+        self._token, self._context, self._wake = token, context, wake
+        self._lock = threading.Lock()
+        self._queue: deque[Arrived] = deque()
+        self._emitted: deque[Arrived] = deque()
+        self._bytes = 0
+        self._serial = 0
+        self._connections: set[asyncio.StreamWriter] = set()
+        self.is_active = False
+        self.nonce = secrets.token_hex(8)
+        """A name that no other server has."""
+        self.refused = 0
+        """Requests that were answered with an error, since they were last counted."""
+        self.port = 0
+        self.error: OSError | None = None
+        self._loop = asyncio.new_event_loop()
+        started = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(started,), name="topo-http", daemon=True
+        )
+        self._thread.start()
+        started.wait()
+
+    # -- the task's thread --------------------------------------------------------------------
+
+    def take(self, most: int) -> list[Arrived]:
+        """Take requests, until they have so many records; those that gave up are gone."""
+        taken: list[Arrived] = []
+        count = 0
+        with self._lock:
+            while self._queue and count < most:
+                arrived = self._queue.popleft()
+                count += len(arrived.records) or 1
+                taken.append(arrived)
+                self._emitted.append(arrived)
+        return taken
+
+    def commit(self, batch: int) -> None:
+        """Answer the requests that this batch, or an earlier one, has emitted."""
+        done: list[Arrived] = []
+        with self._lock:
+            while self._emitted and self._emitted[0].batch <= batch:
+                done.append(self._emitted.popleft())
+        self._settle(done)
+
+    def rewind(self, serial: int) -> None:
+        """Answer what is committed, up to this number; have the rest taken again."""
+        done: list[Arrived] = []
+        with self._lock:
+            while self._emitted:
+                arrived = self._emitted.pop()
+                if arrived.serial <= serial:
+                    done.append(arrived)
+                else:
+                    arrived.batch = -1
+                    self._queue.appendleft(arrived)
+        self._settle(done)
+
+    def refuse(self, arrived: Arrived, status: int, reason: str) -> None:
+        """Answer a request whose data is not taken after all."""
+        with self._lock:
+            self._emitted.remove(arrived)
+        self._settle([arrived], (status, {"error": reason}))
+
+    def _settle(self, done: Sequence[Arrived], answer: Any = None) -> None:
+        if not done:
+            return
+        with self._lock:
+            self._bytes -= sum(arrived.size for arrived in done)
+
+        def tell() -> None:
+            for arrived in done:
+                if not arrived.answer.done():
+                    arrived.answer.set_result(answer or (200, {"accepted": len(arrived.records)}))
+
+        with contextlib.suppress(RuntimeError):  # the server is closed
+            self._loop.call_soon_threadsafe(tell)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait for their commit."""
+        return len(self._queue) + len(self._emitted)
+
+    def close(self) -> None:
+        """Stop listening, close every connection, and end the thread."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(10)
+
+    # -- the server's thread ------------------------------------------------------------------
+
+    def _run(self, started: threading.Event) -> None:
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        host, port = self._bind
+        try:
+            listening = asyncio.start_server(
+                self._serve, host, port, ssl=self._context, limit=_CHUNK, backlog=256
+            )
+            server = loop.run_until_complete(listening)
+        except OSError as error:
+            self.error = error
+            started.set()
+            loop.close()
+            return
+        self.port = server.sockets[0].getsockname()[1]
+        started.set()
+        try:
+            loop.run_forever()
+        finally:
+            server.close()
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(_ended(asyncio.all_tasks(loop)))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection, whatever comes by it."""
+        if len(self._connections) >= self._limits.connections:
+            writer.close()
+            return
+        self._connections.add(writer)
+        peer = writer.get_extra_info("peername")
+        connection = _Connection(self._h11, reader, writer, self._limits, str(peer and peer[0]))
+        try:
+            while await connection.next_request():
+                await self._answer(connection)
+        except asyncio.CancelledError:
+            pass
+        except (OSError, TimeoutError, EOFError, self._h11.ProtocolError):
+            self.refused += 1
+        finally:
+            self._connections.discard(writer)
+            with contextlib.suppress(Exception):
+                writer.transport.abort() if connection.is_hostile else writer.close()
+
+    async def _answer(self, connection: _Connection) -> None:
+        try:
+            self._check_head(connection)
+            body = await connection.body()
+            status, document = await self._accept(connection, body)
+            headers: dict[str, str] = {}
+        except Refusal as refusal:
+            status, document, headers = refusal.status, {"error": refusal.reason}, refusal.headers
+        if status != 200:
+            self.refused += 1
+        if status in (503, 504):
+            headers = {"Retry-After": str(_RETRY_SECS), **headers}
+        await connection.respond(status, document, headers)
+
+    def _check_head(self, connection: _Connection) -> None:
+        """Raise Refusal for what is refused before a body is read."""
+        if connection.path.partition("?")[0] != self._path:
+            raise Refusal(404, f"there is only {self._path}")
+        if self._token is not None:
+            kind, _, given = connection.headers.get("authorization", "").partition(" ")
+            known = hmac.compare_digest(given.strip().encode(), self._token.encode())
+            if kind.lower() != "bearer" or not known:
+                raise Refusal(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+        if connection.method != "POST":
+            raise Refusal(405, "data is posted", {"Allow": "POST"})
+        if connection.headers.get("content-encoding", "identity") != "identity":
+            raise Refusal(415, "a body has no content encoding here")
+        self._check_room()
+
+    def _check_room(self) -> None:
+        if not self.is_active:
+            retry = {"Retry-After": str(_INACTIVE_SECS)}
+            raise Refusal(503, "the topology is not active", retry)
+        if self.waiting >= self._limits.waiting or self._bytes >= self._limits.waiting_bytes:
+            raise Refusal(429, "too much is waiting", {"Retry-After": str(_RETRY_SECS)})
+
+    async def _accept(self, connection: _Connection, body: bytes) -> tuple[int, Any]:
+        """Queue the data of a request, and wait until it is durable."""
+        try:
+            records = self._decode(body, connection.headers.get("content-type", ""))
+        except (ValueError, RecursionError) as error:
+            raise Refusal(400, f"the body cannot be read: {error}") from error
+        self._check_room()
+        if not records:
+            return 200, {"accepted": 0}
+        arrived = Arrived(
+            records,
+            len(body),
+            connection.headers,
+            connection.path,
+            connection.client,
+            connection.headers.get("idempotency-key"),
+            self._loop.create_future(),
+        )
+        with self._lock:
+            self._serial += 1
+            arrived.serial = self._serial
+            self._bytes += arrived.size
+            self._queue.append(arrived)
+        self._wake()
+        try:
+            async with asyncio.timeout(self._limits.answer_secs):
+                return await arrived.answer
+        except TimeoutError:
+            with self._lock:
+                was_taken = arrived not in self._queue
+                if not was_taken:
+                    self._queue.remove(arrived)
+                    self._bytes -= arrived.size
+            if was_taken:
+                raise Refusal(504, "the data is not known to be durable yet") from None
+            raise Refusal(503, "the data was not taken in time, and will not be") from None
+
+
+class _Connection:
+    """The HTTP of one connection, with its limits."""
+
+    def __init__(
+        self,
+        h11: Any,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        limits: Limits,
+        client: str,
+    ) -> None:
+        self._h11, self._reader, self._writer, self._limits = h11, reader, writer, limits
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
+        self._is_first = True
+        self._until = 0.0
+        self.client = client
+        self.is_hostile = False
+        self.method = self.path = ""
+        self.headers: dict[str, str] = {}
+
+    async def next_request(self) -> bool:
+        """Read the head of the next request; return False at the connection's end."""
+        http, h11 = self._http, self._h11
+        if not self._is_first:
+            if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
+                return False
+            http.start_next_cycle()
+        loop = asyncio.get_running_loop()
+        idle = self._limits.read_secs if self._is_first else _IDLE_SECS
+        self._until = loop.time() + idle
+        self._is_first = False
+        began = False
+        try:
+            while True:
+                event = http.next_event()
+                if event is h11.NEED_DATA:
+                    data = await self._read()
+                    if not began and data:
+                        began, self._until = True, loop.time() + self._limits.read_secs
+                    http.receive_data(data)
+                elif isinstance(event, h11.Request):
+                    break
+                else:
+                    return False
+        except TimeoutError:
+            if began:
+                await self._refuse(408, "the request did not arrive in time")
+            return False
+        except h11.RemoteProtocolError as error:
+            await self._refuse(error.error_status_hint, str(error))
+            return False
+        self.method = event.method.decode("ascii")
+        self.path = event.target.decode("ascii", "replace")
+        self.headers = {
+            name.decode("ascii"): value.decode("latin-1") for name, value in event.headers
+        }
+        return True
+
+    async def body(self) -> bytes:
+        """Read the body; raise Refusal if it is too large, too slow, or broken."""
+        http, h11, most = self._http, self._h11, self._limits.body_bytes
+        length = self.headers.get("content-length", "0")
+        if int(length) > most:
+            raise Refusal(413, f"a body has at most {most:,} bytes")
+        if http.they_are_waiting_for_100_continue:
+            await self._write(http.send(h11.InformationalResponse(status_code=100, headers=[])))
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while True:
+                event = http.next_event()
+                if event is h11.NEED_DATA:
+                    http.receive_data(await self._read())
+                elif isinstance(event, h11.Data):
+                    size += len(event.data)
+                    if size > most:
+                        raise Refusal(413, f"a body has at most {most:,} bytes")
+                    parts.append(bytes(event.data))
+                elif isinstance(event, h11.EndOfMessage):
+                    return b"".join(parts)
+                else:
+                    raise EOFError
+        except TimeoutError:
+            raise Refusal(408, "the body did not arrive in time") from None
+        except h11.RemoteProtocolError as error:
+            raise Refusal(error.error_status_hint, str(error)) from error
+
+    async def respond(self, status: int, document: Any, headers: dict[str, str]) -> None:
+        http, h11 = self._http, self._h11
+        if http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            raise EOFError
+        body = json.dumps(document).encode()
+        whole = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        whole += list(headers.items())
+        if http.their_state is not h11.DONE:  # what is left of a body is not read
+            whole.append(("Connection", "close"))
+            self.is_hostile = status == 413
+        sent = http.send(h11.Response(status_code=status, headers=whole))
+        sent += http.send(h11.Data(data=body)) + http.send(h11.EndOfMessage())
+        await self._write(sent)
+        if self.is_hostile:
+            await self._drain()
+
+    async def _drain(self) -> None:
+        """Read for a moment what is being sent, so that the client sees the answer."""
+        with contextlib.suppress(TimeoutError, OSError):
+            async with asyncio.timeout(0.5):
+                while await self._reader.read(_CHUNK):
+                    pass
+
+    async def _refuse(self, status: int, reason: str) -> None:
+        http, h11 = self._http, self._h11
+        if http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            with contextlib.suppress(h11.LocalProtocolError):
+                await self.respond(status, {"error": reason}, {})
+        raise EOFError(reason)
+
+    async def _read(self) -> bytes:
+        async with asyncio.timeout_at(self._until):
+            return await self._reader.read(_CHUNK)
+
+    async def _write(self, data: bytes | None) -> None:
+        async with asyncio.timeout(_WRITE_SECS):
+            self._writer.write(data or b"")
+            await self._writer.drain()
+
+
+async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,170 @@
+"""Posts tuples to a URL.
+
+Each request has an Idempotency-Key, which is the same if the same is sent again. `exactly_once`
+keeps the requests of a batch in state, and sends them once the batch has committed: a server that
+takes a key once has each record once, and nothing of an attempt that was rolled back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from topo.config.secrets import Secret
+from topo.connectors.addresses import check_tls, check_url
+from topo.connectors.base import OnBad, check_choice, check_positive, load_client
+from topo.connectors.http.client import REQUIRES, SCHEMES, Target, passes, retry_after
+from topo.connectors.outbox import OutboxSink, Outgoing, Refused
+from topo.connectors.serdes import Encode, check_form, encoder
+from topo.errors import ComponentError, Unavailable
+from topo.tuples import Tuple
+
+_NAME = "HttpBolt"
+_FIRST_PAUSE_SECS = 0.1
+_LONGEST_PAUSE_SECS = 5.0
+_TYPES = {"json": "application/json", "str": "text/plain; charset=utf-8",
+          "bytes": "application/octet-stream"}  # fmt: skip
+
+
+class HttpBolt(OutboxSink):
+    """A sink that posts a request for each tuple.
+
+    A body is a dict of the tuple's fields, or what `map` makes of the tuple, encoded by `value`.
+    `url` may be a function of the tuple; one that returns None skips it. `concurrency` is how many
+    requests a task has under way; with more than one their order is not kept.
+
+    An answer of 408, 425, 429 or 5xx is asked again, when its Retry-After says so; another 4xx
+    rejects the tuple.
+    """
+
+    requires: Iterable[str] = (REQUIRES,)
+    transient = ("_target", "_threads", "_encode", *OutboxSink.transient)
+    connector = _NAME
+    guarantees = ("none", "at_least_once", "exactly_once")
+    refused = {
+        "by_batch": "a server replaces nothing that was posted; use 'exactly_once' with a server "
+        "that takes an Idempotency-Key once",
+    }
+
+    def __init__(
+        self,
+        url: str | Secret | Callable[[Tuple], str | None],
+        *,
+        method: str = "POST",
+        headers: Mapping[str, str | Secret] | None = None,
+        value: str | Encode = "json",
+        map: Callable[[Tuple], Any] | None = None,
+        content_type: str | None = None,
+        concurrency: int = 8,
+        timeout_secs: float = 30.0,
+        guarantee: str = "at_least_once",
+        tls: Mapping[str, Any] | None = None,
+        retry_secs: float = 30.0,
+        on_bad: OnBad = "stop",
+    ) -> None:
+        if not callable(url):
+            check_url(_NAME, url, SCHEMES)
+        check_tls(_NAME, tls)
+        check_choice(_NAME, "method", method, ("POST", "PUT", "PATCH"))
+        check_form(value, _NAME, "value")
+        check_positive(_NAME, concurrency=concurrency, timeout_secs=timeout_secs)
+        self.url, self.method, self.value = url, method, value
+        kind = content_type or _TYPES.get(value if isinstance(value, str) else "bytes", "")
+        self.headers: dict[str, str | Secret] = {"Content-Type": kind, **(headers or {})}
+        self.concurrency, self.timeout_secs = concurrency, timeout_secs
+        self.tls = None if tls is None else dict(tls)
+        self.set_up(
+            guarantee=guarantee,
+            after_commit=guarantee == "exactly_once",
+            map=map,
+            on_bad=on_bad,
+            retry_secs=retry_secs,
+        )
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        load_client("httpx", _NAME, "http")
+        self._encode = encoder(self.value, _NAME, "value")
+        self._target: Target | None = None
+        self._threads = ThreadPoolExecutor(self.concurrency, "topo-http-post")
+
+    def cleanup(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._target is not None:
+            self._target.close()
+
+    def outgoing(self, tup: Tuple) -> Outgoing | None:
+        where = ""
+        if callable(self.url):
+            found = self.url(tup)
+            if found is None:
+                return None
+            check_url(_NAME, found, SCHEMES)
+            where = found
+        return Outgoing(where, self._encode(self.as_record(tup)))
+
+    def send(self, records: Sequence[Outgoing]) -> Refused:
+        target = self._target
+        if target is None:
+            url = "http://localhost" if callable(self.url) else self.url
+            target = self._target = Target(
+                _NAME,
+                url,
+                self.headers,
+                self.tls,
+                timeout_secs=self.timeout_secs,
+                connections=self.concurrency,
+            )
+        until = time.monotonic() + self.retry_secs
+        is_patient = self.guarantee != "none"
+
+        def post(record: Outgoing) -> Exception | None:
+            return _post(target, self.method, record, until if is_patient else 0.0)
+
+        refused: Refused = []
+        lost: Unavailable | None = None
+        wrong: ComponentError | None = None
+        for record, error in zip(records, self._threads.map(post, records), strict=True):
+            if isinstance(error, Unavailable):
+                lost = lost or error
+                if not is_patient:
+                    self.context.counter("lost")
+            elif isinstance(error, ComponentError):
+                wrong = wrong or error
+            elif error is not None:
+                refused.append((record, error))
+        if wrong is not None:
+            raise wrong
+        if lost is not None and is_patient:
+            raise lost
+        return refused
+
+
+def _post(target: Target, method: str, record: Outgoing, until: float) -> Exception | None:
+    """Send a request until it is answered; return why it is not taken, None if it is."""
+    pause = _FIRST_PAUSE_SECS
+    url = record.where or target.url
+    while True:
+        after: float | None = None
+        try:
+            response = target.client.request(
+                method, url, content=record.body, headers={"Idempotency-Key": record.id}
+            )
+        except Exception as error:
+            failed = target.in_words(error)
+            if isinstance(failed, ComponentError):
+                return failed
+        else:
+            if response.is_success:
+                return None
+            said = target.answered(response, response.content)
+            if response.status_code in (401, 403, 407):
+                return said  # it is the same for every record
+            if not passes(response.status_code):
+                return ValueError(str(said))
+            failed, after = said, retry_after(response)
+        pause = after if after is not None else min(2 * pause, _LONGEST_PAUSE_SECS)
+        if time.monotonic() + pause >= until:
+            return failed
+        time.sleep(pause)

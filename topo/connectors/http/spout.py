@@ -1,0 +1,313 @@
+"""Takes data in by HTTP: a request is answered with 200 once its data is durable.
+
+A client that gets another answer, or none, sends again; with an Idempotency-Key what was taken is
+not taken twice. The server outlives an instance that is rebuilt: requests of a batch that was
+rolled back are emitted again, and their clients notice nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from topo.components import StatefulSpout
+from topo.config.secrets import Secret
+from topo.connectors.addresses import check_tls, tls_context
+from topo.connectors.base import check_choice, check_positive
+from topo.connectors.http.server import Arrived, Ingest, Limits
+from topo.connectors.serdes import decoder
+from topo.connectors.takeover import close_earlier, held_by, hold
+from topo.connectors.translation import Translation, stream_and_values
+from topo.errors import ComponentError, Unavailable
+
+_NAME = "HttpSpout"
+_MOST = 5_000  # records a call of next_tuple
+REQUIRES = "h11>=0.16"
+_BY_LINES = (
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/jsonlines",
+)
+
+
+class Request(NamedTuple):
+    """A record of a request; what `translate` is given."""
+
+    value: Any
+    path: str
+    headers: dict[str, str]
+    """By their names in small letters."""
+    client: str
+
+
+class HttpSpout(StatefulSpout):
+    """A spout of the records that are posted to a URL.
+
+    `bind` is "host:port". With `value="json"` a body is one record, a list of records, or, as
+    `application/x-ndjson`, one a line; "lines" are texts, "str" and "bytes" whole bodies. By
+    default a tuple is the value; `fields` names others of a `Request`, or keys of its value.
+
+    `remember` is how many Idempotency-Keys are known: a request whose key is known is answered, and
+    not emitted. There is one task.
+    """
+
+    requires: Iterable[str] = (REQUIRES,)
+    transient = (
+        "_ingest",
+        "_claim",
+        "_reader",
+        "_decode",
+        "_is_active",
+        "_keys",
+        "_nonce",
+        "_count",
+    )
+
+    def __init__(
+        self,
+        bind: str = "127.0.0.1:8080",
+        path: str = "/",
+        *,
+        token: str | Secret | None = None,
+        value: str | Callable[[bytes], Any] = "json",
+        fields: str | Iterable[str] = (),
+        translate: Callable[[Request], Any] | None = None,
+        streams: Mapping[str, str | Iterable[str]] | None = None,
+        on_bad: str = "refuse",
+        remember: int = 100_000,
+        max_body: int = 1_000_000,
+        max_waiting: int = 1_000,
+        max_waiting_bytes: int = 64_000_000,
+        max_connections: int = 500,
+        read_secs: float = 10.0,
+        answer_secs: float = 30.0,
+        tls: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_tls(_NAME, tls)
+        check_positive(
+            _NAME,
+            remember=remember,
+            max_body=max_body,
+            max_waiting=max_waiting,
+            max_waiting_bytes=max_waiting_bytes,
+            max_connections=max_connections,
+            read_secs=read_secs,
+            answer_secs=answer_secs,
+        )
+        if tls is not None and not tls.get("cert"):
+            raise ComponentError(f'{_NAME}: tls={dict(tls)!r}; a server needs "cert", and "key"')
+        if not path.startswith("/"):
+            raise ComponentError(f"{_NAME}: path={path!r}; it begins with a slash")
+        if on_bad == "stop":
+            raise ComponentError(
+                f"{_NAME}: on_bad='stop' would let any client stop the topology",
+                hint="'refuse' answers 422, 'stream' emits such records on the stream 'bad'",
+            )
+        check_choice(_NAME, "on_bad", on_bad, ("refuse", "stream", "skip"))
+        self.bind, self.path, self.token = _checked_bind(bind), path, token
+        self.limits = Limits(
+            max_body, max_waiting, max_waiting_bytes, max_connections, read_secs, answer_secs
+        )
+        self.remember, self.value = remember, value
+        self.tls = None if tls is None else dict(tls)
+        self.on_bad = on_bad
+        self.translation = Translation(
+            _NAME,
+            Request,
+            ("value",),
+            value="str" if value == "lines" else value,
+            fields=fields,
+            translate=translate,
+            streams=streams,
+            on_bad="stop" if on_bad == "refuse" else on_bad,
+        )
+        self.outputs: Any = self.translation.outputs
+        self.taken = ("", -1)
+        """The server, and its last request that was emitted: saved with the batch."""
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        if len(context.component_tasks(context.this_component_id)) > 1:
+            raise ComponentError(
+                f"{_NAME}: one task listens at {self.bind[0]}:{self.bind[1]}, and there are more",
+                hint="set parallelism=1; bolts behind it share the work",
+            )
+        self._reader = self.translation.reader()
+        self._decode = decoder("str" if self.value == "lines" else self.value, _NAME, "value")
+        self._ingest: Ingest | None = None
+        self._is_active = False
+        self._keys: deque[str] = deque()
+
+    def restored(self) -> None:
+        """Take over the server of an earlier instance, and the requests that wait there."""
+        known = sorted((at, key) for key, at in self.state.raw().items())
+        self._count = known[-1][0] if known else 0
+        self._keys = deque(key for _, key in known)
+        earlier = held_by(self.context)
+        if isinstance(earlier, Ingest) and earlier.error is None:
+            self._adopt(earlier)
+            nonce, serial = self.taken
+            earlier.rewind(serial if nonce == self._nonce else -1)
+
+    def close(self) -> None:
+        self._ingest = None
+        close_earlier(self.context)
+
+    def activate(self) -> None:
+        self._is_active = True
+        if self._ingest is not None:
+            self._ingest.is_active = True
+
+    def deactivate(self) -> None:
+        self._is_active = False
+        if self._ingest is not None:
+            self._ingest.is_active = False
+
+    def _adopt(self, ingest: Ingest) -> None:
+        self._ingest, self._claim = ingest, hold(self.context, ingest)
+        self._nonce = ingest.nonce
+        ingest.is_active = self._is_active
+
+    def _listening(self) -> Ingest:
+        if self._ingest is None:
+            close_earlier(self.context)
+            token = self.token.reveal() if isinstance(self.token, Secret) else self.token
+            ingest = Ingest(
+                self.bind,
+                self.path,
+                Bodies(self._decode, self.value),
+                self.limits,
+                token=token,
+                context=None if self.tls is None else server_context(self.tls),
+                wake=self.context.wake,
+            )
+            if ingest.error is not None:
+                raise _not_bound(self.bind, ingest.error)
+            self._adopt(ingest)
+            self.context.gauge("port", ingest.port)
+            self.context.end_batch()
+        assert self._ingest is not None
+        return self._ingest
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def next_tuple(self) -> None:
+        ingest = self._listening()
+        requests = ingest.take(_MOST)
+        rows: list[Any] = []
+        for arrived in requests:
+            rows += self._rows_of(ingest, arrived)
+            self.taken = (self._nonce, arrived.serial)
+            arrived.batch = self.context.batch_id
+        if rows:
+            self.emit_many(rows)
+        if requests:
+            self.context.counter("requests", len(requests))
+            if not rows:
+                self.context.end_batch()  # or those that wait would wait until something is emitted
+
+    def _rows_of(self, ingest: Ingest, arrived: Arrived) -> list[Any]:
+        """Return the rows of a request; emit those of other streams, if the request is taken."""
+        key = arrived.key
+        if key is not None and key in self.state:
+            self.context.counter("repeated")
+            return []
+        rows: list[Any] = []
+        others: list[tuple[str, Any]] = []
+        for value in arrived.records:
+            try:
+                made = self._reader.values_of(value, lambda value: _request(value, arrived))
+            except Exception as error:
+                if self.on_bad == "refuse":
+                    self.context.counter("bad_records")
+                    reason = f"a record cannot be taken: {type(error).__name__}: {error}"
+                    ingest.refuse(arrived, 422, reason)
+                    return []
+                self._reader.tell_bad(self, value, error, f"from {arrived.client}")
+                continue
+            if made is None:
+                continue
+            stream, values = stream_and_values(made)
+            if stream == "default":
+                rows.append(values)
+            else:
+                others.append((stream, values))
+        for stream, values in others:
+            self.emit(values, stream=stream)
+        if key is not None:
+            self._note(key)
+        return rows
+
+    def _note(self, key: str) -> None:
+        """Remember a key; forget the oldest beyond the limit."""
+        self._count += 1
+        self.state[key] = self._count
+        self._keys.append(key)
+        while len(self._keys) > self.remember:
+            self.state.pop(self._keys.popleft(), None)
+
+    # -- the end of a batch -------------------------------------------------------------------
+
+    def pre_commit(self, batch_id: int) -> None:
+        """Show how much waits, and what was refused."""
+        ingest = self._ingest
+        if ingest is not None:
+            self.context.gauge("waiting", ingest.waiting)
+            refused, ingest.refused = ingest.refused, 0
+            if refused:
+                self.context.counter("refused", refused)
+
+    def committed(self, batch_id: int) -> None:
+        """Answer the requests of the batch."""
+        if self._ingest is not None:
+            self._ingest.commit(batch_id)
+
+
+class Bodies:
+    """A reader of bodies: a list of records of each."""
+
+    def __init__(self, decode: Callable[[bytes], Any], form: Any) -> None:
+        self._decode, self._form = decode, form
+
+    def __call__(self, body: bytes, content_type: str) -> list[Any]:
+        kind = content_type.partition(";")[0].strip().lower()
+        if self._form == "lines" or (self._form == "json" and kind in _BY_LINES):
+            return [self._decode(line) for line in body.splitlines() if line.strip()]
+        found = self._decode(body)
+        return found if self._form == "json" and isinstance(found, list) else [found]
+
+
+def server_context(tls: Mapping[str, Any]) -> Any:
+    """Return the TLS context of a server."""
+    import ssl
+
+    checked = tls_context(_NAME, tls)  # says which file cannot be used
+    del checked
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls["cert"], tls.get("key"))
+    return context
+
+
+def _request(value: Any, arrived: Arrived) -> Request:
+    return Request(value, arrived.path, arrived.headers, arrived.client)
+
+
+def _checked_bind(bind: Any) -> tuple[str, int]:
+    host, _, port = str(bind).rpartition(":")
+    if not port.isdigit() or int(port) > 65_535 or not host:
+        raise ComponentError(
+            f'{_NAME}: bind={bind!r}; it is "host:port"',
+            hint='"127.0.0.1:8080" for this machine alone, "0.0.0.0:8080" for all; with a token',
+        )
+    return host.strip("[]"), int(port)
+
+
+def _not_bound(bind: tuple[str, int], error: OSError) -> Exception:
+    said = f"{_NAME}: {bind[0]}:{bind[1]}: {error.strerror or error}"
+    if error.errno in (errno.EADDRINUSE, errno.EAGAIN):
+        return Unavailable(said)
+    return ComponentError(f"{said}: this machine cannot listen there", hint="another bind=")
