@@ -1,4 +1,4 @@
-"""The way from a record to tuples: its value decoded, then translated by a function or by fields."""
+"""The way from a record to tuples: its value is decoded, then translated by function or fields."""
 
 from __future__ import annotations
 
