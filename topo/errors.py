@@ -333,6 +333,12 @@ def sentence_of(error: BaseException) -> str:
     return f"(its text cannot be shown: {shown(error.args)})" if text is None else text
 
 
+def text_of(value: object) -> str:
+    """Return `str(value)` as every place can store it, whatever the value's `str` does."""
+    text = _safely(str, value)
+    return shown(value) if text is None else text
+
+
 def _safely(describe: Callable[[object], str], value: object) -> str | None:
     try:
         return encodable(describe(value))

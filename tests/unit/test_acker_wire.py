@@ -30,7 +30,7 @@ from topo.tracking.ids import Updates
 from topo.tracking.security import Tls
 from topo.tracking.server import SERVICE_NAME, AckerServer
 from topo.tracking.service import Limits
-from topo.tracking.transport import AckerTarget, transport_of
+from topo.tracking.transport import AckerFailed, AckerTarget, transport_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -172,7 +172,10 @@ def test_channels_are_shared_within_a_process(server: AckerServer) -> None:
     target = target_of(server)
     mine = transport_of(target)
     assert transport_of(replace(target)) is mine
-    assert transport_of(replace(target, token="another")) is not mine
+    later = transport_of(replace(target, token="another"))
+    assert later is not mine
+    with pytest.raises((AckerFailed, ValueError)):  # the channels of an earlier run are closed
+        mine.start(0, "Status", b"", 1).result()
 
 
 # -- addresses

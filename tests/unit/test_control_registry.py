@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from topo.manage.client import ControlClient, DriverUnreachable
+from topo.manage.ending import ElsewhereError, begin_kill, force_end
 from topo.manage.files import (
     lock_holder,
     read_json,
@@ -312,3 +313,14 @@ def test_what_utf_8_and_json_lack_stops_nobody(
         write_json_if_possible(tmp_path / "errors.json", document)
         assert "cannot write errors.json" in capsys.readouterr().err
     assert read_json(tmp_path / "errors.json") is not None
+
+
+def test_a_supervisor_on_another_machine_is_not_signalled_here(registry: Registry) -> None:
+    run = make(registry, host="elsewhere")
+    supervise(run, starts=1, waiting_until=time.time() + 60)
+    with held(run.directory / "supervisor.lock") as process:
+        with pytest.raises(DriverUnreachable):
+            begin_kill(registry, registry.reload(run), 0)
+        with pytest.raises(ElsewhereError, match="runs on elsewhere"):
+            force_end(registry, registry.reload(run))
+        assert process.poll() is None

@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psutil
 import pytest
 
 from topo.engine.spark.driver.restarts import Restarts
 from topo.engine.spark.driver.slots import SlotProcesses
+from topo.engine.spark.worker import doing
+from topo.engine.spark.worker.doing import last_words, note_end, open_note
 from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Work
 from topo.engine.spark.worker.relay import RelayLost, SlotDied
 from topo.engine.spark.worker.remote import RemoteRunner
@@ -148,6 +151,21 @@ def test_the_end_of_a_process_says_what_was_executed_and_how_it_ended(
     assert isinstance(lost, SlotDied)
     text = f"the slot's process {end} while bolt 'b' task 3 was executed, in batch 7"
     assert lost.message == text
+
+
+def test_how_a_process_ended_is_known_when_the_next_one_works(tmp_path: Path) -> None:
+    path, began = str(tmp_path / "slot-0"), time.time()
+    first = open_note(path)
+    first[:10] = b"bolt 'b1' "
+    note_end(path, -signal.SIGSEGV)
+    second = open_note(path)
+    second[:10] = b"bolt 'b2' "
+    assert last_words(path, began).startswith(
+        "the slot's process was ended by SIGSEGV while bolt 'b1'"
+    )
+    with mock.patch.object(doing, "_PATIENCE_SECS", 0.0):
+        later = last_words(path, began + 3600)
+    assert later.startswith("the slot's process ended while bolt 'b2'"), "not of the one before"
 
 
 def test_a_process_that_ends_twice_in_the_same_place_is_not_started_again() -> None:

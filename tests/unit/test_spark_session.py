@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from topo.engine.spark.jvm.session import _environment, _first_error
+from topo import EngineError
+from topo.engine.spark.jvm.session import (
+    _check_python,
+    _environment,
+    _first_error,
+    _locale,
+)
 from topo.logs.rotation import cut_down
 
 
@@ -46,3 +53,28 @@ def test_a_log_that_others_write_is_bounded_while_they_write(tmp_path: Path) -> 
     kept = (tmp_path / "spark.log.1").read_bytes().split()
     assert int(kept[-1]) == numbers[0] - 1
     cut_down(tmp_path / "none", 1000)
+
+
+@pytest.mark.parametrize(
+    ("environ", "locale"),
+    [
+        ({}, "C.UTF-8"),
+        ({"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, "C.UTF-8"),
+        ({"LC_ALL": "", "LC_CTYPE": "POSIX"}, "C.UTF-8"),
+        ({"LANG": "de_DE.UTF-8"}, None),
+        ({"LC_ALL": "en_US.UTF-8", "LANG": "C"}, None),
+    ],
+)
+def test_the_jvm_can_name_every_file(environ: dict[str, str], locale: str | None) -> None:
+    assert _locale(environ).get("LC_ALL") == locale
+
+
+def test_a_spark_of_ones_own_with_another_python_is_refused_by_name(tmp_path: Path) -> None:
+    _check_python(sys.executable)
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\necho /elsewhere\n")
+    other.chmod(0o755)
+    for path in (other, tmp_path / "none"):
+        with pytest.raises(EngineError, match=f"its workers run {path}") as refused:
+            _check_python(str(path))
+        assert f"PYSPARK_PYTHON={sys.executable}" in refused.value.hint

@@ -6,8 +6,10 @@ import contextlib
 import errno
 import os
 import pickle
+import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -204,3 +206,18 @@ def test_a_slot_process_ends_with_its_driver(tmp_path: Path) -> None:
     process.stdin.close()
     assert process.wait(30) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_slot_whose_socket_was_cleaned_away_listens_again() -> None:
+    processes = SlotProcesses({0: pickle.dumps(Scripted)})
+    try:
+        runner = RemoteRunner(processes.path(0))
+        assert runner.execute(work(b"echo"), dict, lambda: False).removes
+        process = processes.pids()[0]
+        shutil.rmtree(processes.directory)
+        assert runner.execute(work(b"echo"), dict, lambda: False).removes
+        assert processes.pids()[0] == process, "its instances are still there"
+        assert stat.S_IMODE(os.stat(processes.directory).st_mode) == 0o700
+    finally:
+        processes.close()
+    assert not os.path.exists(processes.directory)

@@ -340,9 +340,9 @@ def errors_of(run: RunRecord) -> list[dict[str, Any]]:
     """Return the errors the driver knows of, or those it wrote last."""
     found = _asked(run, lambda client: client.errors())
     if found is None:
-        found = _read(run.directory / "errors.json")
-    # In the shape in which a driver writes them.
-    return [plain(error) for error in _made_all(ErrorView, found)]
+        written = _made_all(ErrorView, _read(run.directory / "errors.json"))
+        found = [plain(error) for error in written]
+    return found
 
 
 def _asked(run: RunRecord, question: Callable[[ControlClient], T]) -> T | None:

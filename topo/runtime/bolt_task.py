@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from topo.components import BasicBolt, Bolt
-from topo.errors import FailTuple, Unavailable, sentence_of
+from topo.errors import FailTuple, Unavailable, sentence_of, text_of
 from topo.functions import FunctionBolt
 from topo.runtime import user_errors as failures
 from topo.runtime.loops import Loop, loop_over_tuples, loop_over_values, values_of
@@ -247,7 +247,8 @@ class BoltTask(Task):
 
     def fail_reason(self, reason: str | None) -> str:
         text = f"failed by {self.component_id!r} task {self.id}"
-        return f"{text}: {reason}" if reason else text
+        is_said = reason is not None and not (isinstance(reason, str) and not reason)
+        return f"{text}: {text_of(reason)}" if is_said else text
 
 
 def sections_of(frames: Sequence[Frame]) -> list[Section]:

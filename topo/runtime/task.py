@@ -284,7 +284,7 @@ class Task(LogSource):
         if self._stops_on_error:
             raise caught from error
         self.metrics.errors.append(failures.report(caught, self.component_id, self.id, "uncaught"))
-        reason = f"failed by {self.component_id!r} task {self.id}: {error.message}"
+        reason = f"failed by {self.component_id!r} task {self.id}: {sentence_of(error)}"
         self.updates.fail(roots, reason)
 
     def report_error(self, error: BaseException | str) -> None:

@@ -18,6 +18,7 @@ from topo.errors import (
     UncaughtError,
     sentence_of,
     shown,
+    text_of,
 )
 from topo.metrics.counters import ErrorReport
 from topo.traces import is_topos
@@ -91,8 +92,8 @@ def _may_be_interrupted() -> bool:
 
 def report(error: BaseException | str, component: str, task: int, kind: str) -> ErrorReport:
     """Return the error as `topo errors` shows it."""
-    if isinstance(error, str):
-        return ErrorReport(component, task, kind, "", error)
+    if not isinstance(error, BaseException):  # a text, or what has one
+        return ErrorReport(component, task, kind, "", text_of(error))
     return ErrorReport(
         component,
         task,

@@ -7,6 +7,7 @@ was turned down) or `Unreachable` (nobody knows whether it arrived: the caller r
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -123,13 +124,25 @@ def _channel(address: str, tls: Tls | None) -> grpc.Channel:
     return grpc.secure_channel(address, credentials, _OPTIONS)
 
 
-_transports: dict[tuple[int, AckerTarget], GrpcTransport] = {}
+_transports: dict[tuple[int, str], tuple[AckerTarget, GrpcTransport]] = {}
+_making = threading.Lock()
 
 
 def transport_of(target: AckerTarget) -> GrpcTransport:
-    """Return this process's channels to a target; make them at the first call."""
-    key = (os.getpid(), target)
-    transport = _transports.get(key)
-    if transport is None:
-        transport = _transports[key] = GrpcTransport(target)
+    """Return this process's channels to a target; make them at the first call.
+
+    Those to the ackers of an earlier run of the topology are closed. Any thread may call it.
+    """
+    key = (os.getpid(), target.topology)
+    known = _transports.get(key)
+    if known is not None and known[0] == target:
+        return known[1]
+    with _making:
+        known = _transports.get(key)
+        if known is not None and known[0] == target:
+            return known[1]
+        transport = GrpcTransport(target)
+        _transports[key] = target, transport
+    if known is not None:
+        known[1].close()
     return transport

@@ -318,6 +318,7 @@ class UpdateLog:
         self.parts.append(Updates(ack_roots=roots, ack_values=values))
 
     def fail(self, roots: Sequence[int], reason: str) -> None:
+        """Fail the roots; `reason` has no lone surrogates, which a message cannot hold."""
         if roots:
             self.parts.append(
                 Updates(fail_roots=np.array(roots, np.uint64), fail_reasons=[reason] * len(roots))

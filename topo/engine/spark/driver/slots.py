@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 
 from topo.engine.spark.driver.scratch import make_slots_directory
-from topo.engine.spark.worker.doing import forget_end, note_end
+from topo.engine.spark.worker.doing import note_end
 from topo.engine.spark.worker.slot_process import write_setup
 
 log = logging.getLogger("topo.spark")
@@ -86,7 +86,6 @@ class SlotProcesses:
             pause = _longer(pause) if quick else 0.0
 
     def _start(self, slot: int, factory: bytes) -> subprocess.Popen[bytes]:
-        forget_end(self.path(slot))
         with self._lock:
             # The mask is inherited: a Ctrl-C before the process ignores the signal would end it.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

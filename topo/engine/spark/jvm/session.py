@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -232,8 +233,15 @@ def start_session(
             "PYSPARK_PYTHON": python,
             "PYTHONPATH": _with_topo(os.environ.get("PYTHONPATH", "")),
         }
-        with _environment(variables):
+        with _environment({**variables, **_locale(os.environ)}):
             return _launched(settings, path, str(java), shipment)
+
+
+def _locale(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the locale of the JVM, which in C's own cannot open a file named with an umlaut."""
+    names = (environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    chosen = next(filter(None, names), "C")
+    return {"LC_ALL": "C.UTF-8"} if chosen in ("C", "POSIX") else {}
 
 
 @contextmanager
@@ -313,6 +321,8 @@ def _joined(session: SparkSession, master: str) -> SparkSession:
             f"this process has Spark running on {running}, not on {master}",
             hint="one process has one Spark: use that master, or another process",
         )
+    if is_local(running):
+        _check_python(session.sparkContext.pythonExec)
     conf = session.sparkContext.getConf()
     for key in ("spark.stage.maxConsecutiveAttempts", "spark.speculation"):
         if conf.get(key, "") != NOT_NEGOTIABLE[key]:
@@ -321,6 +331,25 @@ def _joined(session: SparkSession, master: str) -> SparkSession:
                 hint=f"let topo start Spark, or start it with {key}={NOT_NEGOTIABLE[key]}",
             )
     return session
+
+
+def _check_python(name: str) -> None:
+    """Raise an error if a Spark that somebody else started has workers of another Python."""
+    path = shutil.which(name) or name
+    if path == sys.executable:
+        return
+    try:
+        asked = [path, "-c", "import sys; print(sys.prefix)"]
+        prefix = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        prefix = ""
+    if prefix != sys.prefix:
+        raise EngineError(
+            f"this process's Spark was started without topo, and its workers run {path}, which has "
+            "other packages",
+            code="workers-python",
+            hint=f"let topo start Spark, or start it with PYSPARK_PYTHON={sys.executable}",
+        )
 
 
 def query_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:

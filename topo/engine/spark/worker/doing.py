@@ -16,6 +16,8 @@ import time
 from topo.runtime.task import NOTE_BYTES
 
 _PATIENCE_SECS = 5.0
+_CLOCK_SECS = 0.05
+"""By how much times of files may be behind the clock."""
 
 
 def open_note(path: str) -> mmap.mmap:
@@ -29,24 +31,44 @@ def open_note(path: str) -> mmap.mmap:
 
 
 def note_end(path: str, code: int) -> None:
-    """Tell how the process at `path` ended; None is known of the next one."""
-    with contextlib.suppress(OSError), open(_ended(path), "w") as file:
-        file.write(_in_words(code))
+    """Tell how the process at `path` ended, and in what; to be called before the next is started.
 
-
-def forget_end(path: str) -> None:
+    It stays until another one ends: whoever waits may look late.
+    """
+    text = _words(_in_words(code), _doing_now(path))
     with contextlib.suppress(OSError):
-        os.unlink(_ended(path))
+        with open(f"{_ended(path)}.new", "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        os.replace(f"{_ended(path)}.new", _ended(path))
 
 
-def last_words(path: str) -> str:
-    """Return what is known of the process at `path`, which has just ended; "" if nothing is."""
-    doing = _read(_doing(path)).rstrip("\0")
+def last_words(path: str, since: float = 0.0) -> str:
+    """Return what is known of the process at `path`, which has just ended; "" if nothing is.
+
+    `since` is a wall-clock time at which it was alive.
+    """
+    doing = _doing_now(path)
     deadline = time.monotonic() + _PATIENCE_SECS
-    while not (ended := _read(_ended(path))) and time.monotonic() < deadline:
+    while not (text := _read_since(_ended(path), since)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    while_ = f" while {doing} was executed" if doing else ""
-    return f"the slot's process {ended or 'ended'}{while_}" if doing or ended else ""
+    return text or (_words("ended", doing) if doing else "")
+
+
+def _words(ended: str, doing: str) -> str:
+    return f"the slot's process {ended}" + (f" while {doing} was executed" if doing else "")
+
+
+def _doing_now(path: str) -> str:
+    return _read(_doing(path)).rstrip("\0")
+
+
+def _read_since(path: str, since: float) -> str:
+    """Return a file's text; "" if it was written before."""
+    try:
+        is_old = os.path.getmtime(path) < since - _CLOCK_SECS
+    except OSError:
+        return ""
+    return "" if is_old else _read(path)
 
 
 def _in_words(code: int) -> str:
@@ -62,7 +84,7 @@ def _in_words(code: int) -> str:
 def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(NOTE_BYTES)
+            return file.read(2 * NOTE_BYTES)
     except OSError:
         return ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import time
 
 from topo.engine.spark.worker.doing import last_words
 from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Work
@@ -27,10 +28,11 @@ class RemoteRunner:
         self._path = path
 
     def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
+        since = time.time()
         try:
             return self._execute(work, restore)
         except RelayLost as lost:
-            words = last_words(self._path)
+            words = last_words(self._path, since)
             if not words:
                 raise
             text = f"{words}, in batch {work.batch}"

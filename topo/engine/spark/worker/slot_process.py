@@ -40,6 +40,7 @@ from topo.runtime.slot import note_in, note_nothing
 from topo.wire.column import dump
 
 _LENGTH = struct.Struct("<Q")
+_LOOK_SECS = 2.0
 # Thousands of rows wait between two flushes: a collection after every 700th allocation costs a
 # tenth of the time of a word count, after every 50,000th next to nothing.
 GARBAGE_THRESHOLDS = (50_000, 20, 20)
@@ -60,16 +61,31 @@ def main() -> None:
     runner = make_runner(factory)
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
+    listener = listen(path)
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            if not os.path.exists(path):  # whoever cleans temporary directories took it for old
+                listener.close()
+                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+                note_in(open_note(path))
+                listener = listen(path)
+            continue
+        close_in_children(connection)
+        serve(Relay(connection), runner)
+
+
+def listen(path: str) -> socket.socket:
+    """Return a socket that listens at `path`, and looks up from time to time."""
     listener = socket.socket(socket.AF_UNIX)
     starting = f"{path}.{os.getpid()}"
     listener.bind(starting)
     listener.listen(64)
+    listener.settimeout(_LOOK_SECS)
     close_in_children(listener)
     os.rename(starting, path)  # nobody finds it before it listens, and a dead one's is replaced
-    while True:
-        connection, _ = listener.accept()
-        close_in_children(connection)
-        serve(Relay(connection), runner)
+    return listener
 
 
 def take_standard_input() -> IO[bytes]:
