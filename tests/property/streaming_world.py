@@ -16,6 +16,7 @@ from typing import Any
 from topo import (
     BasicBolt,
     EventTime,
+    IntervalJoin,
     Spout,
     StatefulBasicBolt,
     Topology,
@@ -44,6 +45,8 @@ from topo.tracking.plan import Mode, TrackingPlan
 LINES = ("a b", "b c b", "a", "c a b c", "b")
 SLOTS = 2
 WINDOW = 7
+PAIRED, UNPAIRED = len(LINES), len(LINES) + 2
+"""How far apart lines are equal; no line is equal to one so far from it."""
 
 
 class Lines(Spout):
@@ -108,6 +111,27 @@ class Reported(StatefulBasicBolt):
         self.state[window] = tup.n
 
 
+class Joined(StatefulBasicBolt):
+    """Counts, for each line's number, how often it came with which other one."""
+
+    def execute(self, tup: Tuple) -> None:
+        pair = (tup.number, tup.other)
+        self.state[pair] = self.state.get(pair, 0) + 1
+
+
+def with_later(apart: int) -> IntervalJoin:
+    """Return a join of the lines with equal ones that come `apart` numbers later."""
+    return IntervalJoin(
+        left="lines",
+        right="lines",
+        on="line",
+        within=(-apart, apart),
+        how="left",
+        time=EventTime("number", unit="us", idle=None),
+        select={"number": "left:number", "other": "right:number"},
+    )
+
+
 def word_count(lines: int) -> Topology:
     builder = TopologyBuilder()
     builder.set_spout("lines", Lines(lines), parallelism=2)
@@ -123,6 +147,9 @@ def word_count(lines: int) -> Topology:
     )
     builder.set_bolt("windows", windows, parallelism=2).fields_grouping("lines", "line")
     builder.set_bolt("reported", Reported()).global_grouping("windows")
+    for name, apart in (("pairs", PAIRED), ("alone", UNPAIRED)):
+        builder.set_bolt(name, with_later(apart), parallelism=2).fields_grouping("lines", "line")
+        builder.set_bolt(f"{name}_joined", Joined()).global_grouping(name)
     return builder.create_topology()
 
 
@@ -311,6 +338,7 @@ class World:
         if (total.lines, total.words) != (2 * self.lines, wanted.total()):
             found.append(f"{total.lines} lines, {total.words} words in all")
         found += self._wrong_windows()
+        found += self._wrong_joins()
         for spout in self._components("lines"):
             if sorted(spout.acked) != list(range(self.lines)):
                 found.append(f"acked {spout.acked}")
@@ -329,6 +357,23 @@ class World:
         ends = {start + WINDOW for _, start in reported.state}
         due = set(range(WINDOW, min(last.watermark, self.lines) + 1, WINDOW))
         return found if ends == due else [*found, f"windows ended at {ends}, and not {due}"]
+
+    def _wrong_joins(self) -> list[str]:
+        """Return what joins gave that two loops over all lines do not give."""
+        timed = [task for level in self.levels for task in self._timed(level)]
+        watermark = {task.component_id: task.watermark for task in timed}
+        pairs, alone = self._components("pairs_joined") + self._components("alone_joined")
+        wanted = {(number, number + PAIRED): 4 for number in range(self.lines - PAIRED)}
+        never = {
+            (number, None): 2
+            for number in range(self.lines)
+            if number + UNPAIRED < watermark["alone"]
+        }
+        found = []
+        for name, bolt, right in (("pairs", pairs, wanted), ("alone", alone, never)):
+            if dict(bolt.state) != right:
+                found.append(f"{name}: {dict(bolt.state)}, and not {right}")
+        return found
 
     def _timed(self, levels: list[Level]) -> list[Any]:
         return [task for level in levels for task in self._host(level).timed]

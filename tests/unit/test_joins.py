@@ -239,6 +239,17 @@ def test_late_rows_go_to_their_stream_and_are_counted() -> None:
     assert joined.run.stats().components["j"].failed == 0
 
 
+def test_what_nothing_later_can_match_is_reported_with_its_batch() -> None:
+    """A payment is one of an order one to two hours before it: those have all come."""
+    joined = Joined(interval(within=(-1_000, 2_000), how="right", select="k,a:v,b:v")).start()
+    joined.feed("a", ["x", 1, 0], ["z", 9, 10_000]).feed("b", ["x", 2, 1_500], ["y", 3, 10_500])
+    assert joined.run.watermark("j") == 10_000
+    assert joined.rows == [["x", 1, 2], ["y", None, 3]]
+    joined.run.restart()
+    joined.feed("a", ["z", 9, 20_000]).feed("b", ["w", 4, 20_000])
+    assert joined.rows == [["x", 1, 2], ["y", None, 3], ["w", None, 4]]
+
+
 def test_streams_of_one_component_are_joined_by_their_names() -> None:
     from topo import Spout
 

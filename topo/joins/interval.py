@@ -109,10 +109,10 @@ class IntervalOperator(Operator):
         lag = max(self._time.lag_of(one.component) for one in bolt.sides)
         span = max(0, after) + max(0, before) + bolt.lateness + lag
         size = max(1, span // _BUCKETS, self._time.per_second // 10)
-        reaches = (max(0, after), max(0, before))
+        ends = (after, before)
         self._rows = tuple(
-            SideRows(name, reach, bolt.lateness, size, reports=reports)
-            for name, reach, reports in zip(("left", "right"), reaches, self._reports, strict=True)
+            SideRows(name, until, bolt.lateness, size, reports=reports)
+            for name, until, reports in zip(("left", "right"), ends, self._reports, strict=True)
         )
         # Of a left row: right ones from - before to + after; of a right row, the other way.
         self._stretch = ((-before, after), (-after, before))

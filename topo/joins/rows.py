@@ -100,10 +100,11 @@ class TimeQueue:
 class SideRows:
     """The rows of one side that may still be matched, or are still to be reported."""
 
-    def __init__(self, name: str, reach: int, lateness: int, size: int, *, reports: bool) -> None:
-        """`reach`: how long after its time a row can be matched; `lateness`: how much longer.
+    def __init__(self, name: str, until: int, lateness: int, size: int, *, reports: bool) -> None:
+        """`until`: how long after its time the last row comes that can match one of these.
 
-        `reports` is True if rows without a match are results.
+        It is below zero if that one comes before. `lateness` is how much longer rows are kept, and
+        `reports` is True if those without a match are results.
         """
         self.by_key: dict[Any, Any] = {}
         """An Entry, or Several."""
@@ -114,10 +115,11 @@ class SideRows:
         """Of the rows of this batch, which are not saved."""
         self._next_number = 0
         self._size = size
-        self._reach = reach
-        self._lateness = lateness
+        self._until = until
+        self._keep = max(0, until) + lateness
         self._kept = TimeQueue(size)
-        self._unreported = TimeQueue(size) if reports and lateness else None
+        reports_before = reports and self._keep != until
+        self._unreported = TimeQueue(size) if reports_before else None
         self._fresh: dict[int, list[Any]] = {}  # bucket -> columns of what came in this batch
         self._flags: dict[int, list[int]] = {}  # bucket -> saved rows that were reported
         self._saved = SavedChunks(name)
@@ -173,7 +175,7 @@ class SideRows:
         """Return the rows that nothing has matched in time; each is returned once."""
         if self._unreported is None:
             return []
-        due, _ = self._unreported.pop(watermark - self._reach)
+        due, _ = self._unreported.pop(watermark - self._until)
         found = [entry for entry in due if entry[3] not in self.reported]
         for entry in found:
             self.note_reported(entry)
@@ -181,7 +183,7 @@ class SideRows:
 
     def let_go(self, watermark: int) -> list[Entry]:
         """Forget what is out of reach; return those that were to be reported, in order."""
-        gone, emptied = self._kept.pop(watermark - self._reach - self._lateness)
+        gone, emptied = self._kept.pop(watermark - self._keep)
         if not gone:
             return []
         self._forget(gone)
@@ -220,9 +222,9 @@ class SideRows:
         """Return the lowest watermark at which a row is reported or let go."""
         due = []
         if (first := self._kept.first()) is not None:
-            due.append(first + self._reach + self._lateness + 1)
+            due.append(first + self._keep + 1)
         if self._unreported is not None and (first := self._unreported.first()) is not None:
-            due.append(first + self._reach + 1)
+            due.append(first + self._until + 1)
         return min(due, default=None)
 
     def oldest(self) -> int | None:
@@ -248,8 +250,8 @@ class SideRows:
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
         """Take over what was saved, at the committed watermark."""
-        keep_from = watermark - self._reach - self._lateness
-        report_from = watermark - self._reach
+        keep_from = watermark - self._keep
+        report_from = watermark - self._until
         for bucket, parts in self._saved.load(saved).items():
             entries: list[Entry] = []
             reported: set[int] = set()
