@@ -38,6 +38,8 @@ class OnValue(Combiner):
         self.add = combiner.add  # type: ignore[method-assign]
         self.result = combiner.result  # type: ignore[method-assign]
         self.exact = combiner.exact  # type: ignore[misc]
+        self.inline = combiner.inline  # type: ignore[misc]
+        self.skips_none = combiner.skips_none  # type: ignore[misc]
 
     def merge(self, a: Any, b: Any) -> Any:
         return self.combiner.merge(a, b)

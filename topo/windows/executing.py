@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from itertools import count
+from itertools import count, repeat
 from typing import Any
 
 from topo.errors import FailTuple, WindowError
@@ -37,11 +37,12 @@ class _Executor(Operator):
         self._key = bolt.key_fields()
         self._expiry = bolt.ack_mode == "expiry"
 
-    def _key_of(self, rows: Rows, place: int) -> Any:
-        if not self._key:
-            return None
-        values = [rows.columns[rows.fields.index(name)][place] for name in self._key]
-        return values[0] if len(values) == 1 else tuple(values)
+    def _keys(self, rows: Rows) -> Iterable[Any]:
+        """Return the key of each tuple."""
+        columns = [rows.columns[rows.fields.index(name)] for name in self._key]
+        if not columns:
+            return repeat(None, rows.count)
+        return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
 
     def _shown(self, ticks: int) -> Any:
         """Return a time in the unit of the field; by arrival, in milliseconds."""
@@ -125,11 +126,10 @@ class StormExecutor(_Executor):
         times = self._times(rows)
         late = []
         watermark = self._watermark
-        for place, ts in enumerate(times):
+        for place, (key, ts) in enumerate(zip(self._keys(rows), times, strict=True)):
             if ts is None:
                 late.append(place)
                 continue
-            key = self._key_of(rows, place)
             windows = self._windows.get(key)
             if windows is None:
                 if ts < watermark and not self._by_arrival:
@@ -349,9 +349,9 @@ class PaneExecutor(_Executor):
     def rows(self, rows: Rows) -> None:
         late = []
         add, now = self._windows.add, self._task.now()
-        for place, ts in enumerate(self._times(rows)):
+        for place, (key, ts) in enumerate(zip(self._keys(rows), self._times(rows), strict=True)):
             tup = rows.tuple(place)
-            if ts is None or not add(self._key_of(rows, place), ts, [tup], now, tup):
+            if ts is None or not add(key, ts, [tup], now, tup):
                 late.append(place)
         if late:
             self._task.set_aside(rows, late)
