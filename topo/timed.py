@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from topo.components import Bolt
 from topo.event_time import BEFORE_ALL, EventTime
-from topo.tuples import Tuple
+from topo.tuples import Source, Tuple
 
 if TYPE_CHECKING:
     from topo.errors import Problem
@@ -79,6 +79,7 @@ class Rows:
         count: int,
         times: list[Any] | None,
         make: Callable[[int], Tuple],
+        source: Source,
         span: tuple[int, int] | None = None,
     ) -> None:
         self.component = component
@@ -88,6 +89,8 @@ class Rows:
         self.count = count
         self.times = times
         """In ticks; None for one that cannot be read, if those are late; None if untimed."""
+        self.source = source
+        """Where they come from, as tuples tell it."""
         self.span = span
         """The lowest and the highest time, if they are known."""
         self.tuple = make

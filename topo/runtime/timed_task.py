@@ -25,7 +25,7 @@ from topo.timed import Clock, Operator, Rows, TimedBolt
 from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import NO_ANCHOR, Inputs
-from topo.tuples import HELD, UNTRACKED, Tuple
+from topo.tuples import HELD, UNTRACKED, Source, Tuple
 from topo.wire.frame import Frame, Section
 
 _STALLED_SECS = 60.0
@@ -200,8 +200,9 @@ class TimedBoltTask(RichBoltTask):
         component = self.setting.layout.component_of(frame.source_task)
         fields = tuple(getattr(cls, "fields"))  # noqa: B009 - set when the class is made
         times, span = self._times_of(component, section, fields)
+        source = Source(component, section.stream, frame.source_task, fields)
         rows = Rows(
-            component, section.stream, fields, columns, section.count, times, tuple_at, span
+            component, section.stream, fields, columns, section.count, times, tuple_at, source, span
         )
         with self.users_code():
             self._operator.rows(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count, repeat
 from typing import Any
 
@@ -11,7 +11,7 @@ from topo.errors import FailTuple, WindowError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, Operator, OperatorTask, Rows
-from topo.tuples import Tuple
+from topo.tuples import UNTRACKED, Source, Tuple, tuple_class
 from topo.windows.accumulators import Accumulators
 from topo.windows.bolt import ARRIVAL, Window, WindowedBolt, lateness_ticks
 from topo.windows.combiners import Collect
@@ -19,7 +19,7 @@ from topo.windows.keyed import KeyedWindows, Pane, Rules
 from topo.windows.storm import Activation, Entry, StormWindows
 from topo.windows.triggers import AtWatermark, prepared
 
-_TUPLES, _POSITIONS, _CLOCK = 0, 1, 2
+_TUPLES, _POSITIONS, _CLOCK, _ORIGINS = 0, 1, 2, 3
 """Namespaces of what is saved."""
 
 _MANY = 1_000_000
@@ -80,7 +80,11 @@ class _Executor(Operator):
 
 
 class StormExecutor(_Executor):
-    """Storm's windows, one for each key."""
+    """Storm's windows, one for each key.
+
+    What waits in a window is (time, key, values, number of its origin), which is cheap to save; the
+    tuple is made when a window is executed. Those that are acked by hand wait as tuples.
+    """
 
     def __init__(self, bolt: WindowedBolt, task: OperatorTask) -> None:
         super().__init__(bolt, task)
@@ -88,7 +92,10 @@ class StormExecutor(_Executor):
         if self._expiry:
             self._check_limits(task.conf)
         self._windows: dict[Any, StormWindows] = {}
-        self._tuples: dict[int, tuple[int, Any, Tuple]] = {}
+        self._tuples: dict[int, tuple[Any, ...]] = {}
+        self._origins: dict[int, Source] = {}
+        self._makers: dict[int, Callable[..., Tuple]] = {}
+        self._origin_of: dict[Source, int] = {}
         self._positions: dict[Any, Any] = {}
         self._moved: dict[Any, None] = {}  # keys whose position may have changed
         self._fresh: dict[Any, None] = {}  # keys with tuples since the last move
@@ -123,30 +130,36 @@ class StormExecutor(_Executor):
             )
 
     def rows(self, rows: Rows) -> None:
-        times = self._times(rows)
         late = []
-        watermark = self._watermark
-        for place, (key, ts) in enumerate(zip(self._keys(rows), times, strict=True)):
+        watermark, expiry, by_arrival = self._watermark, self._expiry, self._by_arrival
+        origin = -1 if expiry else self._origin(rows.source)
+        values = zip(*rows.columns, strict=True) if rows.columns else repeat((), rows.count)
+        first = self._next
+        tuples, moved, fresh = self._tuples, self._moved, self._fresh
+        everything = zip(self._keys(rows), self._times(rows), values, strict=True)
+        for place, (key, ts, own) in enumerate(everything):
             if ts is None:
                 late.append(place)
                 continue
             windows = self._windows.get(key)
             if windows is None:
-                if ts < watermark and not self._by_arrival:
+                if ts < watermark and not by_arrival:
                     late.append(place)
                     continue
                 windows = self._windows[key] = self._made(key)
-            if not self._by_arrival and windows.is_late(ts, watermark):
+            if not by_arrival and windows.is_late(ts, watermark):
                 late.append(place)
                 continue
             number = self._next
             self._next = number + 1
-            tup = rows.tuple(place)
-            self._tuples[number] = (ts, key, tup)
-            self._saved.touch(_TUPLES, number)
-            self._moved[key] = None
-            self._fresh[key] = None
-            windows.add(ts, number, tup)
+            waiting: tuple[Any, ...] = (ts, key, own, origin)
+            if expiry:
+                waiting = (ts, key, rows.tuple(place))
+            tuples[number] = waiting
+            moved[key] = None
+            fresh[key] = None
+            windows.add(ts, number, waiting)
+        self._saved.touch_all(_TUPLES, range(first, self._next))
         if late:
             self._task.set_aside(rows, late)
             if self._expiry:
@@ -158,6 +171,30 @@ class StormExecutor(_Executor):
                 f"{self._task.owner} holds over {_MANY:,} tuples in its windows; "
                 "a WindowAggregate holds one row for each key and pane"
             )
+
+    def _origin(self, source: Source) -> int:
+        """Return the number of where tuples come from."""
+        number = self._origin_of.get(source)
+        if number is None:
+            number = self._origin_of[source] = len(self._origins)
+            self._origins[number] = source
+            self._makers[number] = tuple_class(source)
+            self._saved.touch(_ORIGINS, number)
+        return number
+
+    def _tuples_of(self, entries: Iterable[Entry]) -> list[Tuple]:
+        """Return the tuples that wait, the same ones for each window that they are in."""
+        made = []
+        for entry in entries:
+            waiting = entry.item
+            if type(waiting) is tuple:
+                if len(waiting) == 3:
+                    waiting = waiting[2]
+                else:
+                    waiting = self._makers[waiting[3]](*waiting[2], UNTRACKED)
+                entry.item = waiting
+            made.append(waiting)
+        return made
 
     def _made(self, key: Any) -> StormWindows:
         def activate(activation: Activation) -> None:
@@ -180,23 +217,21 @@ class StormExecutor(_Executor):
         start = None if activation.start is None else shown(activation.start)
         self._execute(
             Window(
-                activation.tuples,
-                activation.new,
-                activation.expired,
+                self._tuples_of(activation.tuples),
+                self._tuples_of(activation.new),
+                self._tuples_of(activation.expired),
                 start,
                 shown(activation.end),
                 key,
             )
         )
 
-    def _expired(self, entries: Iterable[Entry]) -> None:
-        gone = []
+    def _expired(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             del self._tuples[entry.number]
-            self._saved.touch(_TUPLES, entry.number)
-            gone.append(entry.item)
+        self._saved.touch_all(_TUPLES, [entry.number for entry in entries])
         if self._expiry:
-            self._task.acks(gone)
+            self._task.acks(self._tuples_of(entries))
 
     def begin(self, clock: Clock) -> None:
         if self._by_arrival:
@@ -287,10 +322,13 @@ class StormExecutor(_Executor):
         tables = self._saved.load(saved)
         self._tuples = tables.get(_TUPLES, {})
         self._positions = tables.get(_POSITIONS, {})
+        self._origins = tables.get(_ORIGINS, {})
+        self._makers = {number: tuple_class(source) for number, source in self._origins.items()}
+        self._origin_of = {source: number for number, source in self._origins.items()}
         self._next = 1 + max(self._tuples, default=-1)
         kept: dict[Any, list[Entry]] = {key: [] for key in self._positions}
-        for number, (ts, key, tup) in self._tuples.items():
-            kept[key].append(Entry(ts, number, tup))
+        for number, waiting in self._tuples.items():
+            kept[waiting[1]].append(Entry(waiting[0], number, waiting))
         for key, entries in kept.items():
             windows = self._windows[key] = self._made(key)
             windows.restore(entries, self._positions[key])
@@ -315,6 +353,7 @@ class StormExecutor(_Executor):
             _TUPLES: self._tuples,
             _POSITIONS: self._positions,
             _CLOCK: {"clock": self._watermark},
+            _ORIGINS: self._origins,
         }
         if self._by_arrival and self._slide.by_time and self._saved_clock != self._watermark:
             self._saved_clock = self._watermark

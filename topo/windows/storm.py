@@ -12,7 +12,7 @@ Arrival time is event time whose watermark is the clock; there, tuples are count
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +33,9 @@ class Activation:
 
     start: int | None
     end: int
-    tuples: list[Any]
-    new: list[Any]
-    expired: list[Any]
+    tuples: list[Entry]
+    new: list[Entry]
+    expired: list[Entry]
 
 
 class Entry:
@@ -68,7 +68,7 @@ class StormWindows:
         length: Extent,
         slide: Extent,
         activate: Callable[[Activation], None],
-        expire: Callable[[Iterable[Entry]], None],
+        expire: Callable[[Sequence[Entry]], None],
         *,
         by_arrival: bool = False,
         only_full: bool = False,
@@ -177,9 +177,9 @@ class StormWindows:
             Activation(
                 end - length.size if length.by_time else None,
                 end,
-                [entry.item for entry in sorted(entries[:size], key=_number)],
-                [entry.item for entry in sorted(entries[seen:size], key=_number)],
-                [entry.item for entry in sorted(expired, key=_number)],
+                sorted(entries[:size], key=_number),
+                sorted(entries[seen:size], key=_number),
+                sorted(expired, key=_number),
             )
         )
         return True
