@@ -79,7 +79,7 @@ class Rows:
         count: int,
         times: list[Any] | None,
         make: Callable[[int], Tuple],
-        source: Source,
+        source: Source | None = None,
         span: tuple[int, int] | None = None,
     ) -> None:
         self.component = component
@@ -89,7 +89,7 @@ class Rows:
         self.count = count
         self.times = times
         """In ticks; None for one that cannot be read, if those are late; None if untimed."""
-        self.source = source
+        self.source = source or Source(component, stream, -1, fields)
         """Where they come from, as tuples tell it."""
         self.span = span
         """The lowest and the highest time, if they are known."""
