@@ -70,6 +70,8 @@ def _kind(pid: int) -> str:
         return JVM
     if any(b".slot_process import main" in part for part in command):
         return SLOT
+    if b"topo.engine.spark.worker.nursery" in command:
+        return WORKER
     return WORKER if any(part.startswith(b"pyspark.") for part in command) else OTHER
 
 

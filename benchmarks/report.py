@@ -22,6 +22,7 @@ from topo.errors import TopoError, did_you_mean
 SUITES = (
     "word-count",
     "latency",
+    "start",
     "idle",
     "inline",
     "acker",

@@ -130,10 +130,10 @@ class Job:
         return [each for each in self.tree() if "slot_process import main" in command_of(each)]
 
     def python_workers(self) -> list[psutil.Process]:
-        """Return the children of Spark's Python daemon."""
-        daemons = [each for each in self.tree() if ".daemon pyspark.worker" in command_of(each)]
-        ids = {daemon.pid for daemon in daemons}
-        return [each for each in daemons if each.ppid() in ids]
+        """Return the children of Spark's Python daemons, which are the nursery's children."""
+        forks = [each for each in self.tree() if ".worker.nursery" in command_of(each)]
+        parents = {each.pid: each.ppid() for each in forks}
+        return [each for each in forks if parents.get(parents[each.pid], 0) in parents]
 
     def kill_tree(self) -> None:
         for process in self.tree():

@@ -12,7 +12,7 @@ import pytest
 
 from topo.manage.files import read_json, write_json
 from topo.manage.registry import State
-from topo.manage.supervisor import LONGEST_PAUSE_SECS, Supervisor
+from topo.manage.supervisor import AFTER_PROGRESS_SECS, LONGEST_PAUSE_SECS, Supervisor
 
 
 class Life:
@@ -90,7 +90,7 @@ def test_a_committed_batch_ends_the_row(tmp_path: Path) -> None:
         KILLED,
         restart_max=2,
     )
-    assert life.pauses == [1, 2, 1, 2]
+    assert life.pauses == [AFTER_PROGRESS_SECS, 2] * 2
 
 
 def test_pauses_do_not_grow_for_ever(tmp_path: Path) -> None:
@@ -170,4 +170,4 @@ def test_a_driver_that_cannot_be_started_for_a_moment_is_started_later(tmp_path:
 def test_the_first_batch_counts_as_progress(tmp_path: Path) -> None:
     first = ends(-9, status="ACTIVE", batch=0, has_committed=True)
     life = Life(tmp_path, ends(-9), ends(-9), first, KILLED)
-    assert life.pauses == [1.0, 2.0, 1.0]
+    assert life.pauses == [1.0, 2.0, AFTER_PROGRESS_SECS]

@@ -16,7 +16,7 @@ from topo.engine.spark.driver.scratch import (
     make_jvm_directory,
     make_run_directory,
 )
-from topo.engine.spark.jvm.session import with_directory
+from topo.engine.spark.jvm.launch import with_jvm_options
 from topo.logs.directories import make_log_directory
 
 MAKE = (
@@ -113,12 +113,7 @@ def test_the_paths_of_sockets_are_no_longer_than_was_reckoned() -> None:
 
 def test_the_jvm_is_told_of_its_directory_before_what_the_user_says() -> None:
     key = "spark.driver.defaultJavaOptions"
-    assert with_directory({"a": "b"}, "/tmp/x y") == {
-        "a": "b",
-        key: '"-Djava.io.tmpdir=/tmp/x y"',
-        "spark.driver.extraClassPath": "/tmp/x y/topo-classes",
-    }
-    both = with_directory({"spark.driver.extraClassPath": "/mine.jar"}, "/x")
-    assert both["spark.driver.extraClassPath"] == "/x/topo-classes:/mine.jar"
+    there = "-Djava.io.tmpdir=/tmp/x y"
+    assert with_jvm_options({"a": "b"}, [there]) == {"a": "b", key: f'"{there}"'}
     theirs = "-Djava.io.tmpdir=/mine"
-    assert with_directory({key: theirs}, "/x")[key] == f'"-Djava.io.tmpdir=/x" {theirs}'
+    assert with_jvm_options({key: theirs}, [there])[key] == f'"{there}" {theirs}'

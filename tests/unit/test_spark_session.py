@@ -9,21 +9,17 @@ from pathlib import Path
 import pytest
 
 from topo import EngineError
-from topo.engine.spark.jvm.session import (
-    _check_python,
-    _environment,
-    _first_error,
-    _locale,
-)
+from topo.engine.spark.jvm.launch import environment
+from topo.engine.spark.jvm.session import _check_python, _first_error, _locale
 from topo.logs.rotation import cut_down
 
 
-def test_what_spark_is_started_with_is_not_the_users_environment(
+def test_what_spark_is_started_with_is_not_the_usersenvironment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/mine")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    with _environment({"JAVA_HOME": "/j", "PYSPARK_PYTHON": "p"}):
+    with environment({"JAVA_HOME": "/j", "PYSPARK_PYTHON": "p"}):
         assert (os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"]) == ("/j", "p")
     assert os.environ["JAVA_HOME"] == "/mine"
     assert "PYSPARK_PYTHON" not in os.environ

@@ -1,9 +1,9 @@
 """The supervisor of a driver: it starts it, and restarts it from its checkpoint when it dies.
 
 The pause before a start doubles with each failure in a row, up to a minute; a driver that
-committed a batch ends the row. After `topology.restart.max` failures in a row the topology is
-FAILED. A driver is not restarted if its state says that a restart cannot help (the user's code
-raised), that its work is complete, or that it was killed on purpose.
+committed a batch ends the row, and is followed at once. After `topology.restart.max` failures in a
+row the topology is FAILED. A driver is not restarted if its state says that a restart cannot help
+(the user's code raised), that its work is complete, or that it was killed on purpose.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Protocol
 
 from topo.config import Config
+from topo.errors import words_of
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
 from topo.manage.registry import FINAL, State, Supervision, read_state
 
 LONGEST_PAUSE_SECS = 60.0
+AFTER_PROGRESS_SECS = 0.1
 
 
 class Process(Protocol):
@@ -74,7 +76,7 @@ class Supervisor:
             try:
                 self._process = self._start(self._directory)
             except OSError as error:  # of memory or processes there may be enough again
-                why = f"its driver could not be started: {(error.strerror or str(error)).lower()}"
+                why = f"its driver could not be started: {words_of(error)}"
                 self._after_failure(why, before)
             else:
                 if self._stopping.is_set():
@@ -106,7 +108,8 @@ class Supervisor:
         failures = 1 if progressed else self._said.failures + 1
         why = state.reason if state.status == "FAILED" else how
         gave_up = failures > self._restart_max
-        pause = min(LONGEST_PAUSE_SECS, 2.0 ** (failures - 1))
+        grown = min(LONGEST_PAUSE_SECS, 2.0 ** (failures - 1))
+        pause = AFTER_PROGRESS_SECS if progressed else grown
         self._say(
             replace(
                 self._said,

@@ -1,4 +1,5 @@
-"""The directory for classes that are compiled while Spark runs."""
+"""The directory of classes that topo compiles, in the JVM's own directory."""
 
 CLASSES = "topo-classes"
-"""Its name, in the directory of the JVM."""
+CLASSES_SETTING = "spark.topo.classes"
+"""Where it is, among the settings of a Spark that topo has started."""

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.config.masters import is_local
+from topo.engine.spark.driver.checkpoint import REAL_TIME
 from topo.engine.spark.driver.masters import check_master, with_room
-from topo.engine.spark.driver.scratch import make_jvm_directory
 from topo.engine.spark.driver.shipment import DAEMON, Shipment, workers_python
-from topo.engine.spark.jvm.classes import CLASSES
-from topo.engine.spark.jvm.java import prepare_java
+from topo.engine.spark.jvm.java import Java, prepare_java
+from topo.engine.spark.jvm.launch import PYTHON_VARIABLE, JvmStart, environment
 from topo.engine.spark.jvm.speedups import apply_jvm_speedups
 from topo.errors import ConfigError, EngineError
 from topo.logs.directories import make_log_directory
@@ -123,10 +121,10 @@ _SQL_FILE_CHECKPOINT = {
 }
 
 _starting = threading.Lock()
-_STOP_SECS = 30
-_CLASS_PATH = "spark.driver.extraClassPath"
+_STOP_SECS = 30.0
 _EXECUTOR_CORES = "spark.executor.cores"
-_JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
+_jvm: JvmStart | None = None  # guarded by _starting, as is the next
+_records = False
 
 
 def spark_settings(conf: Mapping[str, Any]) -> dict[str, str]:
@@ -179,24 +177,6 @@ def _share(master: str, conf: Mapping[str, Any], wanted: int | None) -> dict[str
     return {"spark.executor.instances": str(-(-int(wanted) // max(1, int(cores))))}
 
 
-def with_directory(settings: Mapping[str, str], directory: str) -> dict[str, str]:
-    """Add settings that put temporary files of the JVM and of Spark's driver into `directory`.
-
-    The user's options come after topo's, since the JVM takes the last value of a property;
-    `spark.local.dir` is only set if the user did not set it.
-    """
-    quoted = directory.replace("\\", "\\\\").replace('"', '\\"')
-    there = f'"-Djava.io.tmpdir={quoted}"'
-    theirs = settings.get(_JVM_DEFAULTS, "")
-    # Spark finds classes that are compiled later only where its class path has led from the start.
-    classes = os.pathsep.join(filter(None, [f"{directory}/{CLASSES}", settings.get(_CLASS_PATH)]))
-    return {
-        **settings,
-        _JVM_DEFAULTS: f"{there} {theirs}".rstrip(),
-        _CLASS_PATH: classes,
-    }
-
-
 def query_settings(slots: int, checkpoint: str, conf: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings of one query."""
     files = _SQL_FILE_CHECKPOINT if local_path(checkpoint) else {}
@@ -225,16 +205,18 @@ def start_session(
         shipment = None if is_local(master) else Shipment(workers_python(conf), path.parent)
         python = shipment.python if shipment else sys.executable
         settings = {**core_settings(master, conf, places), "spark.pyspark.python": python}
+        # Real-time mode has no Python processes of Spark's.
+        forks = is_local(master) and conf.get("topology.mode") != REAL_TIME
         variables = {
             "JAVA_HOME": str(home),
             # Otherwise each JVM thread has a glibc arena and keeps freed memory in it.
             "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "4"),
             # The setting is not enough: the driver's own state runner only reads the variable.
-            "PYSPARK_PYTHON": python,
+            PYTHON_VARIABLE: python,
             "PYTHONPATH": _with_topo(os.environ.get("PYTHONPATH", "")),
         }
-        with _environment({**variables, **_locale(os.environ)}):
-            return _launched(settings, path, str(java), shipment)
+        with environment({**variables, **_locale(os.environ)}):
+            return _launched(JvmStart(settings, java, forks=forks), path, java, shipment)
 
 
 def _locale(environ: Mapping[str, str]) -> dict[str, str]:
@@ -244,39 +226,23 @@ def _locale(environ: Mapping[str, str]) -> dict[str, str]:
     return {"LC_ALL": "C.UTF-8"} if chosen in ("C", "POSIX") else {}
 
 
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the processes that are started in this; then undo it."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def _launched(
-    settings: Mapping[str, str], path: Path, java: str, shipment: Shipment | None
-) -> SparkSession:
-    from pyspark import SparkConf, SparkContext
+def _launched(start: JvmStart, path: Path, java: Java, shipment: Shipment | None) -> SparkSession:
+    global _jvm
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    directory = make_jvm_directory()
-    os.mkdir(os.path.join(directory, CLASSES))  # else the JVM would take the path for an archive
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(with_directory(settings, directory).items()))
+    if _jvm is not None:  # of a JVM that has died
+        _jvm.close()
+    _jvm = start
     begun = path.stat().st_size if path.exists() else 0
     try:
-        gateway = _gateway(conf, path, directory, shipment)
-        context = SparkContext(conf=conf, gateway=gateway)
+        gateway = start.launch(path, shipment, records=_records)
+        context = SparkContext(conf=start.conf(), gateway=gateway)
         if shipment:
             shipment.send(context)
         session = SparkSession(context)
     except Exception as error:
+        start.abandon()
         raise EngineError(
             f"Spark did not start on {java}: {_first_error(path, begun) or error}",
             code="spark-start",
@@ -288,23 +254,6 @@ def _launched(
         apply_jvm_speedups(context)
     log.info("Spark %s on %s, %s; its log: %s", context.version, context.master, java, path)
     return session
-
-
-def _gateway(conf: Any, path: Path, directory: str, shipment: Shipment | None) -> Any:
-    """Start a JVM that removes its directory when it ends, even if this process is killed."""
-    from pyspark.java_gateway import launch_gateway
-
-    try:
-        with path.open("ab") as sink:
-            options = shipment.jvm_options if shipment else {}
-            gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink, **options})
-    except Exception:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
-    with suppress(Exception):  # Spark's own affair: without it the next run removes it
-        hooks = gateway.jvm.org.apache.spark.util.ShutdownHookManager
-        hooks.registerShutdownDeleteDir(gateway.jvm.java.io.File(directory))
-    return gateway
 
 
 def _with_topo(python_path: str) -> str:
@@ -370,7 +319,13 @@ def _first_error(path: Path, begun: int) -> str:
     return telling[0].strip() if telling else ""
 
 
-def stop_session() -> None:
+def record_classes() -> None:
+    """Have the next JVM of this process write the archive of its classes when it ends."""
+    global _records
+    _records = True
+
+
+def stop_session(patience_secs: float = _STOP_SECS) -> None:
     """Stop this process's Spark, and wait until its JVM has ended."""
     from pyspark import SparkContext
 
@@ -382,4 +337,6 @@ def stop_session() -> None:
         gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = None
         gateway.proc.stdin.close()
-        gateway.proc.wait(_STOP_SECS)
+        gateway.proc.wait(patience_secs)
+        if _jvm is not None:
+            _jvm.ended()

@@ -13,13 +13,12 @@ the JVM was started, for that is where Spark looks for a source by its name; exe
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.config.masters import is_local
-from topo.engine.spark.jvm.classes import CLASSES
+from topo.engine.spark.jvm.classes import CLASSES_SETTING
 from topo.engine.spark.realtime.java_slots import SLOTS
 from topo.engine.spark.realtime.java_tasks import TASKS
 from topo.errors import EngineError
@@ -45,14 +44,14 @@ def check_spark(version: str) -> None:
 def load_classes(context: SparkContext) -> Any:
     """Compile the classes into this Spark, unless it has them; return its JVM."""
     jvm: Any = context._jvm
-    path = context.getConf().get("spark.driver.extraClassPath", "") or ""
-    directory = Path(path.split(os.pathsep)[0])
-    if directory.name != CLASSES:
+    path = context.getConf().get(CLASSES_SETTING, "")
+    if not path:
         raise EngineError(
             "this process's Spark was not started by topo, so it cannot run in real-time mode",
             code="real-time",
             hint="let topo start Spark, or set topology.mode=micro-batch",
         )
+    directory = Path(path)
     directory.mkdir(exist_ok=True)
     if not (directory / f"{SOURCE_CLASS}.class").exists():
         _compile(jvm, directory)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import subprocess
 import sys
 import time
 import uuid
@@ -40,7 +41,7 @@ from topo.engine.spark.realtime.places import (
     too_few,
 )
 from topo.engine.spark.realtime.query import build_rows, home_on_cluster, start_streaming
-from topo.engine.spark.realtime.start import Streaming, start_slot
+from topo.engine.spark.realtime.start import Streaming, end_slot, place_slot, spawn_slot
 from topo.engine.spark.realtime.store import EpochStore
 from topo.errors import ConfigError, EngineError
 from topo.logs.capture import LOG_DIR
@@ -70,6 +71,8 @@ class RealTimeResources(RunResources):
         self._payload_number = 0
         self._store: EpochStore | None = None
         self._driver_host = ""
+        self._spares: list[subprocess.Popen[bytes]] = []
+        """Processes for the slots of the first start, which import beside the start of Spark."""
 
     def _open(self) -> None:
         import pyspark
@@ -84,6 +87,10 @@ class RealTimeResources(RunResources):
         self._directory = make_run_directory()
         self.callback(shutil.rmtree, self._directory, ignore_errors=True)
         drop_dead_spark()
+        if is_local(run.master):
+            self._plan_for(local_cores(run.master), "")
+            self.callback(self._end_spares)
+            self._spares = [spawn_slot() for _ in range(self.plan.slots)]
         session = start_session(run.master, run.conf, run.log_file, places=self._places_asked())
         run.jvm = Jvm(session.sparkContext)
         run.ui = session.sparkContext.uiWebUrl or ""
@@ -93,7 +100,6 @@ class RealTimeResources(RunResources):
         if run.conf["topology.checkpoint.dir"]:
             self._own_checkpoint()
         if is_local(run.master):
-            self._plan_for(local_cores(run.master), "")
             self._spec = replace(self._spec, reports=self._directory)
             check_places(self.plan, local_cores(session.sparkContext.master))
         else:
@@ -106,6 +112,13 @@ class RealTimeResources(RunResources):
             self._open_log()
         settings = query_settings(self.plan.slots, path, run.conf)
         self.session = query_session(session, settings)
+
+    def _end_spares(self) -> None:
+        for process in self._spares:
+            end_slot(process)
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
 
     def _places_asked(self) -> int | None:
         """Return how many places the topology takes, if that is known without a cluster."""
@@ -120,7 +133,7 @@ class RealTimeResources(RunResources):
         plan = make_plan(run.topology, slots, run.conf) if slots else None
         wanted = places_needed(plan) if plan else None
         executors = run.executors = Executors(look_at(session), wanted=wanted, at_once=True)
-        cores = executors.settle(lambda: run.is_pointless, time.sleep)
+        cores = executors.wait_for_cores(lambda: run.is_pointless, time.sleep)
         if run.is_pointless or not cores:
             raise Abandoned
         plan = plan or plan_that_fits(run.topology, cores, run.conf)
@@ -213,7 +226,9 @@ class RealTimeResources(RunResources):
             self._coordinate(streaming, token, address, mode)
             for slot in range(self.plan.slots):
                 place = Place(address, token, slot, os.path.join(home, f"slot-{slot}"))
-                streaming.processes.append(start_slot(place))
+                process = self._spares.pop() if self._spares else spawn_slot()
+                streaming.processes.append(process)
+                place_slot(process, place)
             return home
         host, port, called = listening_place(self._run.conf, self._driver_host)
         coordinator = self._coordinate(streaming, token, join_address(host, port), mode)

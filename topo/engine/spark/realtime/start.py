@@ -66,7 +66,7 @@ class Streaming:
         for slot in self._found_lost:
             self._note_words(slot)
         for process in self.processes:
-            _end(process)
+            end_slot(process)
         if self.query is not None:
             with suppress(Exception):  # what it failed of is known, or follows from the above
                 self.query.stop()
@@ -117,24 +117,34 @@ class Streaming:
 
 def start_slot(place: Place) -> subprocess.Popen[bytes]:
     """Start the process of a slot on this machine; it ends with its standard input."""
+    process = spawn_slot()
+    place_slot(process, place)
+    return process
+
+
+def spawn_slot() -> subprocess.Popen[bytes]:
+    """Start a process that imports what a slot needs, and waits for its place."""
     # Inherited: a Ctrl-C that comes before the process can ignore it would end it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-P", "-c", _BEGINS, *filter(None, sys.path)],
             stdin=subprocess.PIPE,
             process_group=0,  # ended as a whole, with the children that user code forks
         )
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def place_slot(process: subprocess.Popen[bytes], place: Place) -> None:
+    """Tell a process which slot it is."""
     assert process.stdin is not None
     with suppress(OSError):  # gone already: whoever watches will see
         process.stdin.write(place.pack())
         process.stdin.flush()
-    return process
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end_slot(process: subprocess.Popen[bytes]) -> None:
     """Kill a slot's process and its children; until it is reaped, nobody else has its number."""
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):

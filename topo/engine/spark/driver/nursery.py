@@ -1,0 +1,55 @@
+"""The driver's side of the nursery: its process, and the command that Spark takes for Python."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from topo.engine.spark.worker import handover
+from topo.engine.spark.worker.nursery import HASH_SEED
+
+_STOP_SECS = 5.0
+
+
+class NurseryProcess:
+    """The process that forks Spark's Python processes; its socket is in `directory`.
+
+    It ends with this process, however that ends: standard input ends then.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.command = str(Path(directory) / "python")
+        path = os.path.join(directory, "nursery")
+        words = [sys.executable, "-IS", str(handover.__file__), path]
+        Path(self.command).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        os.chmod(self.command, 0o700)
+        # Inherited: a Ctrl-C that comes before the process can ignore it would end it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "topo.engine.spark.worker.nursery", path],
+                stdin=subprocess.PIPE,
+                env={**os.environ, "PYTHONHASHSEED": HASH_SEED},
+                process_group=0,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Fork no more; what was forked ends with Spark."""
+        atexit.unregister(self.close)
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(_STOP_SECS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
