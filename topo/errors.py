@@ -339,6 +339,11 @@ def text_of(value: object) -> str:
     return shown(value) if text is None else text
 
 
+def words_of(error: Exception) -> str:
+    """Return why the system refused something, in its words: "no such file or directory"."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
 def _safely(describe: Callable[[object], str], value: object) -> str | None:
     try:
         return encodable(describe(value))

@@ -13,7 +13,7 @@ TRUSTED = {
     "engine/spark/realtime/messages.py": "the same stream, and the driver's",
     "engine/spark/realtime/records.py": "the log of epochs in the checkpoint",
     "engine/spark/realtime/store.py": "a snapshot of that log",
-    "engine/spark/worker/execution.py": "a header, out of rows that this run's stages made",
+    "engine/spark/worker/header.py": "a header, out of rows that this run's stages made",
     "engine/spark/worker/relay.py": "a unix socket in a directory that only this user enters",
     "engine/spark/worker/remote.py": "the same socket",
     "engine/spark/worker/report.py": "a report, which an acker takes with the run's token only",

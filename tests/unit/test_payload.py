@@ -9,7 +9,7 @@ import pytest
 
 import topo
 from topo import TopoError
-from topo.engine.spark.worker.execution import _Header
+from topo.engine.spark.worker.header import BatchHeader
 from topo.engine.spark.worker.spool import Spool, each_frame
 from topo.runtime.slot import Batch
 from topo.tracking.plan import Mode
@@ -34,7 +34,7 @@ def test_numbers_never_change_their_meaning() -> None:
 
 
 def test_each_payload_begins_with_its_kind(tmp_path: Path) -> None:
-    assert _Header(Batch(7, 1.0, 0.5), Mode.ACTIVE).pack()[0] == HEADER
+    assert BatchHeader(Batch(7, 1.0, 0.5), Mode.ACTIVE).pack()[0] == HEADER
     assert frame()[0] == FRAME
     bundle = Spool(str(tmp_path), 0, most_in_rows=0).begin(7)
     with bundle:

@@ -36,7 +36,7 @@ def running(slots: int, *known: Executor, wanted: int | None = None) -> Executor
     cluster = Cluster([Executor(1)])
     executors = cluster.executors(wanted)
     if slots:
-        executors.settle(NEVER, cluster.sleep)
+        executors.wait_for_cores(NEVER, cluster.sleep)
         executors.slots = slots
     cluster.given = [known]
     executors.look()
@@ -80,29 +80,29 @@ def test_what_is_missing_is_said(executors: Executors, reason: str, are_gone: bo
 
 def test_as_many_as_are_wanted_are_waited_for() -> None:
     cluster = Cluster([], [ONE], [ONE, ONE], [ONE, ONE, ONE])
-    assert cluster.executors(2).settle(NEVER, cluster.sleep) == 2
+    assert cluster.executors(2).wait_for_cores(NEVER, cluster.sleep) == 2
     assert cluster.now < 1
 
 
 def test_without_a_wish_it_takes_what_has_come_when_no_more_comes() -> None:
     cluster = Cluster([], [], [ONE], [ONE, ONE])
-    assert cluster.executors().settle(NEVER, cluster.sleep) == 2
+    assert cluster.executors().wait_for_cores(NEVER, cluster.sleep) == 2
     assert 2 < cluster.now < 5
 
 
 def test_fewer_than_wanted_are_taken_after_a_while_and_none_never() -> None:
     cluster = Cluster([ONE])
-    assert cluster.executors(2).settle(NEVER, cluster.sleep) == 1
+    assert cluster.executors(2).wait_for_cores(NEVER, cluster.sleep) == 1
     assert cluster.now > 29
     full = Cluster([])
-    assert full.executors(2).settle(lambda: full.now > 1000, full.sleep) == 0
+    assert full.executors(2).wait_for_cores(lambda: full.now > 1000, full.sleep) == 0
 
 
 def test_the_slots_of_a_checkpoint_do_not_wait_for_their_cores() -> None:
     cluster = Cluster([ONE])
     executors = cluster.executors(2)
     executors.slots = 2
-    assert executors.settle(NEVER, cluster.sleep) == 1
+    assert executors.wait_for_cores(NEVER, cluster.sleep) == 1
     assert cluster.now < 5
     assert executors.reason == "1 core for 2 slots: one after the other"
 

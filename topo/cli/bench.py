@@ -12,6 +12,7 @@ import click
 
 from topo.cli.failures import USER_CODE, usage_error
 from topo.cli.output import Output, common_options
+from topo.errors import words_of
 
 
 def _percentage(ctx: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -121,7 +122,7 @@ def _read_baseline(name: str) -> Any:
     try:
         return json.loads(Path(name).read_text(encoding="utf-8"))
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
+        words = words_of(error)
         raise usage_error(f"cannot read {name}: {words}", at="--baseline") from None
     except json.JSONDecodeError as error:
         raise usage_error(f"{name} is not valid JSON: {error}", at="--baseline") from None

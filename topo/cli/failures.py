@@ -13,6 +13,7 @@ from topo.errors import (
     TopoError,
     did_you_mean,
     sentence_of,
+    words_of,
 )
 
 USER_CODE, USAGE, INVALID, STATUS, ENVIRONMENT, TOO_LATE, INTERRUPTED = 1, 2, 3, 4, 5, 124, 130
@@ -119,16 +120,12 @@ def _as_topo_error(error: Exception) -> TopoError:
     if isinstance(error, TimeoutError):
         return TopoError(str(error) or "too late", code="timeout")
     if isinstance(error, OSError):
-        return TopoError(_os_words(error), at=str(error.filename or ""), code="os")
+        return TopoError(words_of(error), at=str(error.filename or ""), code="os")
     return TopoError(
         f"topo failed by itself: {type(error).__name__}: {sentence_of(error)}",
         hint="-v shows where",
         code="internal",
     )
-
-
-def _os_words(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 def _from_click(error: click.ClickException) -> TopoError:

@@ -9,6 +9,7 @@ import click
 
 from topo.cli.failures import environment_error, usage_error
 from topo.cli.output import Output, common_options
+from topo.errors import words_of
 
 FILES = ("wordcount.py", "test_wordcount.py", "topo.toml")
 
@@ -33,7 +34,7 @@ def quickstart(out: Output, directory: str, force: bool) -> None:
             text = files("topo.cli").joinpath("starter", name).read_text(encoding="utf-8")
             (target / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
+        words = words_of(error)
         raise environment_error(f"cannot write to {directory}: {words}", code="os") from None
     if directory != "." and not target.resolve().name.isidentifier():
         out.note(f"{target.name!r} cannot be imported as a package; fine for files")

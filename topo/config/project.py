@@ -26,7 +26,7 @@ from typing import Any
 
 from topo.config import SETTINGS, Layer
 from topo.config.storm import IGNORED
-from topo.errors import ConfigError, did_you_mean
+from topo.errors import ConfigError, did_you_mean, words_of
 
 _usage_error = partial(ConfigError, code="usage")
 
@@ -114,7 +114,7 @@ def load_conf_file(name: str) -> Layer:
         else:
             raise _usage_error(f"--config takes a .toml or .json file; got {name!r}")
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
+        words = words_of(error)
         raise _usage_error(f"cannot read {name}: {words}", at="--config") from None
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise _usage_error(f"{name} is not valid {path.suffix[1:].upper()}: {error}") from None
@@ -164,7 +164,7 @@ def _read(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise _usage_error(f"{path} is not valid TOML: {error}") from None
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
+        words = words_of(error)
         raise ConfigError(f"cannot read {path}: {words}", code="project") from None
 
 

@@ -13,7 +13,7 @@ import grpc
 
 from topo._pb import control_pb2 as pb
 from topo.config.masters import is_loopback, split_address
-from topo.errors import RunError, TopoError
+from topo.errors import RunError, TopoError, words_of
 from topo.manage.registry import RunRecord
 from topo.manage.service import SERVICE, TOKEN_KEY
 
@@ -47,7 +47,7 @@ class ControlClient:
         try:
             token = (run.directory / "token").read_bytes().decode("latin-1")
         except OSError as error:
-            words = (error.strerror or str(error)).lower()
+            words = words_of(error)
             raise DriverUnreachable(
                 f"cannot read the token of {run.name}: {words}",
                 at=str(run.directory / "token"),

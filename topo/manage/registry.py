@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from topo.errors import TopoError
+from topo.errors import TopoError, words_of
 from topo.manage.files import (
     ProcessLock,
     lock_holder,
@@ -384,12 +384,12 @@ class Registry:
 
     def _unreadable(self, error: Exception) -> RegistryError:
         return RegistryError(
-            f"cannot read registry {self.home}: {_words(error)}", hint="topo doctor"
+            f"cannot read registry {self.home}: {words_of(error)}", hint="topo doctor"
         )
 
     def _unwritable(self, error: OSError) -> RegistryError:
         return RegistryError(
-            f"cannot write to registry {self.home}: {_words(error)}",
+            f"cannot write to registry {self.home}: {words_of(error)}",
             hint="set TOPO_HOME to a directory of yours, or free some space; topo doctor",
         )
 
@@ -452,9 +452,3 @@ def _made(cls: type[T], document: Mapping[str, Any]) -> T:
         if not isinstance(value, _TYPES[str(field_.type)]):
             raise TypeError(f"{field_.name} is a {type(value).__name__}, not {field_.type}")
     return made
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return (error.strerror or str(error)).lower()
-    return str(error)

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-from topo.errors import TopoError
+from topo.errors import TopoError, words_of
 
 Page: TypeAlias = Callable[[str, Mapping[str, list[str]]], tuple[bytes, str]]
 """Makes a body and its content type from the Accept header and the query of a request."""
@@ -49,7 +49,7 @@ class FigureServer:
             self._server = ThreadingHTTPServer((host.strip("[]"), port), Handler)
         except OSError as error:
             raise BindError(
-                f"cannot serve figures on {host}:{port}: {(error.strerror or str(error)).lower()}",
+                f"cannot serve figures on {host}:{port}: {words_of(error)}",
                 hint="is the port taken? port 0 takes any free one",
             ) from None
         self.address = f"{host}:{self._server.server_address[1]}"

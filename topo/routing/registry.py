@@ -44,6 +44,8 @@ class Grouping:
     is_local: bool = False
     is_aligned: bool = False
     """Task i of the bolt reads what task i of its producer emits; they are equally many."""
+    is_by_value: bool = False
+    """Equal values go to the same task, which has what is kept of them."""
 
     def grouper(self, wiring: Wiring) -> Grouper:
         """Make the grouper of one producing task and one reading bolt."""
@@ -78,14 +80,14 @@ GROUPINGS = {
     grouping.kind: grouping
     for grouping in (
         Grouping("shuffle", _SHUFFLE),
-        Grouping("fields", _by("ByFields")),
+        Grouping("fields", _by("ByFields"), is_by_value=True),
         Grouping("all", lambda g, w: g.EveryTask(w.tasks)),
-        Grouping("global", lambda g, w: g.OneTask(w.tasks)),
+        Grouping("global", lambda g, w: g.OneTask(w.tasks), is_by_value=True),
         Grouping("direct", lambda g, w: g.Direct(w.tasks)),
         Grouping("local_or_shuffle", _SHUFFLE, is_local=True),
         Grouping("none", _SHUFFLE, is_local=True),
-        Grouping("same_task", _same_task, is_local=True, is_aligned=True),
-        Grouping("partial_key", _by("PartialKey")),
+        Grouping("same_task", _same_task, is_local=True, is_aligned=True, is_by_value=True),
+        Grouping("partial_key", _by("PartialKey"), is_by_value=True),
         Grouping("custom", lambda g, w: g.Custom(w.tasks, w.choose, w.name)),
     )
 }

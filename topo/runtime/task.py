@@ -329,13 +329,13 @@ class Task(LogSource):
         with self.users_code():
             self.component.restored()
         self.tell_restored()
-        self.settle_in()
+        self.give_own_dict()
 
     def give(self, name: str, value: Any) -> None:
         """Set an attribute of the component, which may be a frozen dataclass."""
         object.__setattr__(self.component, name, value)
 
-    def settle_in(self) -> None:
+    def give_own_dict(self) -> None:
         """Give a new instance a dict of its own.
 
         In CPython 3.11, attributes of an instance whose `__dict__` was accessed are slower to read,

@@ -224,7 +224,7 @@ class SavedAttributes:
                 same[name] = made
         tied = self._tied | _tied(same)
         self._changed.update(name for name in rest if name not in same or name in tied)
-        return self._settle_rest(rest)
+        return self._pickle_rest(rest)
 
     def _add_sharing(self, made: Pickled, rest: Mapping[str, Any]) -> Pickled:
         """Count as changed what shares an object with what changed; pickle the others."""
@@ -232,9 +232,9 @@ class SavedAttributes:
         for name, value in rest.items():
             if self._pickle(value).mutables().keys() & objects:
                 self._changed.add(name)
-        return self._settle_rest(rest)
+        return self._pickle_rest(rest)
 
-    def _settle_rest(self, rest: Mapping[str, Any]) -> Pickled:
+    def _pickle_rest(self, rest: Mapping[str, Any]) -> Pickled:
         made = self._pickle({n: value for n, value in rest.items() if n not in self._changed})
         self._together = made.digest
         return made

@@ -52,6 +52,11 @@ class GroupingDef:
         """True iff each task reads what the producer's task of the same number emits."""
         return grouping_named(self.kind).is_aligned
 
+    @property
+    def is_by_value(self) -> bool:
+        """True iff equal values go to the same task."""
+        return grouping_named(self.kind).is_by_value
+
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(self.fields)})" if self.fields else self.kind
 

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from topo.errors import ConfigError
+from topo.errors import ConfigError, words_of
 
 TOPOLOGY_KEY = "topology-bin"
 TOKEN_KEY = "topo-token"
@@ -60,7 +60,7 @@ def _content(name: str | None) -> bytes | None:
     try:
         return Path(name).read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read {name}: {(error.strerror or str(error)).lower()}") from None
+        raise ConfigError(f"cannot read {name}: {words_of(error)}") from None
 
 
 def first_line(name: str) -> str:

@@ -18,7 +18,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from topo.config.masters import is_loopback, join_address, split_address
-from topo.errors import AckerError, ConfigError
+from topo.errors import AckerError, ConfigError, words_of
 from topo.tracking.refusals import Refused
 from topo.tracking.security import Tls
 from topo.tracking.service import AckerService, Limits
@@ -168,7 +168,7 @@ def _why_not(host: str, port: int) -> str:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        return words_of(error)
     return ""
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from topo.config.masters import is_loopback, split_address
-from topo.errors import ConfigError
+from topo.errors import ConfigError, words_of
 from topo.logs.capture import LineFile
 from topo.manage.api import Management
 from topo.manage.registry import Registry
@@ -152,7 +152,7 @@ def _bound(host: str, port: int, bind: str) -> socket.socket:
     except OSError as error:
         made.close()
         raise BindError(
-            f"cannot serve at {bind}: {(error.strerror or str(error)).lower()}",
+            f"cannot serve at {bind}: {words_of(error)}",
             hint="is another topo ui running? --bind 127.0.0.1:0 takes any free port",
         ) from None
     return made

@@ -19,7 +19,7 @@ from topo.engine.spark.jvm.java import find_java
 from topo.engine.spark.jvm.session import stop_session
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.trial import check_spark
-from topo.errors import TopoError
+from topo.errors import TopoError, words_of
 from topo.runtime.task import full_conf
 
 log = logging.getLogger("topo.spark")
@@ -125,7 +125,7 @@ def _unix_sockets() -> Iterator[Check]:
         try:
             server.bind(f"{path}/socket")
         except OSError as error:
-            words = (error.strerror or str(error)).lower()
+            words = words_of(error)
             yield Check("unix sockets", "FAIL", f"unix sockets in {directory}: {words}", fix)
             return
     yield Check("unix sockets", "ok", f"unix sockets in {directory}")

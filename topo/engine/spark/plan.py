@@ -259,7 +259,7 @@ def _reads_by_value(definition: ComponentDef) -> tuple[str, ...]:
     return tuple(
         f"{read.component} stream {read.stream} by {read.grouping}"
         for read in sorted(definition.inputs, key=lambda read: (read.component, read.stream))
-        if read.grouping.kind in ("fields", "partial_key", "global", "same_task")
+        if read.grouping.is_by_value
     )
 
 

@@ -102,7 +102,7 @@ def _executors(session: SparkSession, master: str) -> int:
         return 1
     executors = Executors(look_at(session))
     late = time.monotonic() + _EXECUTORS_SECS
-    executors.settle(lambda: time.monotonic() > late, time.sleep)
+    executors.wait_for_cores(lambda: time.monotonic() > late, time.sleep)
     if not executors.cores:
         raise EngineError(
             f"{master} gave no executor within {_EXECUTORS_SECS:.0f} s",

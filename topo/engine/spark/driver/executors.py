@@ -105,7 +105,7 @@ class Executors:
             self._waiting = (batch, now)
         return now - self._waiting[1] > TURN_SECS
 
-    def settle(self, stopped: Callable[[], bool], sleep: Callable[[float], None]) -> int:
+    def wait_for_cores(self, stopped: Callable[[], bool], sleep: Callable[[float], None]) -> int:
         """Wait until all wanted cores have come, or no more come; return their number.
 
         With no core at all the wait continues: a cluster may be full. 0 means that it was stopped.

@@ -6,7 +6,7 @@ import socket
 from urllib.parse import urlsplit
 
 from topo.config.masters import STANDALONE, addresses, is_local, local_cores
-from topo.errors import EngineError
+from topo.errors import EngineError, words_of
 
 _CONNECT_SECS = 5.0
 _PORT = 7077
@@ -49,5 +49,5 @@ def _silence(address: str) -> str:
         where = (url.hostname or "", url.port or _PORT)
         socket.create_connection(where, timeout=_CONNECT_SECS).close()
     except (OSError, ValueError) as error:
-        return (getattr(error, "strerror", None) or str(error)).lower()
+        return words_of(error)
     return ""

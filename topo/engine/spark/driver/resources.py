@@ -195,7 +195,7 @@ class RunResources(ExitStack):
         if planned and (asked is None or asked >= planned):
             # A checkpoint's slots stay, whatever the cluster gives now.
             executors.slots, executors.are_of_checkpoint = planned, True
-        cores = executors.settle(lambda: run.is_pointless, time.sleep)
+        cores = executors.wait_for_cores(lambda: run.is_pointless, time.sleep)
         if run.is_pointless or not cores:
             raise Abandoned
         check_workers(session, cores, run.topology)

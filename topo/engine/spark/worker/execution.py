@@ -8,12 +8,12 @@ acker hears of it last: so the acker recognises a second run of the same executi
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topo.config.secrets import masked
+from topo.engine.spark.worker.header import BatchHeader
 from topo.engine.spark.worker.messages import (
     COMMITTED,
     LAST_TICKED,
@@ -39,7 +39,7 @@ from topo.tracking.epochs import Cursor
 from topo.tracking.ids import Updates, fresh_nonce
 from topo.tracking.plan import Mode
 from topo.wire.frame import PackedFrame
-from topo.wire.payload import HEADER, MARKS
+from topo.wire.payload import MARKS
 from topo.wire.rows import pack_rows, unpack_rows
 
 _HELD_SECS = 0.05
@@ -60,50 +60,25 @@ class _Instances:
     closed: bool = False
 
 
-@dataclass(frozen=True)
-class _Header:
-    """The batch's facts for the levels of a slot."""
-
-    batch: Batch
-    mode: Mode
-
-    def pack(self) -> bytes:
-        batch = self.batch
-        fields = (batch.id, batch.now, batch.before, int(self.mode))
-        return bytes([HEADER]) + pickle.dumps(fields)
-
-    @classmethod
-    def find(cls, payloads: list[Payload]) -> _Header:
-        """Remove the header from the payloads and return it."""
-        for index, payload in enumerate(payloads):
-            if payload[0] == HEADER:
-                number, now, before, mode = pickle.loads(memoryview(payload)[1:])
-                del payloads[index]
-                return cls(Batch(number, now, before), Mode(mode))
-        raise EngineError(
-            "internal error: a level was run without the batch's header", hint="please report this"
-        )
-
-
 class SlotRunner:
     """The owner of the instances of one slot, at every level."""
 
     def __init__(self, spec: RunSpec, slot: int) -> None:
-        self._plan = spec.plan
+        self.plan = spec.plan
         self._slot = slot
-        self._capture = Capture(spec.capture, spec.conclusions)
+        self.capture = Capture(spec.capture, spec.conclusions)
         self.reports = spec.reports
         self.spool = Spool(spec.frames, slot, spec.conf["topology.batch.file.bytes"])
         if spec.log_bytes:
             collect_logs(spec.log_bytes)
-        self._setting = spec.environment(slot)
+        self.environment = spec.environment(slot)
         if spec.capture or spec.conclusions:
-            self._setting.listener = self._capture
-        self.topology = self._setting.topology
+            self.environment.listener = self.capture
+        self.topology = self.environment.topology
         self.log_requests = LogRequests(masked)
         self._instances: dict[int, _Instances] = {}
-        self._polling = Polling(spec.conf, asks_spark=bool(spec.plan.sources))
-        self._setting.wake = self._polling.wake
+        self.polling = Polling(spec.conf, asks_spark=bool(spec.plan.sources))
+        self.environment.wake = self.polling.wake
         self._lease: Lease | None = None
         self._client: AckerClient | None = None
         self.incarnations: Mapping[int, int] = {}
@@ -113,7 +88,7 @@ class SlotRunner:
 
     def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
         """Execute this slot's part of a level."""
-        self._capture.clear()
+        self.capture.clear()
         which = (work.lease.epoch, work.batch, work.level)
         if self._raised is not None and self._raised[0] == which:
             raise self._raised[1]  # Spark's retries are for failures of machines
@@ -125,10 +100,10 @@ class SlotRunner:
                 self._raised = (which, error)
             raise
         finally:
-            self._polling.budget.worked(started, time.monotonic())
+            self.polling.budget.worked(started, time.monotonic())
 
     def _execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
-        self._setting.checkpoint_id = work.lease.run_id
+        self.environment.checkpoint_id = work.lease.run_id
         execution = _Execution(self, work, restore, abandoned)
         # Until the execution is done, these instances must not pass for those of a committed state.
         execution.instances = self._instances.pop(work.level, None)
@@ -181,8 +156,8 @@ class _Execution:
         self._work = work
         self._restore = restore
         self._abandoned = abandoned
-        self._plan = runner._plan
-        self._polling = runner._polling
+        self._plan = runner.plan
+        self._polling = runner.polling
         self._client = runner.client(work.lease)
         self._keeps_state = self._plan.keeps_state(work.level)
         self.instances: _Instances | None = None
@@ -200,7 +175,7 @@ class _Execution:
         # After the last tick no other is due.
         ending = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
         before = start.clock if ending else start.previous_clock
-        header = _Header(Batch(work.batch, start.clock, before), start.mode)
+        header = BatchHeader(Batch(work.batch, start.clock, before), start.mode)
         report = Report({})
         rows = [unpack_rows(payload) for payload in work.payloads if len(payload)]
         if rows:
@@ -328,7 +303,7 @@ class _Execution:
 
     def run_bolts(self) -> Outcome:
         payloads = list(self._work.payloads)
-        header = _Header.find(payloads)
+        header = BatchHeader.find(payloads)
         payloads = self._take_marks(payloads)
         tasks = self._plan.tasks_at(self._work.level, self._work.slot)
         # A level that never ran is not opened to be closed. Only an active level gets a last tick.
@@ -369,7 +344,7 @@ class _Execution:
         found = self._find_instances()
         if found is None:
             runner, work = self._runner, self._work
-            host = SlotTasks(runner._setting, self._plan.tasks_at(work.level, work.slot))
+            host = SlotTasks(runner.environment, self._plan.tasks_at(work.level, work.slot))
             records = self._restore() if work.committed else {}
             saved: dict[int, dict[str, bytes]] = {}
             for (task, name), record in records.items():
@@ -387,7 +362,7 @@ class _Execution:
         return self.instances is not None and self.instances.closed
 
     def _finish(
-        self, host: SlotTasks | None, header: _Header, payloads: list[Payload], report: Report
+        self, host: SlotTasks | None, header: BatchHeader, payloads: list[Payload], report: Report
     ) -> Outcome:
         """Run the tasks over the arrived frames, save, and stage the updates at the acker."""
         work = self._work
@@ -411,7 +386,7 @@ class _Execution:
                 report.stalls = host.stalls
                 report.at_limit = tuple(s.id for s in host.spouts if s.at_limit)
         report.mode = header.mode
-        self._runner._capture.move_to(report)
+        self._runner.capture.move_to(report)
         report.lines = collected_lines()
         self._check_wanted()
         self._client.stage(

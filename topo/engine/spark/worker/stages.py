@@ -85,7 +85,7 @@ class MapStage:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow.compute as pc
 
-        _settle_worker()
+        _freeze_worker()
         context = _task_context()
         setup = self._setup
         payloads: list[Payload] = []
@@ -130,7 +130,7 @@ class StateStage:
     ) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
-        _settle_worker()
+        _freeze_worker()
         setup = self._setup
         payloads: list[Payload] = []
         for frame in rows:
@@ -247,13 +247,13 @@ def _batch_id(context: Any) -> int:
     return int(context.getLocalProperty("streaming.sql.batchId"))
 
 
-_settled = False
+_frozen = False
 
 
-def _settle_worker() -> None:
+def _freeze_worker() -> None:
     """Freeze loaded objects once per worker: Spark collects garbage after every task."""
-    global _settled
-    if not _settled:
+    global _frozen
+    if not _frozen:
         gc.collect()
         gc.freeze()
-        _settled = True
+        _frozen = True
