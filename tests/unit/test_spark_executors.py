@@ -135,7 +135,7 @@ def all_at_once(*known: Executor) -> Executors:
     """As real-time mode has it: six tasks, on what settled as two executors of four cores."""
     cluster = Cluster([Executor(4), Executor(4)])
     executors = Executors(cluster.look, lambda: cluster.now, 6, at_once=True)
-    assert executors.settle(NEVER, cluster.sleep) == 8
+    assert executors.wait_for_cores(NEVER, cluster.sleep) == 8
     executors.slots = 6
     cluster.given = [known]
     cluster.now += 10
@@ -157,5 +157,5 @@ def test_tasks_that_run_all_at_once_wait_for_all_of_their_places() -> None:
 def test_where_fewer_will_not_do_executors_have_more_time() -> None:
     cluster = Cluster([Executor(4)])
     executors = Executors(cluster.look, lambda: cluster.now, 6, at_once=True)
-    assert executors.settle(NEVER, cluster.sleep) == 4
+    assert executors.wait_for_cores(NEVER, cluster.sleep) == 4
     assert 55 < cluster.now < 65
