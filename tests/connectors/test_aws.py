@@ -6,18 +6,23 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
+from random import Random
 from typing import Any, ClassVar
 
+import pyarrow.parquet
 import pytest
 
 from tests.connectors.scripted_kafka import Keeps
 from tests.connectors.test_redis_sources import Counts, counting
+from tests.connectors.test_sql import Once
 from tests.servers import aws
 from tests.servers.aws import AwsServer
 from tests.servers.processes import free_port
 from tests.wiring import line
 from topo import ComponentError, Tuple, Unavailable
 from topo.connectors.aws import KinesisBolt, KinesisSpout, SqsBolt, SqsSpout
+from topo.connectors.files import FileBolt, FileSpout
 from topo.testing import TestCluster, make_tuple, run_bolt, run_spout
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("servers")]
@@ -211,6 +216,117 @@ def test_messages_of_a_long_batch_stay_invisible(server: AwsServer) -> None:
     assert left_in(server, queue) == 0
 
 
+# -- S3 -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bucket(server: AwsServer) -> str:
+    return server.bucket()
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+def test_every_record_of_every_object_once(
+    server: AwsServer, bucket: str, form: str, tmp_path: Path
+) -> None:
+    client = server.client("s3")
+    for number in range(4):
+        values = range(number * 10, number * 10 + 10)
+        path = tmp_path / f"{number}.{form}"
+        if form == "parquet":
+            pyarrow.parquet.write_table(pyarrow.table({"n": list(values)}), path)
+        else:
+            lines = ["n", *map(str, values)] if form == "csv" else [f'{{"n":{n}}}' for n in values]
+            path.write_text("\n".join(lines) + "\n")
+        client.upload_file(str(path), bucket, f"in/day={number % 2}/{number}.{form}")
+    client.put_object(Bucket=bucket, Key="in/_unfinished", Body=b"?")
+    client.put_object(Bucket=bucket, Key="other/1.json", Body=b"?")
+    spout = FileSpout(
+        f"s3://{bucket}/in/",
+        form,  # type: ignore[arg-type]
+        fields="n",
+        translate=lambda record: [int(record["n"] if form != "parquet" else record[0])],
+        after="move:done",
+        rows_per_call=3,
+        storage=server.options,
+    )
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout, Keeps()))
+        while run.status == "ACTIVE":
+            run.step()
+            if run.status == "ACTIVE":
+                run.restart()
+        assert sorted(run.tuples("s")) == [[number] for number in range(40)]
+    keys = [one["Key"] for one in client.list_objects_v2(Bucket=bucket)["Contents"]]
+    assert keys == [*(f"done/{n}.{form}" for n in range(4)), "in/_unfinished", "other/1.json"]
+
+
+def test_objects_that_appear_are_read(server: AwsServer, bucket: str) -> None:
+    client = server.client("s3")
+    spout = FileSpout(f"s3://{bucket}/*.txt", mode="watch", storage=server.options)
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout, Keeps()))
+        for number in range(3):
+            client.put_object(Bucket=bucket, Key=f"{number}.txt", Body=b"line %d\n" % number)
+            cluster.advance(2)
+        assert run.tuples("s") == [["line 0"], ["line 1"], ["line 2"]]
+
+
+class Rollback(FileBolt):
+    """Writes objects, and then fails the batch at random, before the commit or after it."""
+
+    random: ClassVar[Random] = Random(0)
+    oracle: ClassVar[list[int]] = []
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)
+        self.state["oracle"] = [*self.state.get("oracle", []), tup.number]
+
+    def pre_commit(self, batch_id: int) -> None:
+        super().pre_commit(batch_id)
+        self.may_fail()
+
+    def committed(self, batch_id: int) -> None:
+        self.oracle[:] = self.state.get("oracle", [])
+        super().committed(batch_id)
+        self.may_fail()
+
+    def may_fail(self) -> None:
+        if self.random.random() < 0.25:
+            raise Unavailable("now", after_secs=0)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "form"),
+    [("exactly_once", "parquet"), ("exactly_once", "csv"), ("by_batch", "json")],
+)
+def test_objects_have_what_was_committed(
+    server: AwsServer, bucket: str, guarantee: Any, form: Any
+) -> None:
+    Once.given.clear()
+    Rollback.random.seed(2)
+    place = f"s3://{bucket}/out"
+    with TestCluster() as cluster:
+        sink = Rollback(
+            place,
+            form,
+            guarantee=guarantee,
+            roll_bytes=40 if form == "csv" else 4000,
+            storage=server.options,
+        )
+        run = cluster.submit_topology("t", line(Once(), sink))
+        while run.status in ("ACTIVE", "STALLED"):
+            run.step()
+    spout = FileSpout(f"{place}/", form, fields=("number", "name"), storage=server.options)
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout, Keeps()))
+        run.settle()
+        numbers = sorted(int(number) for number, _ in run.tuples("s"))
+    assert numbers == Rollback.oracle
+    assert 0 < len(numbers) < 60
+    listed = server.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
+    assert 1 < len(listed) <= len(numbers)
+
+
 # -- mistakes -----------------------------------------------------------------------------------
 
 
@@ -229,6 +345,13 @@ def test_what_cannot_be_is_said(server: AwsServer) -> None:
         (lambda: KinesisSpout("s", translate=list), "give both"),
         (lambda: SqsBolt("q.fifo"), "needs group="),
         (lambda: SqsSpout("q", aws_access_key_id="a"), "is in the open"),
+        (lambda: FileSpout("s3://b/k", mode="tail"), "objects do not"),
+        (lambda: FileSpout("s3:///k"), "names no bucket"),
+        (lambda: FileSpout("k", storage=server.options), "'k' is a path"),
+        (
+            lambda: run_spout_once(FileSpout("s3://absent/k", storage=server.options)),
+            "s3://absent: .*NoSuchBucket",
+        ),
     ):
         with pytest.raises(ComponentError, match=said):
             make()

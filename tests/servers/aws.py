@@ -51,6 +51,13 @@ class AwsServer:
         made = self.client("sqs").create_queue(QueueName=name, Attributes=attributes)
         return str(made["QueueUrl"])
 
+    def bucket(self) -> str:
+        """Make a bucket with a name of its own."""
+        name = f"b{uuid.uuid4().hex[:12]}"
+        place = {"LocationConstraint": self.options["region_name"]}
+        self.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration=place)
+        return name
+
     def stop(self) -> None:
         self._server.stop()
 

@@ -3,14 +3,15 @@
 `exactly_once` appends the rows of each batch to a hidden file and keeps the file's length in state:
 after a crash the file is cut to the length that is committed. When it is large or old enough it
 gets its name, in `committed`; a file under its final name never changes. The other guarantees write
-one file a batch; what an attempt that was rolled back has written is removed or replaced.
+one file a batch; what an attempt that was rolled back has written is removed or replaced. Objects
+of a store are written by the same rules (`places.py`).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -23,13 +24,16 @@ from topo.connectors.base import (
     check_choice,
     check_positive,
 )
+from topo.connectors.files.objects import check_place, is_object
+from topo.connectors.files.places import Directory, Objects, Place
 from topo.connectors.files.spout import FORMATS
-from topo.connectors.files.writers import SUFFIXES, finish, packed
-from topo.errors import ComponentError, Unavailable
+from topo.connectors.files.writers import SUFFIXES, packed
+from topo.errors import ComponentError
 from topo.tuples import Fields, Tuple
 
 _NAME = "FileBolt"
-_OPEN = "_open"
+_FILE_BYTES = 128 << 20
+_OBJECT_BYTES = 8 << 20  # in state, until the object is whole
 _PARTS = "parts"  # by partition, the file that is being written
 _ENDING = "ending"  # the files that get their names once the batch has committed
 _NUMBER = "number"
@@ -37,7 +41,7 @@ _LAST = "last"  # batch that wrote a file, where each batch writes its own
 
 
 class FileBolt(StatefulBasicBolt):
-    """A sink of files below a directory.
+    """A sink of files below a directory, or of objects below a prefix, `s3://BUCKET/PREFIX`.
 
     Rows are dicts of a tuple's fields, or what `map` makes of a tuple; of `format="lines"`, the
     tuple's only field. `partition_by` names fields: their values become directories,
@@ -45,7 +49,7 @@ class FileBolt(StatefulBasicBolt):
     `roll_secs` old; `after_roll` is then called with its path, at least once.
     """
 
-    transient = ("_rows", "_swept")
+    transient = ("_place", "_rows")
 
     def __init__(
         self,
@@ -56,10 +60,11 @@ class FileBolt(StatefulBasicBolt):
         map: Callable[[Tuple], Any] | None = None,
         partition_by: str | Iterable[str] = (),
         roll_secs: float = 300,
-        roll_bytes: int = 128 << 20,
+        roll_bytes: int | None = None,
         prefix: str = "part",
         on_bad: OnBad = "stop",
         after_roll: Callable[[str], None] | None = None,
+        storage: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         check_choice(_NAME, "format", format, FORMATS)
         check_choice(
@@ -70,8 +75,11 @@ class FileBolt(StatefulBasicBolt):
         if not prefix or prefix.startswith((".", "_")) or "/" in prefix:
             raise ComponentError(f"{_NAME}: prefix={prefix!r}; readers skip hidden files")
         self.directory, self.format, self.guarantee = str(directory), format, guarantee
+        self.storage = dict(storage)
+        self.requires = check_place(_NAME, self.directory, self.storage)
         self.map, self.partition_by = map, tuple(Fields(partition_by))
-        self.roll_secs, self.roll_bytes = roll_secs, roll_bytes
+        usual = _OBJECT_BYTES if is_object(self.directory) else _FILE_BYTES
+        self.roll_secs, self.roll_bytes = roll_secs, roll_bytes or usual
         self.prefix, self.on_bad, self.after_roll = prefix, on_bad, after_roll
         self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
 
@@ -85,21 +93,27 @@ class FileBolt(StatefulBasicBolt):
 
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
         self._rows: dict[str, list[Any]] = {}
-        self._swept = False
+        self._place: Place
 
     def restored(self) -> None:
         """Remove what batches have written that did not commit."""
-        with self._reaching("cleaning up"):
-            if self.guarantee == "exactly_once":
-                self._cut_open_files()
-            else:
-                self._remove_later_files()
+        if is_object(self.directory):
+            self._place = Objects(_NAME, self.directory, self.storage, self.state)
+        else:
+            self._place = Directory(_NAME, self.directory)
+        if self.guarantee == "exactly_once":
+            self._place.recover(
+                self._task, self.state.get(_PARTS, {}), self.state.raw().get(_ENDING, [])
+            )
+        else:
+            self._place.remove_later(self._task, self.state.get(_LAST, -1))
 
     def cleanup(self) -> None:
         """Give every open file its name: the run ends in good order, and all of it is committed."""
         for part in self.state.get(_PARTS, {}).values():
             self._finish(part)
         self.state[_PARTS] = {}
+        self._place.close()
 
     @property
     def _task(self) -> str:
@@ -107,34 +121,6 @@ class FileBolt(StatefulBasicBolt):
         context = self.context
         component = quote(context.this_component_id, safe="")
         return f"{self.prefix}-{context.checkpoint_id[:8]}-{component}-{context.this_task_index}-"
-
-    def _cut_open_files(self) -> None:
-        directory = Path(self.directory, _OPEN)
-        parts = self.state.get(_PARTS, {})
-        wanted = {part["name"]: part for part in [*parts.values(), *self.state.get(_ENDING, [])]}
-        for path in directory.glob(f"{self._task}*") if directory.is_dir() else ():
-            part = wanted.get(path.name)
-            if part is None:
-                path.unlink()
-            elif path.stat().st_size > part["bytes"]:
-                os.truncate(path, part["bytes"])
-        for partition, part in list(parts.items()):
-            if not self._path_of(part).exists():
-                if not self._target_of(part).exists():
-                    raise ComponentError(
-                        f"{_NAME}: {self._path_of(part)} is gone, with {part['bytes']} bytes that "
-                        "are committed",
-                        hint="put it back, or start with a fresh checkpoint",
-                    )
-                del parts[partition]  # it got its name when the run ended
-
-    def _remove_later_files(self) -> None:
-        last = self.state.get(_LAST, -1)
-        root = Path(self.directory)
-        for path in root.rglob(f"{self._task}*") if root.is_dir() else ():
-            number = path.name.removeprefix(self._task).partition(".")[0]
-            if number.isdigit() and int(number) > last:
-                path.unlink()
 
     # -- a batch ------------------------------------------------------------------------------
 
@@ -178,18 +164,16 @@ class FileBolt(StatefulBasicBolt):
 
     def pre_commit(self, batch_id: int) -> None:
         rows, self._rows = self._rows, {}
-        with self._reaching("writing"):
-            if self.guarantee == "exactly_once":
-                self._append(rows, batch_id)
-            elif rows:
-                self._write(rows, batch_id)
+        if self.guarantee == "exactly_once":
+            self._append(rows, batch_id)
+        elif rows:
+            self._write(rows, batch_id)
 
     def _write(self, rows: dict[str, list[Any]], batch_id: int) -> None:
         for partition, listed in rows.items():
             name = f"{self._task}{batch_id}.{SUFFIXES[self.format]}"
-            unfinished = self._made(_OPEN) / f"{name}.{len(partition)}"
-            unfinished.write_bytes(packed(self.format, listed, first=True))
-            finish(self.format, unfinished, self._made(partition) / name)
+            data = packed(self.format, listed, first=True)
+            self._place.write(self.format, partition, name, data)
         self.state[_LAST] = batch_id
 
     def _append(self, rows: dict[str, list[Any]], batch_id: int) -> None:
@@ -198,10 +182,7 @@ class FileBolt(StatefulBasicBolt):
         for partition, listed in rows.items():
             part = parts.get(partition) or self._new_part(partition, batch_id, now)
             data = packed(self.format, listed, first=part["bytes"] == 0)
-            with self._path_of(part).open("ab") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            self._place.append(part, data)
             parts[partition] = {**part, "bytes": part["bytes"] + len(data)}
         ended = [
             partition
@@ -221,7 +202,6 @@ class FileBolt(StatefulBasicBolt):
     def _new_part(self, partition: str, batch_id: int, now: float) -> dict[str, Any]:
         number = self.state.get(_NUMBER, 0)
         self.state[_NUMBER] = number + 1
-        self._made(_OPEN)
         name = f"{self._task}{batch_id}-{number}.{SUFFIXES[self.format]}"
         return {"name": name, "partition": partition, "bytes": 0, "since": now}
 
@@ -230,44 +210,12 @@ class FileBolt(StatefulBasicBolt):
         ending: list[Any] = self.state.raw().get(_ENDING, [])
         if not ending:
             return
-        with self._reaching("finishing"):
-            for part in ending:
-                self._finish(part)
+        for part in ending:
+            self._finish(part)
         self.state[_ENDING] = []
 
     def _finish(self, part: Mapping[str, Any]) -> None:
-        source, target = self._path_of(part), self._target_of(part)
-        if source.exists():
-            self._made(part["partition"])
-            finish(self.format, source, target)
+        if self._place.finish(self.format, part) is not None:
             self.context.counter("files")
         if self.after_roll is not None:
-            self.after_roll(str(target))
-
-    def _path_of(self, part: Mapping[str, Any]) -> Path:
-        return Path(self.directory, _OPEN, part["name"])
-
-    def _target_of(self, part: Mapping[str, Any]) -> Path:
-        return Path(self.directory, part["partition"], part["name"])
-
-    def _made(self, partition: str) -> Path:
-        path = Path(self.directory, partition)
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def _reaching(self, doing: str) -> _Reaching:
-        return _Reaching(f"{_NAME}: {doing} in {self.directory}")
-
-
-class _Reaching:
-    """Turns an error of the file system into one that may pass: a full disk, a lost mount."""
-
-    def __init__(self, doing: str) -> None:
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, OSError) and error.errno:
-            raise Unavailable(f"{self._doing}: {error.strerror}") from error
+            self.after_roll(self._place.target(part))

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from topo.components import StatefulSpout
 from topo.connectors.base import BAD_FIELDS, BadRecord, OnBad, check_choice, field_values
 from topo.connectors.files.listing import ListedFile, family, list_files, look_at, with_inode
+from topo.connectors.files.objects import ObjectStore, check_place, is_object
 from topo.connectors.files.readers import Piece, Reader, open_reader
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields
@@ -28,9 +30,11 @@ _NAME = "FileSpout"
 class FileSpout(StatefulSpout):
     """A spout of the records of files.
 
-    `path` is a file, a directory or a pattern. `mode` is "once": what is there is read, and then
-    the spout is exhausted; "watch": files that appear are read, too; "tail": files are followed as
-    they grow, through rotation by rename, create or copytruncate.
+    `path` is a file, a directory or a pattern; or `s3://BUCKET/KEY`, where the key may be a prefix
+    that ends in "/", or a pattern, and `storage` has arguments of `boto3.client`. `mode` is "once":
+    what is there is read, and then the spout is exhausted; "watch": files that appear are read,
+    too; "tail": files are followed as they grow, through rotation by rename, create or
+    copytruncate.
 
     A record is a str of `lines`, a value of `json` (one to a line), a dict of `csv`, a list of
     `parquet` and `arrow`. `translate` makes of a record the values to emit, or None for nothing;
@@ -39,7 +43,7 @@ class FileSpout(StatefulSpout):
     `guarantee="at_least_once"` tracks each record: one that fails is emitted again.
     """
 
-    transient = ("_reader", "_reading", "_listed", "_queue", "_next_listing")
+    transient = ("_reader", "_reading", "_listed", "_queue", "_next_listing", "_store")
 
     def __init__(
         self,
@@ -56,6 +60,7 @@ class FileSpout(StatefulSpout):
         list_secs: float = 1.0,
         max_age_secs: float | None = None,
         rows_per_call: int = 2_000,
+        storage: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         check_choice(_NAME, "format", format, FORMATS)
         check_choice(_NAME, "mode", mode, ("once", "watch", "tail"))
@@ -63,6 +68,8 @@ class FileSpout(StatefulSpout):
         check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
         check_choice(_NAME, "after", after.partition(":")[0], ("keep", "delete", "move"))
         self.path, self.format, self.mode = str(path), format, mode
+        self.storage = dict(storage)
+        self.requires = check_place(_NAME, self.path, self.storage)
         self.fields = tuple(Fields(fields))
         self.header, self.translate = header, translate
         self.guarantee, self.on_bad, self.after = guarantee, on_bad, after
@@ -88,6 +95,8 @@ class FileSpout(StatefulSpout):
     def _contradiction(self) -> str:
         if self.mode == "tail" and self.format not in ("lines", "json"):
             return f"mode='tail' follows lines and JSON, not {self.format}"
+        if self.mode == "tail" and is_object(self.path):
+            return "mode='tail' follows files as they grow, and objects do not"
         if self.mode == "tail" and self.after != "keep":
             return f"after={self.after!r} does not go with mode='tail', whose files never end"
         if self.after == "move:":
@@ -98,6 +107,7 @@ class FileSpout(StatefulSpout):
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         self._reader: Reader | None = None
+        self._store: ObjectStore | None = None
         self._reading = ""
         self._listed: list[ListedFile] | None = None
         self._queue: list[ListedFile] = []  # of them, those that are not read to their end
@@ -106,6 +116,8 @@ class FileSpout(StatefulSpout):
 
     def close(self) -> None:
         self._let_go()
+        if self._store is not None:
+            self._store.close()
 
     def deactivate(self) -> None:
         self._let_go()
@@ -139,7 +151,8 @@ class FileSpout(StatefulSpout):
         if self._listed is not None and (self.mode == "once" or now < self._next_listing):
             return
         self._next_listing = now + self.list_secs
-        listed = list_files(self.path)
+        store = self._objects()
+        listed = list_files(self.path) if store is None else store.list(self.path)
         if self.mode == "once" and not listed and not self.has_listed:
             raise ComponentError(
                 f"{_NAME}: there is no file {self.path!r}",
@@ -236,9 +249,22 @@ class FileSpout(StatefulSpout):
     def _reader_of(self, key: str, path: str) -> Reader:
         if self._reader is None or self._reading != key:
             self._let_go()
-            self._reader = open_reader(path, self.format, self.fields, self.header)
+            self._reader = self._opened(path)
             self._reading = key
         return self._reader
+
+    def _opened(self, path: str) -> Reader:
+        def opener(file: str) -> Reader:
+            return open_reader(file, self.format, self.fields, self.header)
+
+        store = self._objects()
+        return opener(path) if store is None else store.opened(path, opener)
+
+    def _objects(self) -> ObjectStore | None:
+        """Return the store of the objects that are read; None if files are."""
+        if self._store is None and is_object(self.path):
+            self._store = ObjectStore(_NAME, self.path, self.storage)
+        return self._store
 
     def _let_go(self) -> None:
         if self._reader is not None:
@@ -330,7 +356,7 @@ class FileSpout(StatefulSpout):
                 continue
             path = entry["path"]
             try:
-                with closing(open_reader(path, self.format, self.fields, self.header)) as reader:
+                with closing(self._opened(path)) as reader:
                     piece = reader.read(entry["failed"][0], 1, whole=True)
             except OSError as error:
                 raise Unavailable(
@@ -347,15 +373,24 @@ class FileSpout(StatefulSpout):
         """Remove or move files whose records are all durable."""
         if self.after == "keep":
             return
+        store = self._objects()
         for path in [key for key, entry in self.state.raw().items() if self._is_over(entry)]:
             found = Path(path)
-            if self.after == "delete":
+            if store is not None:
+                self._tidy(store, path)
+            elif self.after == "delete":
                 found.unlink(missing_ok=True)
             elif found.exists():
                 target = Path(self.after.removeprefix("move:"))
                 target.mkdir(parents=True, exist_ok=True)
                 shutil.move(path, target / found.name)
             self.state[path] = {**self.state.raw()[path], "tidied": True}
+
+    def _tidy(self, store: ObjectStore, path: str) -> None:
+        if self.after == "delete":
+            store.remove(path)
+        else:
+            store.move(path, self.after.removeprefix("move:"))
 
     def _is_over(self, entry: dict[str, Any]) -> bool:
         return bool(entry.get("done")) and not entry.get("open") and not entry.get("tidied")

@@ -1,0 +1,125 @@
+"""Objects of S3, and of stores that speak its protocol, as files: listed, fetched, moved.
+
+An object never changes, so that it is fetched whole, into a file without a name, and read there
+as every other file: the position in it means the same, whatever the format.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from topo.connectors.aws.service import REQUIRES, Service, check_options
+from topo.connectors.files.listing import ListedFile
+from topo.errors import ComponentError
+
+T = TypeVar("T")
+SCHEME = "s3://"
+_WILD = re.compile(r"[*?\[]")
+
+
+def is_object(path: str) -> bool:
+    """Return True if a path names objects of a store."""
+    return path.startswith(SCHEME)
+
+
+def check_place(connector: str, path: str, storage: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a place of files requires; raise ComponentError if it cannot be one."""
+    check_options(connector, dict(storage))
+    if not is_object(path):
+        if storage:
+            raise ComponentError(f"{connector}: storage= is for {SCHEME}, and {path!r} is a path")
+        return ()
+    if not path.removeprefix(SCHEME).partition("/")[0]:
+        raise ComponentError(f"{connector}: {path!r} names no bucket; write s3://BUCKET/PREFIX")
+    return (REQUIRES,)
+
+
+class ObjectStore:
+    """A bucket; its objects are named as `s3://BUCKET/KEY`."""
+
+    def __init__(self, connector: str, path: str, storage: Mapping[str, Any]) -> None:
+        self._connector = connector
+        self._bucket = path.removeprefix(SCHEME).partition("/")[0]
+        self._service = Service(connector, "s3", dict(storage), f"{SCHEME}{self._bucket}")
+
+    def close(self) -> None:
+        self._service.close()
+
+    def list(self, pattern: str) -> list[ListedFile]:
+        """Return the objects of a key, a prefix that ends in "/", or a pattern, oldest first.
+
+        Parts of keys that begin with a dot or an underscore are somebody's unfinished work.
+        """
+        wanted = self._key(pattern)
+        if not wanted or wanted.endswith("/"):
+            wanted += "*"
+        prefix = _WILD.split(wanted, maxsplit=1)[0]
+        found = []
+        with self._service.reaching():
+            pages = self._service.client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=prefix
+            )
+            for page in pages:
+                for one in page.get("Contents", []):
+                    key = one["Key"]
+                    name = key.rpartition("/")[2]
+                    if name and name[0] not in "._" and fnmatch.fnmatchcase(key, wanted):
+                        path = f"{SCHEME}{self._bucket}/{key}"
+                        time = one["LastModified"].timestamp()
+                        found.append(ListedFile(path, one["Size"], time, 0))
+        return sorted(found, key=lambda one: (one.mtime, one.path))
+
+    def opened(self, path: str, opener: Callable[[str], T]) -> T:
+        """Return what `opener` makes of a copy of an object, of which no name is left."""
+        handle, copy = tempfile.mkstemp(suffix=f"-{os.path.basename(path)}", prefix="topo-object-")
+        os.close(handle)
+        try:
+            self._fetch(path, copy)
+            return opener(copy)
+        finally:
+            os.unlink(copy)
+
+    def _fetch(self, path: str, copy: str) -> None:
+        try:
+            with self._service.reaching():
+                self._service.client.download_file(self._bucket, self._key(path), copy)
+        except ComponentError as error:
+            if "404" in str(error) or "NoSuchKey" in str(error):
+                raise FileNotFoundError(path) from error
+            raise
+
+    def put(self, path: str, copy: str) -> None:
+        """Store a file's content as an object: all of it, or nothing."""
+        with self._service.reaching():
+            self._service.client.upload_file(copy, self._bucket, self._key(path))
+
+    def remove(self, path: str) -> None:
+        with self._service.reaching():
+            self._service.client.delete_object(Bucket=self._bucket, Key=self._key(path))
+
+    def move(self, path: str, prefix: str) -> None:
+        """Give an object a name below another prefix of its bucket; nothing, if it has gone."""
+        key = self._key(path)
+        target = f"{prefix.strip('/')}/{key.rpartition('/')[2]}"
+        client = self._service.client
+        try:
+            with self._service.reaching():
+                client.copy({"Bucket": self._bucket, "Key": key}, self._bucket, self._key(target))
+        except ComponentError as error:
+            if "404" not in str(error) and "NoSuchKey" not in str(error):
+                raise
+        else:
+            self.remove(path)
+
+    def _key(self, path: str) -> str:
+        if not is_object(path):
+            return path
+        bucket, _, key = path.removeprefix(SCHEME).partition("/")
+        if bucket != self._bucket:
+            raise ComponentError(f"{self._connector}: {path!r} is not in {self._bucket!r}")
+        return key

@@ -1,0 +1,191 @@
+"""The two kinds of places that files are written to: a directory, and objects of a store.
+
+In a directory the rows of an open file are appended to a hidden one, whose committed length is in
+state. An object cannot be appended to: what an open file has is in state itself, a piece a batch,
+and the object is stored at once when the file ends. Either way a name never changes its content.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from topo.connectors.files.objects import ObjectStore
+from topo.connectors.files.writers import finish
+from topo.errors import ComponentError, Unavailable
+
+OPEN = "_open"
+PIECE = "piece"
+"""In state, with a file's name and a number: rows of an open file that will be an object."""
+
+Part = Mapping[str, Any]
+"""A file that is being written: its name, partition, bytes, and since when."""
+
+
+class Place(Protocol):
+    """The files of a sink; `task` is how the names of its task's files begin."""
+
+    def recover(self, task: str, parts: dict[str, Any], ending: Iterable[Part]) -> None:
+        """Bring open files to the state that is committed."""
+
+    def remove_later(self, task: str, last: int) -> None:
+        """Remove the files of batches after the last one that has committed."""
+
+    def write(self, form: str, partition: str, name: str, data: bytes) -> None:
+        """Write a file of collected rows under its name, over one that is there."""
+
+    def append(self, part: Part, data: bytes) -> None:
+        """Add rows to an open file."""
+
+    def finish(self, form: str, part: Part) -> str | None:
+        """Give an open file its name, and return it; None if it has it already."""
+
+    def target(self, part: Part) -> str:
+        """Return the name that a file will have."""
+
+    def close(self) -> None: ...
+
+
+class Directory:
+    """Files below a directory."""
+
+    def __init__(self, connector: str, directory: str) -> None:
+        self._connector, self._directory = connector, directory
+
+    def recover(self, task: str, parts: dict[str, Any], ending: Iterable[Part]) -> None:
+        with self._reaching("cleaning up"):
+            directory = Path(self._directory, OPEN)
+            wanted = {part["name"]: part for part in [*parts.values(), *ending]}
+            for path in directory.glob(f"{task}*") if directory.is_dir() else ():
+                part = wanted.get(path.name)
+                if part is None:
+                    path.unlink()
+                elif path.stat().st_size > part["bytes"]:
+                    os.truncate(path, part["bytes"])
+            for partition, part in list(parts.items()):
+                if not self._path(part).exists():
+                    if not Path(self.target(part)).exists():
+                        raise ComponentError(
+                            f"{self._connector}: {self._path(part)} is gone, with {part['bytes']} "
+                            "bytes that are committed",
+                            hint="put it back, or start with a fresh checkpoint",
+                        )
+                    del parts[partition]  # it got its name when the run ended
+
+    def remove_later(self, task: str, last: int) -> None:
+        with self._reaching("cleaning up"):
+            root = Path(self._directory)
+            for path in root.rglob(f"{task}*") if root.is_dir() else ():
+                if is_later(path.name, task, last):
+                    path.unlink()
+
+    def write(self, form: str, partition: str, name: str, data: bytes) -> None:
+        with self._reaching("writing"):
+            unfinished = self._made(OPEN) / f"{name}.{len(partition)}"
+            unfinished.write_bytes(data)
+            finish(form, unfinished, self._made(partition) / name)
+
+    def append(self, part: Part, data: bytes) -> None:
+        with self._reaching("writing"):
+            self._made(OPEN)
+            with self._path(part).open("ab") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+
+    def finish(self, form: str, part: Part) -> str | None:
+        with self._reaching("finishing"):
+            if not self._path(part).exists():
+                return None
+            self._made(part["partition"])
+            finish(form, self._path(part), Path(self.target(part)))
+        return self.target(part)
+
+    def target(self, part: Part) -> str:
+        return str(Path(self._directory, part["partition"], part["name"]))
+
+    def close(self) -> None: ...
+
+    def _path(self, part: Part) -> Path:
+        return Path(self._directory, OPEN, part["name"])
+
+    def _made(self, partition: str) -> Path:
+        path = Path(self._directory, partition)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def _reaching(self, doing: str) -> _Reaching:
+        return _Reaching(f"{self._connector}: {doing} in {self._directory}")
+
+
+class Objects:
+    """Objects below a prefix, and the pieces of open ones in a sink's state."""
+
+    def __init__(
+        self,
+        connector: str,
+        prefix: str,
+        storage: Mapping[str, Any],
+        state: MutableMapping[Any, Any],
+    ) -> None:
+        self._store = ObjectStore(connector, prefix, storage)
+        self._prefix, self._state = prefix.rstrip("/"), state
+
+    def recover(self, task: str, parts: dict[str, Any], ending: Iterable[Part]) -> None:
+        """Do nothing: what is open is in state."""
+
+    def remove_later(self, task: str, last: int) -> None:
+        for found in self._store.list(f"{self._prefix}/"):
+            if is_later(found.path.rpartition("/")[2], task, last):
+                self._store.remove(found.path)
+
+    def write(self, form: str, partition: str, name: str, data: bytes) -> None:
+        with tempfile.TemporaryDirectory(prefix="topo-object-") as directory:
+            collected, whole = Path(directory, "collected"), Path(directory, "whole")
+            collected.write_bytes(data)
+            finish(form, collected, whole)
+            self._store.put(self.target({"partition": partition, "name": name}), str(whole))
+
+    def append(self, part: Part, data: bytes) -> None:
+        self._state[PIECE, part["name"], part["bytes"]] = data
+
+    def finish(self, form: str, part: Part) -> str | None:
+        mine = sorted(key for key in self._state if key[:2] == (PIECE, part["name"]))
+        if not mine:
+            return None
+        data = b"".join(self._state[key] for key in mine)
+        self.write(form, part["partition"], part["name"], data)
+        for key in mine:
+            del self._state[key]
+        return self.target(part)
+
+    def target(self, part: Part) -> str:
+        return "/".join(filter(None, (self._prefix, part["partition"], part["name"])))
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def is_later(name: str, task: str, last: int) -> bool:
+    """Return True if a name is of a file that a task wrote in a batch after the last one."""
+    if not name.startswith(task):
+        return False
+    number = name.removeprefix(task).partition(".")[0]
+    return number.isdigit() and int(number) > last
+
+
+class _Reaching:
+    """Turns an error of the file system into one that may pass: a full disk, a lost mount."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, OSError) and error.errno:
+            raise Unavailable(f"{self._doing}: {error.strerror}") from error
