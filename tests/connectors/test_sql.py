@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -238,6 +240,35 @@ def test_rows_that_the_database_refuses_are_rejected_alone(base: Any, guarantee:
     base.run("drop table if exists topo_batches")
     with pytest.raises(ValueError, match=r"(?i)null"):
         run_bolt(SqlBolt(base.url, table, guarantee=guarantee), batches=[batch(rows[3])])
+
+
+@pytest.mark.server
+@pytest.mark.xdist_group("servers")
+def test_many_rows_are_what_few_are(server: PostgresServer) -> None:
+    """They are copied."""
+    columns = "id integer not null, t text, j jsonb, d timestamptz, n numeric, a integer[], b bytea"
+    few, many = server.table(columns), server.table(columns)
+    rows = [
+        {
+            "id": number,
+            "t": ["x\ty\n\\N", "", None, "é"][number % 4],
+            "j": {"k": [number, None]} if number % 3 else None,
+            "d": datetime(2026, 1, 2, 3, 4, number % 60, tzinfo=UTC),
+            "n": Decimal(number) / 8,
+            "a": [number, None],
+            "b": bytes([number % 256, 0]),
+        }
+        for number in range(300)
+    ]
+    for start in range(0, 300, 50):
+        run_bolt(SqlBolt(server.url, few), batches=[batch(*rows[start : start + 50])])
+    run_bolt(SqlBolt(server.url, many), batches=[batch(*rows)])
+    assert server.rows(f"select * from {many}") == server.rows(f"select * from {few}")
+    rows[7] = {**rows[7], "id": None}
+    rows[200] = {**rows[200], "n": "no number"}
+    run = run_bolt(SqlBolt(server.url, many, on_bad="stream"), batches=[batch(*rows)])
+    assert sorted(emitted[0][1] for emitted in run.emitted) == [rows[200]["t"], rows[7]["t"]]
+    assert server.rows(f"select count(*) from {many}") == [(598,)]
 
 
 def test_a_batch_that_was_written_is_not_written_again(base: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from topo.components import StatefulBasicBolt
 from topo.config.secrets import Secret
 from topo.connectors.base import REJECTED_FIELDS, Guarantee, OnBad, as_record, check_choice
+from topo.connectors.sql.copying import can_copy, copy_rows
 from topo.connectors.sql.database import REQUIRES, Database, check_url, is_passing
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields, Tuple
@@ -201,6 +202,9 @@ class SqlBolt(StatefulBasicBolt):
         for row in rows:
             by_columns.setdefault(tuple(row), []).append(row)
         for columns, listed in by_columns.items():
+            if self.mode == "append" and can_copy(connection, listed):
+                copy_rows(self._database.alchemy, connection, self._table, columns, listed)
+                continue
             connection.execute(self._statement(columns), self._parameters(listed))
 
     def _statement(self, columns: tuple[str, ...]) -> Any:
