@@ -1,5 +1,6 @@
 """`topo bench streams`: operators over several streams, through `topo.runtime` alone, on one core.
 
+    operators       programs of streams beside bolts by hand (`benchmarks/operators.py`)
     interval-join   two streams of orders and payments, one payment for each order, up to 10 s after
                     it; half a million live rows
     table-table     two tables of 100,000 keys, joined by key; see `tables`
@@ -19,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from time import perf_counter, process_time
 from typing import Any
 
-from benchmarks import tables
+from benchmarks import operators, tables
 from benchmarks.model import BenchOptions, Measurement
 from benchmarks.slots import run_to_end
 from topo import BasicBolt, EventTime, IntervalJoin, Spout, Topology, TopologyBuilder, Tuple
@@ -174,7 +175,8 @@ def bytewax_rate(total: int) -> float | None:
 def run(options: BenchOptions) -> list[Measurement]:
     peer = bytewax_rate(int(options.seconds * _EVENTS_A_SECOND) // 20)
     joins = [_measure(options, tracked, peer) for tracked in (False, True)]
-    return joins + [tables.measure(options, tracked) for tracked in (False, True)]
+    both = [tables.measure(options, tracked) for tracked in (False, True)]
+    return [*joins, *both, *operators.measure(options)]
 
 
 def _measure(options: BenchOptions, tracked: bool, peer: float | None) -> Measurement:

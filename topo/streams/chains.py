@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import Any
 
 from topo.collectors import BasicOutputCollector
@@ -23,7 +24,7 @@ from topo.streams.graph import Node
 from topo.streams.partials import PanePartials, Partials
 from topo.streams.records import lasting
 from topo.traces import GENERATED
-from topo.tuples import Tuple
+from topo.tuples import RESERVED_FIELD_NAMES, Tuple
 
 KEY, VALUE, TIME = "key", "value", "ts"
 
@@ -50,6 +51,8 @@ class Exit:
     """"for_each", "for_each_batch", "partial" or "panes"."""
     function: Any = None
     option: Any = None
+    needs_no_value: bool = False
+    """The reader looks at keys alone, so that values need not travel."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,12 @@ class Source:
     """The position of the event time in the tuple; None if the stream is untimed."""
     hides_time: bool = False
     """The time was added by a chain before, so it is no part of the element."""
+
+    def read(self, place: int) -> str:
+        """Return the source that reads a field: by attribute, which is faster, if that means it."""
+        name = self.fields[place]
+        by_name = name.isidentifier() and not iskeyword(name) and not name.startswith("_")
+        return f"tup.{name}" if by_name and name not in RESERVED_FIELD_NAMES else f"tup[{place}]"
 
 
 @dataclass
@@ -141,18 +150,18 @@ class ChainBolt(BasicBolt):
         writer.line("def run(tup):", None)
         writer.depth += 1
         if source.window:
-            bounds = f"tup[{source.fields.index('start')}], tup[{source.fields.index('end')}]"
+            bounds = "tup.start, tup.end"
             window = writer.name("window", _window)
-            writer.line(f"key, value = (tup[0], {window}({bounds})), tup[{VALUE!r}]", None)
+            writer.line(f"key, value = (tup.key, {window}({bounds})), tup.value", None)
         elif source.keyed:
-            writer.line("key, value = tup[0], tup[1]", None)
+            writer.line(f"key, value = {source.read(0)}, {source.read(1)}", None)
         elif len(source.fields) - source.hides_time == 1:
-            writer.line("value = tup[0]", None)
+            writer.line(f"value = {source.read(0)}", None)
         else:
             writer.line("value = tup", None)
         if source.time is not None:
             at_end = " - 1" if source.window else ""
-            writer.line(f"ts = tup[{source.time}]{at_end}", None)
+            writer.line(f"ts = {source.read(source.time)}{at_end}", None)
             if self._may_drop():
                 # A selective filter must not hold the watermark back.
                 seen = writer.name("seen", self.seen)
@@ -275,7 +284,9 @@ class ChainBolt(BasicBolt):
             self.panes.append((leaving.stream, panes))
             writer.line(f"{writer.name('panes', panes.add)}({key}, {value}, ts)", leaving.node)
             return
-        emit = writer.name("emit", self.collector.emit)
+        emit = writer.name("emit", self.emit)
+        if leaving.needs_no_value:
+            value = "None"
         row = [value] if key is None else [key, value]
         if self.plan.timed:
             row.append("ts")

@@ -24,7 +24,7 @@ from topo.streams.joins import cogroup_bolt, common_time, join_bolt, later_time
 from topo.streams.keyed import BatchTotalBolt, Dedupe, ProcessBolt, RunningBolt
 from topo.streams.table_plans import LAZY, TablePlans
 from topo.streams.trident import UPDATES, StateBolt
-from topo.streams.windowed import Adding, Merging, partial_of_window
+from topo.streams.windowed import Adding, Merging, partial_of_window, reads_nothing
 from topo.timed import TimedBolt
 from topo.topology.model import Topology
 from topo.windows.aggregate import WindowAggregate
@@ -385,7 +385,8 @@ class _Compiler:
             return Exit(node, stream=stream, action="panes", option=(combiner, windows))
         if partial:
             return Exit(node, stream=stream, action="partial", option=consumer.function)
-        return Exit(node, stream=stream)
+        counts = consumer.kind in ("aggregate", "count") and node.keyed
+        return Exit(node, stream=stream, needs_no_value=counts and reads_nothing(consumer.function))
 
     def _exit_of(self, consumer: Node, number: int = 0) -> Place:
         """Return the place where the elements for an operator come out."""

@@ -14,7 +14,9 @@ from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, EventTime
 from topo.storage.namespaces import SavedNamespaces
 from topo.streams.chains import KEY, TIME, VALUE
+from topo.streams.windowed import running_step
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
+from topo.traces import GENERATED
 from topo.tuples import Tuple
 from topo.windows.combiners import Combiner
 
@@ -23,8 +25,25 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 
+_EXECUTE = """
+def execute(tup):
+    key = tup.key
+    acc = get(key, MISSING)
+    acc = {first} if acc is MISSING else {following}
+    put(key, acc)
+    emit([key, acc{time}])
+"""
+_MISSING = object()
+
+
 class RunningBolt(StatefulBasicBolt):
-    """An aggregate by key over everything so far: each value gives the new result."""
+    """An aggregate by key over everything so far: each value gives the new result.
+
+    A combiner whose step is an expression, such as a count, is written into `execute`: the calls of
+    its methods would take longer than the rest.
+    """
+
+    transient = ("execute",)
 
     def __init__(self, combiner: Combiner, *, timed: bool, drops: bool) -> None:
         self.combiner = combiner
@@ -33,6 +52,23 @@ class RunningBolt(StatefulBasicBolt):
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         declarer.declare((KEY, VALUE, TIME) if self.timed else (KEY, VALUE))
+
+    def restored(self) -> None:
+        step = running_step(self.combiner)
+        if step is None or self.drops:
+            return
+        first, following = (text.format(a="acc", v="tup.value") for text in step)
+        code = _EXECUTE.format(
+            first=first, following=following, time=", tup.ts" if self.timed else ""
+        )
+        names: dict[str, Any] = {
+            "get": self.state.get,
+            "put": self.state.__setitem__,
+            "emit": self.emit,
+            "MISSING": _MISSING,
+        }
+        exec(compile(code, GENERATED, "exec"), names)
+        self.execute = names["execute"]  # type: ignore[method-assign]
 
     def execute(self, tup: Tuple) -> None:
         key, state, combiner = tup[0], self.state, self.combiner
@@ -43,7 +79,7 @@ class RunningBolt(StatefulBasicBolt):
             return
         state[key] = acc
         row = [key, combiner.result(acc)]
-        self.collector.emit([*row, tup[2]] if self.timed else row)
+        self.emit([*row, tup[2]] if self.timed else row)
 
 
 class BatchTotalBolt(StatefulBasicBolt):

@@ -143,6 +143,22 @@ class Adding(Combiner):
         return self.combiner.mergeable
 
 
+def reads_nothing(combiner: Combiner) -> bool:
+    """Return True if the values that are added are not looked at."""
+    return isinstance(combiner, Adding) and not combiner.combiner.inputs
+
+
+def running_step(combiner: Combiner) -> tuple[str, str] | None:
+    """Return the source of a combiner's first and next accumulators; None if it needs calls.
+
+    The accumulator has to be the result, and the value is {v}, the accumulator {a}.
+    """
+    inner = combiner.combiner if isinstance(combiner, Adding) else combiner
+    reads_whole = all(wanted is ROW for wanted in inner.inputs)
+    gives_itself = type(inner).result is Combiner.result
+    return inner.inline if reads_whole and gives_itself else None
+
+
 class Reduce(Combiner):
     """A function of two values as a combiner."""
 
