@@ -162,11 +162,12 @@ class PostgresChanges(StatefulSpout):
         """Look what the slot has; leave out what was emitted."""
         done, _ = self.state.raw()[_AT]
         before = server.log_end()
-        found = [one for one in transactions(server.peek(self.most)) if one.end > done]
+        there = list(transactions(server.peek(self.most)))
+        found = [one for one in there if one.end > done]
         self._waiting = deque(found)
         self._peeked = found[-1].end if found else 0
         self.context.gauge("behind_bytes", max(0, before - (found[0].end if found else before)))
-        if not found and before - done > _QUIET_BYTES:
+        if not there and before - done > _QUIET_BYTES:
             server.advance(before)  # nothing before it is ours, and the log need not be kept
 
     def _emit_changes(self, server: Server) -> None:
