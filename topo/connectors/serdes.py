@@ -16,6 +16,8 @@ Decode: TypeAlias = Callable[[bytes], Any]
 Encode: TypeAlias = Callable[[Any], bytes]
 
 FORMS = ("json", "str", "bytes")
+_MOST_DEPTH = 200
+"""Of JSON; what is nested a few hundred deep does not pickle, and would stop a topology."""
 
 
 def decoder(form: str | Decode, connector: str, name: str) -> Decode:
@@ -52,7 +54,19 @@ def _looked_up(
 
 
 def _json_loads() -> Decode:
-    """Return the fastest reader of JSON that is installed."""
+    """Return the fastest reader of JSON that is installed, with a limit of depth."""
+    decode = _fastest_loads()
+
+    def loads(data: bytes) -> Any:
+        value = decode(data)
+        if len(data) > 2 * _MOST_DEPTH and _is_too_deep(value, data):
+            raise ValueError(f"it is nested more than {_MOST_DEPTH} deep")
+        return value
+
+    return loads
+
+
+def _fastest_loads() -> Decode:
     for module, attribute in (("orjson", "loads"), ("msgspec.json", "decode")):
         try:
             found: Decode = getattr(importlib.import_module(module), attribute)
@@ -61,6 +75,23 @@ def _json_loads() -> Decode:
         return found
     decode = json.JSONDecoder().decode
     return lambda data: decode(data.decode())  # json.loads looks for the encoding first
+
+
+def _is_too_deep(value: Any, data: bytes) -> bool:
+    """Return True if a value is nested so deep that it could be read, and not be pickled."""
+    if data.count(b"[") + data.count(b"{") <= _MOST_DEPTH:
+        return False
+    level = [value]
+    for _ in range(_MOST_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, list | dict)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def dump_json(value: Any) -> bytes:
