@@ -361,3 +361,22 @@ def test_arguments_that_cannot_be_meant() -> None:
     for call, message in wrong:
         with pytest.raises(ComponentError, match=message):
             call()
+
+
+def test_a_broker_that_is_killed_is_waited_for(server: RabbitServer) -> None:
+    source, target = server.queue(), server.queue()
+    server.write(source, numbers(50))
+    sink = AmqpBolt(server.url, target, retry_secs=0.5)
+    reading = Reading(AmqpSpout(server.url, source, value="json", fields="value"), sink)
+    reading.until(lambda: counters(reading.run, "b").get("sent", 0) >= 50)
+    server.kill()
+    reading.until(lambda: reading.run.status == "STALLED")
+    assert f"127.0.0.1:{server.port}" in reading.run.reason
+    assert "guest:guest" not in reading.run.reason
+    server.start()
+    server.write(source, numbers(100, 50))
+    reading.until(lambda: counters(reading.run, "b").get("sent", 0) >= 100, 1)
+    reading.until(lambda: reading.acked() >= 100)
+    reading.run.kill()
+    assert {json.loads(body)["value"] for _, body in server.read(target)} == set(range(100))
+    assert server.length(source) == 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import socket
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,7 +20,8 @@ import pytest
 
 from examples import log_alerts
 from tests.connectors.moving import Collects, Keeps, Once, moved_until
-from tests.servers.processes import free_port
+from tests.servers.mosquitto import make_certificates
+from tests.servers.processes import free_port, missing
 from tests.wiring import line
 from topo import ComponentError, Spout, TopologyBuilder, Tuple, Unavailable
 from topo.connectors import Secret
@@ -237,6 +240,28 @@ def test_what_is_not_taken_in_time_is_not_taken_at_all(taking: Any) -> None:
     assert one.values() == []
 
 
+def test_data_comes_over_tls(taking: Any, tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        missing("openssl")
+    files = make_certificates(tmp_path)
+    one = taking(tls=files)
+    url = one.url.replace("http:", "https:")
+    tls = {"ca": files["cert"]}
+    (run,) = one.asked(lambda: run_bolt(HttpBolt(url, tls=tls), batches=[batch(1, 2)]))
+    assert sorted(value["n"] for value in one.values()) == [1, 2], run
+    distrustful = HttpBolt(url, retry_secs=0.1)
+    (error,) = one.asked(lambda: run_bolt(distrustful, batches=[batch(1)]))
+    assert isinstance(error, ComponentError)
+    assert "the server's certificate is refused" in str(error)
+    assert one.posted([3]) is not None  # plain HTTP: some error
+    (answer,) = one.asked(lambda: httpx.post(url, json=[{"n": 4}], verify=context(tls)))
+    assert answer.status_code == 200
+
+
+def context(tls: dict[str, str]) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=tls["ca"])
+
+
 # -- hostile clients ------------------------------------------------------------------------------
 
 
@@ -277,6 +302,10 @@ HEAD = b"POST /in HTTP/1.1\r\nHost: x\r\n"
         ([HEAD + b"Content-Length: 3\r\nConnection: close\r\n\r\n{{{"], b"400"),
         ([HEAD + b"Content-Length: 2\r\nConnection: close\r\n\r\n\xff\xfe"], b"400"),
         ([HEAD + b"Content-Length: 100000\r\nConnection: close\r\n\r\n" + b"[" * 100_000], b"400"),
+        ([HEAD + b"Content-Length: 1800\r\nConnection: close\r\n\r\n"
+          + b"[" * 900 + b"]" * 900], b"400"),
+        ([HEAD + b"Content-Length: 2701\r\nConnection: close\r\n\r\n" + b'{"a":' * 450 + b"1"
+          + b"}" * 450], b"400"),
         ([HEAD + b"Content-Length: 10\r\n\r\n123"], b"408"),
         ([b"POST /in HT"], b"408"),
         ([b""], b""),

@@ -202,6 +202,8 @@ class Ingest(Shared):
             loop.run_forever()
         finally:
             server.close()
+            for writer in self._connections:
+                writer.transport.abort()
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.run_until_complete(_ended(asyncio.all_tasks(loop)))
@@ -353,6 +355,7 @@ class _Connection:
         except h11.RemoteProtocolError as error:
             await self._refuse(error.error_status_hint, str(error))
             return False
+        self._until = min(self._until, loop.time() + self._limits.read_secs)
         self.method = event.method.decode("ascii")
         self.path = event.target.decode("ascii", "replace")
         self.headers = {
@@ -431,3 +434,4 @@ class _Connection:
 
 async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0.01)  # transports close in the loop's next turns

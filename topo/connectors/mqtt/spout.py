@@ -212,7 +212,7 @@ class MqttLink(Link):
             dropped, self.dropped = self.dropped, 0
             self._count("dropped", dropped)
         arrived = self._arrived
-        if not arrived:
+        if not arrived or most <= 0:  # what is full is emptied by the next connection
             connection.check()
             return ()
         return [self._delivery(arrived.popleft()) for _ in range(min(most, len(arrived)))]

@@ -1,0 +1,73 @@
+"""Clients are loaded where tasks run, and named where they are missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from topo import MissingExtra
+from topo.connectors.amqp import AmqpBolt, AmqpSpout
+from topo.connectors.http import HttpBolt, HttpPollSpout, HttpSpout, SseSpout
+from topo.connectors.mqtt import MqttBolt, MqttSpout
+from topo.connectors.websocket import WebSocketSpout
+from topo.testing import make_tuple, run_bolt, run_spout
+
+CLIENTS = ("paho", "pika", "httpx", "h11", "websockets")
+_BUILD = """
+import sys
+from topo import TopologyBuilder
+from topo.connectors import socket, websocket
+from topo.connectors.amqp import AmqpBolt, AmqpSpout
+from topo.connectors.http import HttpBolt, HttpPollSpout, HttpSpout, SseSpout
+from topo.connectors.mqtt import MqttBolt, MqttSpout
+
+builder = TopologyBuilder()
+builder.set_spout("a", AmqpSpout("amqp://h", "q"))
+builder.set_spout("b", HttpSpout())
+builder.set_spout("c", HttpPollSpout("http://h"))
+builder.set_spout("d", SseSpout("http://h"))
+builder.set_spout("e", MqttSpout("mqtt://h", "t"))
+builder.set_spout("f", websocket.WebSocketSpout("ws://h"))
+builder.set_spout("g", socket.SocketSpout("h", 1))
+for name, bolt in {
+    "x": AmqpBolt("amqp://h", "q"), "y": HttpBolt("http://h"), "z": MqttBolt("mqtt://h", "t")
+}.items():
+    builder.set_bolt(name, bolt).shuffle_grouping("a")
+topology = builder.create_topology()
+assert topology.warnings == (), topology.warnings
+print(*(name for name in CLIENTS if name in sys.modules))
+"""
+
+
+def test_topologies_are_built_without_clients() -> None:
+    code = f"CLIENTS = {CLIENTS!r}\n{_BUILD}"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "run"),
+    [
+        ("pika", "amqp", lambda: run_spout(AmqpSpout("amqp://127.0.0.1:1", "q"))),
+        ("pika", "amqp", lambda: run_bolt(AmqpBolt("amqp://127.0.0.1:1", "q"))),
+        ("paho.mqtt.client", "mqtt", lambda: run_spout(MqttSpout("mqtt://127.0.0.1:1", "t"))),
+        ("paho.mqtt.client", "mqtt", lambda: run_bolt(MqttBolt("mqtt://127.0.0.1:1", "t"))),
+        ("h11", "http", lambda: run_spout(HttpSpout("127.0.0.1:0"))),
+        ("httpx", "http", lambda: run_spout(HttpPollSpout("http://127.0.0.1:1"))),
+        ("httpx", "http", lambda: run_spout(SseSpout("http://127.0.0.1:1"))),
+        ("httpx", "http", lambda: run_bolt(HttpBolt("http://h"), [make_tuple([1])])),
+        ("websockets.sync.client", "http",
+         lambda: run_spout(WebSocketSpout("ws://127.0.0.1:1"))),
+    ],
+)  # fmt: skip
+def test_a_client_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, module: str, extra: str, run: Callable[[], Any]
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=module) as caught:
+        run()
+    assert caught.value.hint == f"pip install 'topo[{extra}]'"
