@@ -63,6 +63,7 @@ class Broker:
         """Return what to raise for an error of pika: what will pass is Unavailable."""
         shown, connector = self.address.shown, self.connector
         exceptions = self.pika.exceptions
+        workflow = self.pika.adapters.utils.connection_workflow
         for found in _inner(error):
             code = getattr(found, "reply_code", None)
             said = str(getattr(found, "reply_text", "") or found)
@@ -87,6 +88,8 @@ class Broker:
                 return ComponentError(
                     f"{connector}: {shown}: {said}", hint="it is there with other properties"
                 )
+            if isinstance(found, workflow.AMQPConnectorStackTimeout):
+                return connecting_failed(connector, shown, TimeoutError())
             if isinstance(found, OSError):
                 return connecting_failed(connector, shown, found)
         return Unavailable(f"{connector}: {shown}: {_said(error)}")

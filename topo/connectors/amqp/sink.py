@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from topo.config.secrets import Secret
@@ -135,6 +136,7 @@ class Publisher(Shared):
             "delivery_mode": _PERSISTENT if sink.persistent else 1,
             "content_type": "application/json" if sink.value == "json" else None,
         }
+        self._loop: Any = None
         self._connection: Any = None
         self._channel: Any = None
         self._is_ready = False
@@ -150,16 +152,21 @@ class Publisher(Shared):
         self._running: Any = None  # the loop, while it runs
 
     def close(self) -> None:
-        connection, self._connection, self._is_ready = self._connection, None, False
-        if connection is None:
+        loop, self._loop, self._is_ready = self._loop, None, False
+        connection, self._connection = self._connection, None
+        if loop is None:
             return
-        if not (connection.is_closed or connection.is_closing):
-            with contextlib.suppress(self._broker.pika.exceptions.AMQPError):
-                connection.close()
         self._error = None
-        self._turn(connection, time.monotonic() + 1.0, lambda: bool(connection.is_closed))
-        self._turn(connection, time.monotonic(), lambda: False)  # its socket is closed last
-        connection.ioloop.close()
+        until = time.monotonic() + 1.0
+        if connection is not None:
+            if not (connection.is_closed or connection.is_closing):
+                with contextlib.suppress(self._broker.pika.exceptions.AMQPError):
+                    connection.close()
+            self._error = None
+            self._turn(loop, until, lambda: bool(connection.is_closed))
+        self._error = None
+        self._turn(loop, time.monotonic(), lambda: False)  # a socket is closed last
+        loop.close()
 
     def publish(self, records: Sequence[Outgoing], secs: float) -> Refused:
         """Publish records; return those that the broker refuses."""
@@ -193,7 +200,7 @@ class Publisher(Shared):
                 place = waiting.popleft()
                 self._publish_one(place, left[place])
             self._enough = _WINDOW // 2 if waiting else 0
-            done = self._turn(self._connection, until, lambda: len(self._open) <= self._enough)
+            done = self._turn(self._loop, until, lambda: len(self._open) <= self._enough)
             confirmed, self._confirmed = self._confirmed, []
             for place in confirmed:
                 left.pop(place, None)
@@ -218,32 +225,30 @@ class Publisher(Shared):
 
     def _connect(self, until: float) -> None:
         """Make a connection, unless there is one that lives."""
-        connection = self._connection
-        if connection is not None:
-            self._turn(connection, time.monotonic(), lambda: False)  # hears of its end
+        if self._loop is not None:
+            self._turn(self._loop, time.monotonic(), lambda: False)  # hears of its end
             if self._is_ready and self._error is None:
                 return
             self.close()
         self._error, self._tag, self._blocked = None, 0, ""
         for known in (self._open, self._places, self._confirmed, self._refused):
             known.clear()
-        self._connection = self._broker.pika.SelectConnection(
-            self._broker.parameters,
-            on_open_callback=self._opened,
-            on_open_error_callback=self._closed,
-            on_close_callback=self._closed,
-        )
-        done = self._turn(
-            self._connection, until, lambda: self._is_ready or self._error is not None
-        )
+        pika = self._broker.pika
+        self._loop = pika.adapters.select_connection.IOLoop()
+        parameters = copy(self._broker.parameters)
+        left = max(0.1, until - time.monotonic())
+        parameters.stack_timeout = min(parameters.stack_timeout, left)
+        pika.SelectConnection.create_connection([parameters], self._answered_at, self._loop)
+        until = time.monotonic() + left + 1.0  # pika gives up by itself
+        done = self._turn(self._loop, until, lambda: self._is_ready or self._error is not None)
         if self._error is not None:
             raise self._error
         if not done:
             raise self._unavailable("no answer in time")
 
-    def _turn(self, connection: Any, until: float, done: Callable[[], bool]) -> bool:
+    def _turn(self, loop: Any, until: float, done: Callable[[], bool]) -> bool:
         """Run the connection's loop until something is done; return False if it is not in time."""
-        loop = self._running = connection.ioloop
+        self._running = loop
         self._done = lambda: done() or self._error is not None
         timer = loop.call_later(max(0.0, until - time.monotonic()), loop.stop)
         if not self._done():
@@ -260,10 +265,16 @@ class Publisher(Shared):
         broker = self._broker
         return Unavailable(f"{broker.connector}: {broker.address.shown}: {what}")
 
-    def _opened(self, connection: Any) -> None:
-        connection.add_on_connection_blocked_callback(self._note_blocked)
-        connection.add_on_connection_unblocked_callback(self._note_unblocked)
-        connection.channel(on_open_callback=self._channel_opened)
+    def _answered_at(self, result: Any) -> None:
+        """Hear that a connection was made, or why it was not."""
+        if isinstance(result, BaseException):
+            self._closed(None, result)
+            return
+        self._connection = result
+        result.add_on_close_callback(self._closed)
+        result.add_on_connection_blocked_callback(self._note_blocked)
+        result.add_on_connection_unblocked_callback(self._note_unblocked)
+        result.channel(on_open_callback=self._channel_opened)
 
     def _channel_opened(self, channel: Any) -> None:
         self._channel = channel
