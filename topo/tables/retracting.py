@@ -1,8 +1,8 @@
 """Aggregates that values can be taken away from again, exactly.
 
-- Counts and sums are added and subtracted. Floats are not: 1e16 + 1 - 1e16 is 0. So the floats of a
-  sum are kept as parts that do not overlap (after Shewchuk), whose sum is exact whatever comes and
-  goes; the result is rounded once.
+- Counts and sums are added and subtracted. Floats are not: 1e16 + 1 - 1e16 is 0. So a sum of floats
+  is kept as n / 2**k, which is exact whatever comes and goes, and the result is rounded once. (Parts
+  that do not overlap, after Shewchuk, would be smaller, but overflow.)
 - Min, Max, Distinct, TopK, Collect and ArgMax keep how often each value is there, and a heap whose
   top is looked at; what is saved is the counts that changed, not the group.
 - A combiner of your own has `remove(acc, value)`, or the aggregate is given an adder and a
@@ -58,21 +58,21 @@ class RetractableAggregate(Protocol):
 class Exact:
     """A sum that values can be taken away from: of anything with plus and minus, floats exactly.
 
-    The accumulator is (rows, floats among them, sum of the others, parts of the floats' sum,
-    counts of the infinite ones and NaNs).
+    The accumulator is (rows, floats among them, sum of the others, (n, k) for the floats' sum of
+    n / 2**k, counts of the infinite ones and NaNs).
     """
 
     counted = False
     users = False
 
     def init(self) -> Any:
-        return (0, 0, None, (), ())
+        return (0, 0, None, (0, 0), ())
 
     def add(self, acc: Any, value: Any) -> Any:
         rows, floats, rest, parts, odd = acc
         if type(value) is float:
             if math.isfinite(value):
-                return rows + 1, floats + 1, rest, _grown(parts, value), odd
+                return rows + 1, floats + 1, rest, _grown(parts, value, 1), odd
             return rows + 1, floats + 1, rest, parts, _counted(odd, repr(value), 1)
         return rows + 1, floats, value if rest is None else rest + value, parts, odd
 
@@ -82,7 +82,7 @@ class Exact:
             return self.init()
         if type(value) is float:
             if math.isfinite(value):
-                return rows - 1, floats - 1, rest, _grown(parts, -value), odd
+                return rows - 1, floats - 1, rest, _grown(parts, value, -1), odd
             return rows - 1, floats - 1, rest, parts, _counted(odd, repr(value), -1)
         return rows - 1, floats, -value if rest is None else rest - value, parts, odd
 
@@ -93,7 +93,14 @@ class Exact:
             return 0 if rest is None else rest
         if odd:
             return sum(float(name) for name, _ in odd)
-        return math.fsum(parts) if rest is None else math.fsum(parts) + rest
+        n, k = parts
+        if type(rest) is int:
+            n, rest = n + (rest << k), None
+        try:
+            total = n / (1 << k)
+        except OverflowError:
+            total = math.copysign(math.inf, n)
+        return total if rest is None else total + rest
 
     def result(self, acc: Any) -> Any:
         return self.total(acc) if acc[0] else None
@@ -106,20 +113,15 @@ class ExactMean(Exact):
         return self.total(acc) / acc[0] if acc[0] else None
 
 
-def _grown(parts: tuple[float, ...], value: float) -> tuple[float, ...]:
-    """Return the parts of a sum with a value more: exact, and none overlaps another."""
-    grown = []
-    for part in parts:
-        if abs(value) < abs(part):
-            value, part = part, value
-        high = value + part
-        low = part - (high - value)
-        if low:
-            grown.append(low)
-        value = high
-    if value:
-        grown.append(value)
-    return tuple(grown)
+def _grown(parts: tuple[int, int], value: float, sign: int) -> tuple[int, int]:
+    """Return a sum n / 2**k with a value more or less."""
+    n, k = parts
+    more, whole = value.as_integer_ratio()
+    own = whole.bit_length() - 1
+    if own > k:
+        n, k = n << (own - k), own
+    n += sign * (more << (k - own))
+    return (n, k) if n else (0, 0)
 
 
 def _counted(odd: tuple[tuple[str, int], ...], name: str, more: int) -> tuple[tuple[str, int], ...]:
