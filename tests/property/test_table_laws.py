@@ -178,13 +178,14 @@ def expected_join(how: str, left: dict[str, Any], right: dict[str, Any]) -> dict
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "outer"])
+@pytest.mark.parametrize("time", [TIME, None], ids=["timed", "untimed"])
 @given(events=changes_of_two, seed=seeds)
 def test_a_join_is_that_of_the_tables_at_every_batch(
-    how: str, events: list[tuple[int, str, Any, int]], seed: int
+    time: EventTime | None, how: str, events: list[tuple[int, str, Any, int]], seed: int
 ) -> None:
     random = Random(seed)
     plans = [upserts("l"), upserts("r")]
-    bolt = KeyedTablesBolt(plans, Join(Source(0), Source(1), how), TIME, unchanged=False)
+    bolt = KeyedTablesBolt(plans, Join(Source(0), Source(1), how), time, unchanged=False)
     bolt.leave(ByKey())
     task, reported = Task(bolt), Reported()
     tables: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
@@ -331,7 +332,7 @@ def test_a_sum_of_floats_has_no_trace_of_what_has_gone(events: list[tuple[float,
     elif odd:
         assert found == (inf if inf in odd else -inf)
     else:
-        total = sum(map(Fraction, finite))
+        total = sum(map(Fraction, finite), Fraction(0))
         assert found == (float(total) if abs(total) <= HUGE else copysign(inf, total))
 
 

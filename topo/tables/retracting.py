@@ -1,8 +1,8 @@
 """Aggregates that values can be taken away from again, exactly.
 
-- Counts and sums are added and subtracted. Floats are not: 1e16 + 1 - 1e16 is 0. So a sum of floats
-  is kept as n / 2**k, which is exact whatever comes and goes, and the result is rounded once. (Parts
-  that do not overlap, after Shewchuk, would be smaller, but overflow.)
+- Counts and sums are added and subtracted. Floats are not: 1e16 + 1 - 1e16 is 0. So a sum of
+  floats is kept as n / 2**k, exact whatever comes and goes, and is rounded once, in the result.
+  (Parts that do not overlap, after Shewchuk, would be smaller, but overflow.)
 - Min, Max, Distinct, TopK, Collect and ArgMax keep how often each value is there, and a heap whose
   top is looked at; what is saved is the counts that changed, not the group.
 - A combiner of your own has `remove(acc, value)`, or the aggregate is given an adder and a
