@@ -30,7 +30,7 @@ KEY, VALUE, TIME = "key", "value", "ts"
 
 STATELESS = {
     "map", "filter", "flat_map", "filter_map", "map_values", "flat_map_values", "key_by", "peek",
-    "branch", "values", "keys", "pairs",
+    "branch", "with_value", "values", "keys", "pairs",
 }  # fmt: skip
 
 
@@ -220,6 +220,10 @@ class ChainBolt(BasicBolt):
             return fresh, None
         if kind == "filter":
             writer.line(f"if {function}({whole}):", node)
+            writer.depth += 1
+            return value, key
+        if kind == "with_value":
+            writer.line(f"if {value} is not None:", node)
             writer.depth += 1
             return value, key
         if kind == "peek":

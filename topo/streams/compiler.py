@@ -35,7 +35,7 @@ RUNNING = {
 ACTIONS = {"for_each", "for_each_batch"}
 _VALUES = "value"
 _BY_KEY = RUNNING | {"persistent_aggregate"}
-_KEEPS_KEY = {"filter", "peek", "map_values", "flat_map_values"}
+_KEEPS_KEY = {"filter", "with_value", "peek", "map_values", "flat_map_values"}
 
 
 @dataclass

@@ -271,10 +271,6 @@ def _pair(left: Any, right: Any) -> tuple[Any, Any]:
     return left, right
 
 
-def _has_value(element: tuple[Any, Any]) -> bool:
-    return element[1] is not None
-
-
 def _nothing(value: Any) -> None:
     return None
 
@@ -324,6 +320,7 @@ def lookup(
     if merge is not None:
         check_function("join", merge)
     options = {"how": how, "wait": wait, "grace": grace, "parallelism": parallelism}
-    stream = stream.filter(_has_value)  # an element without a value is none, nor has it a time
-    node = Node("table_lookup", (stream._node, table._node), True, merge or _pair, options)
+    # An element without a value is none. So unlike one that a filter drops, it has no time either.
+    valued = stream._next("with_value", keyed=True)
+    node = Node("table_lookup", (valued, table._node), True, merge or _pair, options)
     return KeyedStream(stream._builder, stream._builder.add(node))
