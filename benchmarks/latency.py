@@ -90,11 +90,7 @@ def run(options: BenchOptions) -> list[Measurement]:
     modes = options.modes or tuple(MODES)
     rates = options.rates or RATES
     measured = [_measure(options, rate, mode) for rate in rates for mode in modes]
-    return measured + [measure(options, mode, MODES[mode], _slowly) for mode in modes]
-
-
-def _slowly(directory: str, parallelism: int) -> Topology:
-    return paced_word_count(RATES[0], directory, parallelism)
+    return measured + [measure(options, mode, MODES[mode], paced_word_count) for mode in modes]
 
 
 def _measure(options: BenchOptions, rate: int, mode: str) -> Measurement:

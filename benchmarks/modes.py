@@ -3,7 +3,7 @@
 `topo bench latency` measures them behind its latencies, all modes in the same Spark. Throughput is
 that of a tracked word count with keyed state under full load, checked to the word; in real-time
 mode it commits every 50 ms. The other figures are of the paced word count: CPU of all processes
-while it is deactivated, the time from submitting to the first ack while Spark is up, and the time
+while its spouts have nothing, the time from submitting to the first ack while Spark is up, and the time
 from the death of a slot's process to the next ack.
 """
 
@@ -34,6 +34,8 @@ _SETTLE_SECS = 2.0
 _LOOK_SECS = 0.005
 _PATIENCE_SECS = 120.0
 _EPOCH_MS = 50
+_RATE = 1000.0
+_NEXT_TO_NOTHING = 1e-6
 
 
 class KeyedCount(StatefulBasicBolt):
@@ -63,7 +65,7 @@ def measure(
     options: BenchOptions,
     mode: str,
     conf: Mapping[str, Any],
-    paced: Callable[[str, int], Topology],
+    paced: Callable[[float, str, int], Topology],
 ) -> Measurement:
     """Measure one mode; `paced` builds the topology of the figures that are not of full load."""
     slots = slots_of(options)
@@ -71,16 +73,16 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="topo-bench-") as directory, LocalCluster() as cluster:
         started = time.monotonic()
         given = {**conf, "topology.workers": slots}
-        run = cluster.submit_topology("bench", paced(directory, slots), given)
+        run = cluster.submit_topology("bench", paced(_RATE, directory, slots), given)
         _await_acks(run, 0)
         start = time.monotonic() - started
         time.sleep(_SETTLE_SECS)
         restart = _restart(run)
-        time.sleep(_SETTLE_SECS)
-        run.deactivate()
-        time.sleep(_SETTLE_SECS)
-        idle = _idle_share(options.seconds)
         run.kill()
+        at_rest = paced(_NEXT_TO_NOTHING, directory, slots)
+        with running(at_rest, given):
+            time.sleep(_SETTLE_SECS)
+            idle = _idle_share(options.seconds)
     detail: dict[str, Param] = {
         "start_to_first_ack_secs": round(start, 2),
         "slot_death_to_next_ack_secs": round(restart, 2),
