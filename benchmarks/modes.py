@@ -3,7 +3,7 @@
 `topo bench latency` measures them behind its latencies, all modes in the same Spark. Throughput is
 that of a tracked word count with keyed state under full load, checked to the word; in real-time
 mode it commits every 50 ms. The other figures are of the paced word count: CPU of all processes
-while its spouts have nothing, the time from submitting to the first ack while Spark is up, and the time
+while its spouts have nothing, the time from submitting to the first ack while Spark is up, and that
 from the death of a slot's process to the next ack.
 """
 
