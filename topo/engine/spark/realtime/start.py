@@ -59,9 +59,8 @@ class Streaming:
 
     def stop(self) -> None:
         """End the slots, Spark's tasks, and the coordinator."""
-        failure = self.coordinator.failure if self.coordinator else None
-        if isinstance(failure, SlotLost) and self.query is not None:
-            self._await_words(failure)
+        if self.query is not None and (failure := self._failure) is not None and _is_loss(failure):
+            self._await_words(getattr(failure, "slot", None))
         self._found_lost = self._lost
         for slot in self._found_lost:
             self._note_words(slot)
@@ -79,14 +78,17 @@ class Streaming:
                 process.stdin.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _await_words(self, failure: SlotLost) -> None:
+    @property
+    def _failure(self) -> Exception | None:
+        return self.coordinator.failure if self.coordinator else None
+
+    def _await_words(self, slot: int | None) -> None:
         """Wait a moment for who knows how a slot's process ended: this process, or Spark's task."""
-        if failure.slot is None:
+        if self.processes:
+            if slot is not None:
+                with suppress(subprocess.TimeoutExpired):
+                    self.processes[slot].wait(timeout=1)
             return
-        with suppress(subprocess.TimeoutExpired):
-            if self.processes:
-                self.processes[failure.slot].wait(timeout=1)
-                return
         deadline = time.monotonic() + _QUERY_ENDS_SECS
         while self.query.isActive and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -101,8 +103,8 @@ class Streaming:
     @property
     def error(self) -> Exception:
         """The error that ended it."""
-        failure = self.coordinator.failure if self.coordinator else None
-        if failure is not None and not isinstance(failure, SlotLost):
+        failure = self._failure
+        if failure is not None and not _is_loss(failure):
             return failure
         for slot, words in self._words.items():
             return SlotDied(f"slot {slot}: {words}", hint="the code that it executed ends it")
@@ -113,6 +115,11 @@ class Streaming:
             slots = ", ".join(map(str, self._found_lost))
             return SlotLost(f"the process of slot {slots} was killed")
         return failure or error
+
+
+def _is_loss(error: Exception) -> bool:
+    """True iff the error says no more than that a slot is gone, or cut off by another's end."""
+    return getattr(error, "code", "") == SlotLost.code
 
 
 def start_slot(place: Place) -> subprocess.Popen[bytes]:
