@@ -27,7 +27,7 @@ from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.realtime.coordinator import Coordinator
 from topo.engine.spark.realtime.epochs import Committed
 from topo.engine.spark.realtime.messages import Place, SlotSetup
-from topo.engine.spark.realtime.start import start_slot
+from topo.engine.spark.realtime.start import place_slot, spawn_slot
 from topo.engine.spark.realtime.store import EpochStore
 from topo.engine.spark.realtime.stream import Stream, connect
 from topo.engine.spark.worker.report import Report
@@ -112,10 +112,12 @@ class Slots:
             notify=self._look,
         )
         self.coordinator.start()
-        self.processes: list[subprocess.Popen[bytes]] = [
-            start_slot(Place(f"{self._sockets}/coordinator", token, slot, self._path(slot)))
-            for slot in range(self.plan.slots)
-        ]
+        slots = range(self.plan.slots)
+        self.processes: list[subprocess.Popen[bytes]] = [spawn_slot() for _ in slots]
+        for slot, process in enumerate(self.processes):
+            place_slot(
+                process, Place(f"{self._sockets}/coordinator", token, slot, self._path(slot))
+            )
         self._shuffle = Shuffle(self.plan, self._sockets, token)
         self._shuffle.start()
 

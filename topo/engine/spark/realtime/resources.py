@@ -15,6 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ from topo.engine.spark.realtime.places import (
     too_few,
 )
 from topo.engine.spark.realtime.query import build_rows, home_on_cluster, start_streaming
-from topo.engine.spark.realtime.start import Streaming, end_slot, place_slot, spawn_slot
+from topo.engine.spark.realtime.start import Streaming, end_slot, spawn_slot
 from topo.engine.spark.realtime.store import EpochStore
 from topo.errors import ConfigError, EngineError
 from topo.logs.capture import LOG_DIR
@@ -72,7 +73,7 @@ class RealTimeResources(RunResources):
         self._store: EpochStore | None = None
         self._driver_host = ""
         self._spares: list[subprocess.Popen[bytes]] = []
-        """Processes for the slots of the first start, which import beside the start of Spark."""
+        """Processes for slots, which import beside the start of Spark, or the end of its tasks."""
 
     def _open(self) -> None:
         import pyspark
@@ -118,7 +119,8 @@ class RealTimeResources(RunResources):
             end_slot(process)
             process.wait()
             assert process.stdin is not None
-            process.stdin.close()
+            with suppress(OSError):
+                process.stdin.close()
 
     def _places_asked(self) -> int | None:
         """Return how many places the topology takes, if that is known without a cluster."""
@@ -205,7 +207,7 @@ class RealTimeResources(RunResources):
                 self._committed = Committed(self._tracking)
                 self._committed.epoch = epoch
                 self._id = uuid.uuid4().hex
-        streaming = Streaming()
+        streaming = Streaming(self._spares)
         token = secrets.token_hex(16)
         try:
             home = self._prepare(streaming, token, mode)
@@ -226,9 +228,7 @@ class RealTimeResources(RunResources):
             self._coordinate(streaming, token, address, mode)
             for slot in range(self.plan.slots):
                 place = Place(address, token, slot, os.path.join(home, f"slot-{slot}"))
-                process = self._spares.pop() if self._spares else spawn_slot()
-                streaming.processes.append(process)
-                place_slot(process, place)
+                streaming.start_slot(place)
             return home
         host, port, called = listening_place(self._run.conf, self._driver_host)
         coordinator = self._coordinate(streaming, token, join_address(host, port), mode)

@@ -33,9 +33,14 @@ _QUERY_ENDS_SECS = 3.0
 
 
 class Streaming:
-    """One start of the query, with its slots and its coordinator."""
+    """One start of the query, with its slots and its coordinator.
 
-    def __init__(self) -> None:
+    `spares` are processes that wait to be told which slot they are, and outlive it: a start that
+    fails begins some for the next one while Spark ends its tasks, as imports take as long.
+    """
+
+    def __init__(self, spares: list[subprocess.Popen[bytes]] | None = None) -> None:
+        self.spares = [] if spares is None else spares
         self.query: Any = None
         self.coordinator: Coordinator | None = None
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -43,6 +48,12 @@ class Streaming:
         self.directory = ""
         self._found_lost: list[int] = []
         self._words: dict[int, str] = {}
+
+    def start_slot(self, place: Place) -> None:
+        """Have a process run a slot on this machine."""
+        process = self.spares.pop() if self.spares else spawn_slot()
+        self.processes.append(process)
+        place_slot(process, place)
 
     @property
     def isActive(self) -> bool:
@@ -59,13 +70,17 @@ class Streaming:
 
     def stop(self) -> None:
         """End the slots, Spark's tasks, and the coordinator."""
-        if self.query is not None and (failure := self._failure) is not None and _is_loss(failure):
+        failure = self._failure
+        is_loss = failure is not None and _is_loss(failure)
+        if is_loss and self.query is not None:
             self._await_words(getattr(failure, "slot", None))
         self._found_lost = self._lost
         for slot in self._found_lost:
             self._note_words(slot)
         for process in self.processes:
             end_slot(process)
+        if is_loss or self._found_lost:  # which another start may get over
+            self.spares += [spawn_slot() for _ in self.processes[len(self.spares) :]]
         if self.query is not None:
             with suppress(Exception):  # what it failed of is known, or follows from the above
                 self.query.stop()
@@ -122,15 +137,8 @@ def _is_loss(error: Exception) -> bool:
     return getattr(error, "code", "") == SlotLost.code
 
 
-def start_slot(place: Place) -> subprocess.Popen[bytes]:
-    """Start the process of a slot on this machine; it ends with its standard input."""
-    process = spawn_slot()
-    place_slot(process, place)
-    return process
-
-
 def spawn_slot() -> subprocess.Popen[bytes]:
-    """Start a process that imports what a slot needs, and waits for its place."""
+    """Start a process that waits to be told which slot it is; it ends with its standard input."""
     # Inherited: a Ctrl-C that comes before the process can ignore it would end it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
