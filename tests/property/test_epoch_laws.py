@@ -369,3 +369,26 @@ class FullDisk:
 
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
+
+
+@pytest.mark.parametrize("compact_bytes", [1, 1 << 30])
+def test_a_log_that_was_taken_away_is_named(tmp_path: Path, compact_bytes: int) -> None:
+    directory = tmp_path / "epochs"
+    store = EpochStore(directory, compact_bytes=compact_bytes)
+    committed = store.recover(Committed(PLAN))
+    directory.rename(tmp_path / "elsewhere")
+    refused: list[CheckpointError] = []
+    for epoch in range(1, 4):
+        record = EpochRecord(epoch, 100.0, {(1, "a"): b"1"}, (), Updates(), {1: 0})
+        try:
+            store.append(record, committed)
+        except CheckpointError as error:
+            refused.append(error)
+            break
+        committed.apply(record)
+    store.close()
+    if compact_bytes == 1:  # it begins another file
+        assert "deleted, or moved away" in refused[0].message
+    else:  # the file that it writes is still that file; the owner's record tells
+        assert not refused
+        assert read(tmp_path / "elsewhere")[0] == 3

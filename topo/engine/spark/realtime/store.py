@@ -77,7 +77,7 @@ class EpochStore:
         self._name = ""
         self._size = 0
         self._compaction: _Compaction | None = None
-        self._failure: LogFailed | None = None
+        self._failure: LogFailed | CheckpointError | None = None
 
     # -- recovery -----------------------------------------------------------------------------
 
@@ -170,23 +170,19 @@ class EpochStore:
         if self._failure is not None:
             raise self._failure
         assert self._file is not None, "recover comes first"
-        self._tend(committed)
         data = pack_record(record)
         try:
+            self._tend(committed)
             left = memoryview(data)
             while left:  # a disk that is nearly full takes a part, and refuses the next one
                 left = left[self._file.write(left) :]
             if self._sync:
                 os.fdatasync(self._file.fileno())
         except OSError as error:
-            with suppress(OSError):  # else the next start cuts it off
+            with suppress(OSError, ValueError):  # else the next start cuts it off
                 self._file.truncate(self._size)
             # After a failed sync nobody knows what is on the disk, so this is final.
-            self._failure = LogFailed(
-                f"the log of epochs cannot be written, so nothing is acked: {error.strerror}",
-                at=str(self.directory),
-                hint="make room there and start again: it resumes from its last committed epoch",
-            )
+            self._failure = self._failed(error)
             raise self._failure from error
         blobs = sum(map(len, record.puts.values()))
         self._drop(record.deletes)
@@ -195,11 +191,26 @@ class EpochStore:
         self._size += len(data)
         self._bytes += len(data)
 
+    def _failed(self, error: OSError) -> LogFailed | CheckpointError:
+        if not self.directory.is_dir():
+            return CheckpointError(
+                "the log of epochs was deleted, or moved away, so nothing is acked",
+                at=str(self.directory),
+                hint="bring it back and submit with --resume, or begin anew with --fresh",
+                code="checkpoint-changed",
+            )
+        return LogFailed(
+            f"the log of epochs cannot be written, so nothing is acked: {error.strerror}",
+            at=str(self.directory),
+            hint="make room there and start again: it resumes from its last committed epoch",
+        )
+
     def close(self) -> None:
         """Wait for a compaction in work, and close."""
         if self._compaction is not None:
             self._compaction.join()
-            self._finish_compaction(self._compaction)
+            with suppress(OSError):  # what it replaces is removed by the next start
+                self._finish_compaction(self._compaction)
         if self._file is not None:
             self._file.close()
             self._file = None
