@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,10 +42,18 @@ class Coordinator:
 
 
 def failed(failure: Exception | None, text: str = "a task failed") -> Streaming:
-    streaming = Streaming()
+    streaming = Streaming([])
     made: Any = streaming
     made.query, made.coordinator = Query(text), Coordinator(failure)
     return streaming
+
+
+def end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """End processes that nobody has told anything."""
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 @pytest.fixture
@@ -83,10 +91,9 @@ def test_the_processes_of_the_next_start_are_begun_when_a_slot_was_killed(
     second.start_slot(Place(address, "t", 0, str(tmp_path / "s1")))
     assert second.processes == [spare]
     assert connected.wait(60)
-    os.kill(spare.pid, signal.SIGKILL)
     second.stop()
-    second.end_spares()
-    assert not second.spares
+    assert spare.returncode == -signal.SIGKILL
+    end(second.spares)
 
 
 def test_how_a_slot_ended_by_itself_is_told(tmp_path: Path) -> None:
@@ -96,7 +103,7 @@ def test_how_a_slot_ended_by_itself_is_told(tmp_path: Path) -> None:
     assert streaming.processes[0].wait(60) == 1
     assert not streaming.isActive
     streaming.stop()
-    streaming.end_spares()
+    end(streaming.spares)
     assert isinstance(streaming.error, SlotDied)
     assert "ended with exit code 1" in streaming.error.message
 
