@@ -29,6 +29,7 @@ SUITES = (
     "state",
     "memory",
     "windows",
+    "connect",
     "streams",
 )
 DEFAULT_SUITE = SUITES[0]

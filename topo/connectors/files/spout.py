@@ -223,7 +223,8 @@ class FileSpout(StatefulSpout):
         moved = piece.end != entry["at"]
         entry["at"] = piece.end
         rows, ids = self._rows(key, found.path, piece)
-        entry["open"] = entry.get("open", 0) + (len(rows) if self._is_tracked else 0)
+        count = piece.count if isinstance(rows, dict) else len(rows)
+        entry["open"] = entry.get("open", 0) + (count if self._is_tracked else 0)
         if piece.finished and not is_tail:
             entry["done"] = True
             self._let_go()
@@ -231,8 +232,8 @@ class FileSpout(StatefulSpout):
             entry["left"] = True
         self.state[key] = entry
         self.emit_many(rows, msg_ids=ids)
-        self.context.counter("records", len(piece.records))
-        return bool(rows or piece.bad) or (moved and not piece.finished)
+        self.context.counter("records", piece.count)
+        return bool(count or piece.bad) or (moved and not piece.finished)
 
     def _has_grown(self, found: ListedFile, entry: dict[str, Any]) -> bool:
         """Return True if a log has more than was read; begin anew if it was truncated."""
@@ -289,20 +290,24 @@ class FileSpout(StatefulSpout):
     def _is_tracked(self) -> bool:
         return self.guarantee == "at_least_once"
 
-    def _rows(self, key: str, path: str, piece: Piece) -> tuple[list[Any], list[Any] | None]:
-        """Return the rows to emit with their message ids; tell of what is bad."""
+    def _rows(self, key: str, path: str, piece: Piece) -> tuple[Any, list[Any] | None]:
+        """Return the rows to emit, or their columns, with message ids; tell of what is bad."""
         for bad in piece.bad:
             self._bad(bad)
+        records = piece.records if piece.columns is None else []
+        if self.translate is None and piece.columns is not None:
+            ids = [(key, start) for start in piece.starts] if self._is_tracked else None
+            return piece.columns, ids
         if self.translate is None:
             try:
-                made = list(map(self._values, piece.records))
+                made = list(map(self._values, records))
             except Exception:  # one by one below, which says which one it is
                 pass
             else:
                 ids = [(key, start) for start in piece.starts] if self._is_tracked else None
                 return made, ids
         rows, starts = [], []
-        for record, start in zip(piece.records, piece.starts, strict=True):
+        for record, start in zip(piece.rows(), piece.starts, strict=True):
             try:
                 values = self._values(record)
             except Exception as error:
