@@ -1,0 +1,149 @@
+"""Slots are killed at every point of a batch, and the servers in the middle of one.
+
+A table, a Redis list, and what a replication slot tells of the table must then have every record of
+every committed batch once, and nothing else; although the spout never says the same again.
+
+TOPO_KILLS=100 kills a hundred times at each point instead of once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.connectors.test_kafka_kills import Fresh, killed
+from tests.fault.spark_processes import wait_until
+from tests.servers import postgres, redis
+from topo import LocalCluster, TopologyBuilder, Tuple
+from topo.connectors.redis import RedisStoreBolt
+from topo.connectors.sql import PostgresChanges, SqlBolt
+
+pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.server, pytest.mark.timeout(900)]
+
+KILLS = int(os.environ.get("TOPO_KILLS", "1"))
+POINTS = ("execute", "pre_commit", "prepared", "committed", "publishing", "published")
+CONF = {"topology.workers": 2, "topology.restart.max": 20}
+
+
+class _Dying:
+    """Kills its process at each of the points, so often, and not in the first batches."""
+
+    context: Any
+    state: Any
+    deaths: Path
+
+    def dying(self, directory: Path) -> Any:
+        self.deaths = directory
+        return self
+
+    def die(self, point: str) -> None:
+        if self.context.batch_id < 3:
+            return
+        name = f"{self.context.this_component_id}_{point}"
+        done = len(list(self.deaths.glob(f"{name}-*")))
+        if done < KILLS:
+            (self.deaths / f"{name}-{done}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)  # type: ignore[misc]
+        self.die("execute")
+
+    def pre_commit(self, batch_id: int) -> None:
+        self.die("pre_commit")
+        super().pre_commit(batch_id)  # type: ignore[misc]
+        self.die("prepared")
+
+    def committed(self, batch_id: int) -> None:
+        self.die("committed")
+        super().committed(batch_id)  # type: ignore[misc]
+        self.die("published")
+
+
+class DyingTable(_Dying, SqlBolt):
+    def _execute(self, connection: Any, rows: list[dict[str, Any]]) -> None:
+        super()._execute(connection, rows[: len(rows) // 2])
+        self.die("publishing")  # with a transaction open, in which rows are
+        super()._execute(connection, rows[len(rows) // 2 :])
+
+
+class DyingList(_Dying, RedisStoreBolt):
+    def _commands_of(self, key: str, tup: Tuple) -> list[list[Any]]:
+        self.die("publishing")  # its script runs as a whole: here is another point of a batch
+        return super()._commands_of(key, tup)
+
+
+def said(tup: Tuple) -> str:
+    return f"{tup.number} {tup.token}"
+
+
+def inserted(tup: Tuple) -> str:
+    return f"{tup.op} {tup.after['number']} {tup.after['token']}"
+
+
+def test_what_was_committed_is_published_once_whoever_dies(tmp_path: Path) -> None:
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "deaths").mkdir()
+    base, store = postgres.start(), redis.start(tmp_path / "redis")
+    try:
+        table = base.table("number bigint primary key, token text")
+        builder = TopologyBuilder()
+        builder.set_spout("fresh", Fresh(tmp_path / "stop"))
+        builder.set_spout("changes", PostgresChanges(base.url, table))
+        sinks: dict[str, Any] = {
+            "table": DyingTable(base.url, table, guarantee="exactly_once"),
+            "list": DyingList(
+                store.url, key=_fresh, value=said, type="list", guarantee="exactly_once"
+            ),
+        }
+        for name, sink in sinks.items():
+            builder.set_bolt(name, sink.dying(tmp_path / "deaths")).shuffle_grouping("fresh")
+        told = RedisStoreBolt(
+            store.url, key=_changes, value=inserted, type="list", guarantee="exactly_once"
+        )
+        builder.set_bolt("told", told).shuffle_grouping("changes")
+        kills = len(POINTS) * KILLS * len(sinks)
+        client = store.client()
+        with LocalCluster("local[2]") as cluster:
+            topology = builder.create_topology()
+            run = cluster.submit_topology("kills", topology, CONF, capture=["fresh"])
+            wait_until(lambda: killed(tmp_path / "deaths") >= kills or run.wait(0), "kills")
+            for server in (base.process, store.process):
+                server.kill()
+                wait_until(lambda: run.status == "STALLED" or run.wait(0), "the stall")
+                base.start() if server is base.process else server.start()
+            last = run.stats().batch.id
+            wait_until(lambda: run.stats().batch.id >= last + 3 or run.wait(0), "batches")
+            (tmp_path / "stop").touch()
+
+            def is_told() -> bool:
+                rows = len(run.tuples("fresh"))
+                return {client.llen("fresh"), client.llen("changes")} == {rows}
+
+            wait_until(lambda: is_told() or run.wait(0), "all of it")
+            run.kill()
+            committed = run.tuples("fresh")
+        assert [row[0] for row in committed] == list(range(len(committed)))
+        rows = base.rows(f"select number, token from {table} order by number")
+        assert rows == list(map(tuple, committed))
+        listed = [f"{number} {token}" for number, token in committed]
+        assert client.lrange("fresh", 0, -1) == listed
+        changes = [change.partition(" ") for change in client.lrange("changes", 0, -1)]
+        assert {op for op, _, _ in changes} <= {"read", "insert"}
+        assert [rest for _, _, rest in changes] == listed
+        client.close()
+    finally:
+        base.stop()
+        store.process.stop()
+
+
+def _fresh(tup: Tuple) -> str:
+    return "fresh"
+
+
+def _changes(tup: Tuple) -> str:
+    return "changes"
