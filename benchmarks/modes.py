@@ -33,6 +33,7 @@ _WARM_SECS = 5.0
 _SETTLE_SECS = 2.0
 _LOOK_SECS = 0.005
 _PATIENCE_SECS = 120.0
+_HEARD_SECS = 0.2  # within which the driver has heard of all acks
 _EPOCH_MS = 50
 _RATE = 1000.0
 _NEXT_TO_NOTHING = 1e-6
@@ -129,8 +130,8 @@ def _restart(run: Run) -> float:
     victim = slot_pids()[0]
     os.kill(victim, signal.SIGKILL)
     killed = time.monotonic()
-    while victim in slot_pids():  # what was acked before it was missed does not count
-        time.sleep(_LOOK_SECS)
+    while victim in slot_pids() or time.monotonic() < killed + _HEARD_SECS:
+        time.sleep(_LOOK_SECS)  # what was acked before it was missed does not count
     _await_acks(run, run.stats().components["sentences"].acked)
     return time.monotonic() - killed
 
