@@ -261,7 +261,7 @@ class ArrowReader(_ColumnReader):
 
 
 def _values_of(column: Any) -> list[Any]:
-    """Return a column's values; by way of numpy, if that makes the same objects, ten times faster."""
+    """Return a column's values; by way of numpy, which is ten times faster, if that is exact."""
     import pyarrow.types as types
 
     kind = column.type
