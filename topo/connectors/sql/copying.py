@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 LEAST = 100
@@ -36,13 +36,9 @@ def copy_rows(
     cursor = connection.connection.cursor()
     try:
         with cursor.copy(statement) as copy:
-            for row in rows:
-                copy.write_row(
-                    [
-                        row[name] if make is None or row[name] is None else make(row[name])
-                        for name, make in zip(columns, makers, strict=True)
-                    ]
-                )
+            write = copy.write_row
+            for values in _in_order(columns, makers, rows):
+                write(values)
     except Error as error:
         raise alchemy.exc.DBAPIError.instance(
             f"COPY {table.name}",
@@ -54,3 +50,17 @@ def copy_rows(
         ) from error
     finally:
         cursor.close()
+
+
+def _in_order(
+    columns: Sequence[str], makers: Sequence[Any], rows: Sequence[dict[str, Any]]
+) -> Iterator[Sequence[Any]]:
+    """Yield the values of each row as the driver takes them."""
+    if not any(makers):
+        yield from (tuple(row.values()) for row in rows)  # all have these columns, in this order
+        return
+    for row in rows:
+        yield [
+            row[name] if make is None or row[name] is None else make(row[name])
+            for name, make in zip(columns, makers, strict=True)
+        ]

@@ -35,7 +35,7 @@ class SqlBolt(StatefulBasicBolt):
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_database", "_table", "_rows")
+    transient = ("_checked", "_database", "_table", "_rows")
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class SqlBolt(StatefulBasicBolt):
         if self.guarantee == "by_batch":
             self._database.columns(self._table, self.batch_columns)
         self._rows: list[Row] = []
+        self._checked: Any = None
 
     def restored(self) -> None:
         """Remove what batches have written that did not commit."""
@@ -107,6 +108,9 @@ class SqlBolt(StatefulBasicBolt):
     # -- a batch ------------------------------------------------------------------------------
 
     def execute(self, tup: Tuple) -> None:
+        if tup.fields is self._checked:
+            self._rows.append(dict(zip(self._checked, tup.values, strict=True)))
+            return
         try:
             row = dict(as_record(tup, self.map))
             unknown = [name for name in row if name not in self._table.columns]
@@ -118,6 +122,8 @@ class SqlBolt(StatefulBasicBolt):
         except (TypeError, ValueError) as error:
             self._reject(list(tup.values), error)
             return
+        if self.map is None:
+            self._checked = tup.fields  # one object for all tuples of a stream
         self._rows.append(row)
 
     def on_tick(self, tup: Tuple) -> None:
