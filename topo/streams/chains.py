@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from keyword import iskeyword
 from typing import Any
 
@@ -37,6 +38,10 @@ STATELESS = {
 _DROPS = {"filter", "flat_map", "filter_map", "flat_map_values", "branch"}
 NEVER = -(1 << 63)
 """Before every time."""
+LAST_IN_WINDOW: dict[str, Any] = {
+    "ms": 1, "us": 1, "s": 0.000_001, "datetime": timedelta(microseconds=1),
+}  # fmt: skip
+"""By unit, from the last time in a window to its end."""
 
 
 @dataclass
@@ -66,6 +71,8 @@ class Source:
     """The position of the event time in the tuple; None if the stream is untimed."""
     hides_time: bool = False
     """The time was added by a chain before, so it is no part of the element."""
+    unit: str = "ms"
+    """That of the bounds of windows: the time of a result is the last one in its window."""
 
     def read(self, place: int) -> str:
         """Return the source that reads a field: by attribute, which is faster, if that means it."""
@@ -160,12 +167,15 @@ class ChainBolt(BasicBolt):
         else:
             writer.line("value = tup", None)
         if source.time is not None:
-            at_end = " - 1" if source.window else ""
+            last = LAST_IN_WINDOW[source.unit]
+            at_end = f" - {writer.name('tick', last)}" if source.window else ""
             writer.line(f"ts = {source.read(source.time)}{at_end}", None)
             if self._may_drop():
                 # A selective filter must not hold the watermark back.
-                seen = writer.name("seen", self.seen)
-                writer.line(f"if type(ts) is int and ts > {seen}[0]: {seen}[0] = ts", None)
+                seen, number = writer.name("seen", self.seen), "int"
+                if source.window:
+                    number = type(last).__name__
+                writer.line(f"if type(ts) is {number} and ts > {seen}[0]: {seen}[0] = ts", None)
         writer.lasts = len(source.fields) - source.hides_time == 1 or source.keyed
         self._write_tree(writer)
         namespace = dict(writer.names)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from topo.builder import BoltDeclarer, TopologyBuilder
@@ -20,7 +21,7 @@ from topo.event_time import EventTime
 from topo.streams.chains import KEY, STATELESS, TIME, VALUE, ChainBolt, ChainPlan, Exit, Source
 from topo.streams.elements import GROUPINGS
 from topo.streams.graph import Node
-from topo.streams.joins import cogroup_bolt, common_time, join_bolt, later_time
+from topo.streams.joins import cogroup_bolt, common_time, duration, join_bolt, later_time
 from topo.streams.keyed import BatchTotalBolt, Dedupe, ProcessBolt, RunningBolt
 from topo.streams.table_plans import LAZY, TablePlans
 from topo.streams.trident import UPDATES, StateBolt
@@ -28,6 +29,7 @@ from topo.streams.windowed import Adding, Merging, partial_of_window, reads_noth
 from topo.timed import TimedBolt
 from topo.topology.model import Topology
 from topo.windows.aggregate import WindowAggregate
+from topo.windows.assigners import Global
 
 RUNNING = {
     "aggregate", "count", "reduce", "fold", "min", "max", "top", "collect", "update_state_by_key",
@@ -228,7 +230,9 @@ class _Compiler:
         if node.kind == "dedupe":
             within = node.function
             if within is not None and before.time is not None:
-                within = before.time.ticks(within, "within")
+                within = duration(before.time.ticks(within, "within"), before.time)
+                if before.time.unit == "s" and isinstance(within, timedelta):
+                    within = within.total_seconds()
             elif within is not None:
                 within = within.total_seconds()
             process: Any = Dedupe(within, before.time is not None)
@@ -270,9 +274,11 @@ class _Compiler:
         declarer = OutputFieldsDeclarer()
         bolt.declare_output_fields(declarer)
         fields = tuple(declarer.streams["default"].fields)
-        later = replace(time, lag=0) if time is not None and time.unit in ("ms", "us") else None
-        position = fields.index("end") if later is not None else None
-        return self._place(made, "default", Source(fields, True, True, position), later)
+        if time is None or isinstance(node.options["window"], Global):
+            # The window of all time has no end, so its results have no time.
+            return self._place(made, "default", Source(fields, True, True), None)
+        source = Source(fields, True, True, fields.index("end"), unit=time.unit)
+        return self._place(made, "default", source, replace(time, lag=0))
 
     def _join(self, node: Node) -> Place:
         places = [self._exit_of(node, number) for number in range(len(node.inputs))]

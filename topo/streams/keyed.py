@@ -141,7 +141,8 @@ class Process(Generic[K, V, R]):
     def set_timer(self, name: str, at: Any, *, clock: bool = False) -> None:
         """Call `on_timer` for this key at that event time, or, with `clock`, at that clock time.
 
-        A timer of the same name is replaced.
+        An event time is in the unit of its field, as `self.ts` is; a clock time is in seconds. A
+        timer of the same name is replaced.
         """
         self._operator.set_timer(name, at, clock)
 
@@ -194,6 +195,9 @@ class ProcessOperator(Operator):
         self._number = count()
         self._out: list[list[Any]] = []
         self._key: Any = None
+        time = bolt.event_time
+        self._unit = None if time is None or time.unit in ("ms", "us") else time
+        """The event time, if its ticks are not what people see."""
 
     @property
     def _process(self) -> Process[Any, Any, Any]:
@@ -206,7 +210,7 @@ class ProcessOperator(Operator):
 
     def rows(self, rows: Rows) -> None:
         keys, values = rows.columns[0], rows.columns[1]
-        times = rows.times
+        times = self._shown(rows.times)
         process, now = self._process, self._task.now()
         process.now = now
         with self._task.users_code():
@@ -214,6 +218,13 @@ class ProcessOperator(Operator):
                 ts = now if times is None else times[place]
                 self._call(key, ts, process.on_value, value)
         self.state_rows = len(self._state)
+
+    def _shown(self, times: list[Any] | None) -> list[Any] | None:
+        """Return times in the unit of their field."""
+        if times is None or self._unit is None:
+            return times
+        shown = self._unit.shown
+        return [None if ticks is None else shown(ticks) for ticks in times]
 
     def _call(self, key: Any, ts: Any, hook: Any, *arguments: Any) -> None:
         process = self._process
@@ -251,6 +262,8 @@ class ProcessOperator(Operator):
                 f"timer {name!r} is in event time, which the stream does not have",
                 hint="set_timer(..., clock=True), or builder.stream(spout, time=EventTime(...))",
             )
+        if self._unit is not None and not clock:
+            at = self._unit.read(at)
         self._timers.setdefault(self._key, {})[name] = (clock, at)
         self._saved.touch(_TIMERS, self._key)
         heapq.heappush(self._heaps[clock], (at, next(self._number), self._key, name))
@@ -278,6 +291,9 @@ class ProcessOperator(Operator):
         last = next(self._number)  # at the end of the input, a timer set from now on has no use
         process = self._process
         process.now, process.watermark = clock.now, clock.watermark
+        if self._unit is not None:
+            process.watermark = self._unit.shown(clock.watermark)
+        convert = None if by_clock or self._unit is None else self._unit.shown
         while heap and heap[0][0] <= until:
             at, number, key, name = heapq.heappop(heap)
             if clock.ended and number > last:
@@ -289,6 +305,8 @@ class ProcessOperator(Operator):
             if not timers:
                 del self._timers[key]
             self._saved.touch(_TIMERS, key)
+            if convert is not None:
+                at = convert(at)
             with self._task.users_code():
                 self._call(key, at, process.on_timer, name, at)
             fired += 1
@@ -330,9 +348,10 @@ class Dedupe(Process[Any, Any, Any]):
         self.timed = timed
 
     def on_value(self, key: Any, value: Any) -> None:
-        if "seen" in self.state:
+        seen = self.state.get("seen")
+        if seen is not None and (self.within is None or self.ts < seen + self.within):
             return
-        self.state["seen"] = True
+        self.state["seen"] = self.ts
         self.emit(value)
         if self.within is not None:
             at = self.ts + self.within

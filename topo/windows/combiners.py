@@ -18,9 +18,20 @@ from topo.errors import WindowError, did_you_mean
 
 FieldOrFunction: TypeAlias = "str | Callable[[Any], Any] | None"
 
-TIME = object()
+
+class _Whole:
+    """An input of a combiner that is no field; it stays the same object when it is pickled."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+TIME = _Whole("TIME")
 """Stands for the tuple's time among the inputs of a combiner."""
-ROW = object()
+ROW = _Whole("ROW")
 """Stands for all values of the tuple."""
 
 
