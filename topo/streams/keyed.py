@@ -14,7 +14,7 @@ from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, EventTime
 from topo.storage.namespaces import SavedNamespaces
 from topo.streams.chains import KEY, TIME, VALUE
-from topo.streams.windowed import running_step
+from topo.streams.windowed import reads_nothing, running_step
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
 from topo.traces import GENERATED
 from topo.tuples import Tuple
@@ -27,20 +27,23 @@ R = TypeVar("R")
 
 _EXECUTE = """
 def execute(tup):
+    {skip}
     key = tup.key
     acc = get(key, MISSING)
     acc = {first} if acc is MISSING else {following}
     put(key, acc)
-    emit([key, acc{time}])
+    emit([key, acc])
 """
+_SKIP_NONE = "if tup.value is None: return"
 _MISSING = object()
 
 
 class RunningBolt(StatefulBasicBolt):
     """An aggregate by key over everything so far: each value gives the new result.
 
-    A combiner whose step is an expression, such as a count, is written into `execute`: the calls of
-    its methods would take longer than the rest.
+    None is no value, unless values are not looked at. A combiner whose step is an expression, such
+    as a count, is written into `execute`: the calls of its methods would take longer than the rest.
+    In event time a result has the latest time of its values, which is saved beside it.
     """
 
     transient = ("execute",)
@@ -49,18 +52,18 @@ class RunningBolt(StatefulBasicBolt):
         self.combiner = combiner
         self.timed = timed
         self.drops = drops
+        self.takes_none = drops or reads_nothing(combiner)
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         declarer.declare((KEY, VALUE, TIME) if self.timed else (KEY, VALUE))
 
     def restored(self) -> None:
         step = running_step(self.combiner)
-        if step is None or self.drops:
+        if step is None or self.drops or self.timed:
             return
         first, following = (text.format(a="acc", v="tup.value") for text in step)
-        code = _EXECUTE.format(
-            first=first, following=following, time=", tup.ts" if self.timed else ""
-        )
+        skip = "" if self.takes_none else _SKIP_NONE
+        code = _EXECUTE.format(first=first, following=following, skip=skip)
         names: dict[str, Any] = {
             "get": self.state.get,
             "put": self.state.__setitem__,
@@ -71,15 +74,25 @@ class RunningBolt(StatefulBasicBolt):
         self.execute = names["execute"]  # type: ignore[method-assign]
 
     def execute(self, tup: Tuple) -> None:
-        key, state, combiner = tup[0], self.state, self.combiner
-        acc = combiner.add(state[key] if key in state else combiner.init(), tup[1])
-        if self.drops and acc is None:
-            if key in state:
-                del state[key]
+        key, value, combiner = tup[0], tup[1], self.combiner
+        if value is None and not self.takes_none:
             return
-        state[key] = acc
-        row = [key, combiner.result(acc)]
-        self.emit([*row, tup[2]] if self.timed else row)
+        before = self.state.get(key, _MISSING)
+        if before is _MISSING:
+            acc, latest = combiner.init(), None
+        else:
+            acc, latest = before if self.timed else (before, None)
+        acc = combiner.add(acc, value)
+        if self.drops and acc is None:
+            self.state.pop(key, None)
+            return
+        if not self.timed:
+            self.state[key] = acc
+            self.emit([key, combiner.result(acc)])
+            return
+        latest = tup[2] if latest is None else max(latest, tup[2])
+        self.state[key] = acc, latest
+        self.emit([key, combiner.result(acc), latest])
 
 
 class BatchTotalBolt(StatefulBasicBolt):
