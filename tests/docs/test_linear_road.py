@@ -119,3 +119,24 @@ def test_the_traffic_has_tolls_and_an_accident_that_spares_some() -> None:
     assert len(spared) > 5
     assert any(r.lane == 4 for r in REPORTS)
     assert [(r.vid, r.time) for r in REPORTS] != sorted((r.vid, r.time) for r in REPORTS)
+
+
+@pytest.mark.parametrize(
+    ("cars", "mean", "accidents", "due"),
+    [
+        (50, 39.9, [], 0),
+        (51, 39.9, [], 2),
+        (60, 40.0, [], 0),
+        (60, 0.0, [], 200),
+        (60, 0.0, [1], 0),
+    ],
+)
+def test_a_toll_begins_with_51_cars_below_40_miles_an_hour(
+    cars: int, mean: float, accidents: list[int], due: int
+) -> None:
+    minutes = [linear_road.Minute(60, 99, mean), linear_road.Minute(120, cars, mean)]
+    assert linear_road.toll(([(120, minutes)], accidents)) == (mean, due)
+
+
+def test_a_segment_that_was_empty_for_a_minute_costs_nothing() -> None:
+    assert linear_road.toll(([(120, [linear_road.Minute(60, 99, 9.0)])], [])) == (9.0, 0)
