@@ -11,7 +11,7 @@ import pytest
 from topo import ArgMax, BasicBolt, EventTime, First, Last, Session, Spout, Tumbling, Tuple
 from topo.streams import KeyedStream, Process, Stream, StreamBuilder
 from topo.streams.results import WindowedStream
-from topo.testing import TestCluster, complete_topology
+from topo.testing import FeederSpout, TestCluster, complete_topology
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECONDS = (1, 3.5, 9, 12, 14.5, 21, 23, 60)
@@ -179,3 +179,37 @@ def test_aggregates_are_the_same_in_sessions_and_other_windows(name: str, timed:
 
 def test_counts_at_the_end_of_a_stream_with_event_time() -> None:
     assert outcome(lambda visits, _: visits.count().at_end(), "ms") == [("ann", 4), ("bob", 4)]
+
+
+class ByTheClock(Process[str, Any, tuple[str, str]]):
+    """Emits once by the clock, ten seconds after a value."""
+
+    def on_value(self, key: str, value: Any) -> None:
+        self.state["waits"] = True
+        self.set_timer("later", self.now + 10, clock=True)
+
+    def on_timer(self, key: str, name: str, at: Any) -> None:
+        self.state.clear()
+        self.emit((key, "done"))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("other_secs", [0, 30])
+def test_what_a_clock_timer_emits_is_of_the_time_it_was_set_at_or_of_the_watermark(
+    unit: str, other_secs: float
+) -> None:
+    s = StreamBuilder()
+    feed = FeederSpout(["user", "ts"])
+    visits = s.stream(feed, time=EventTime("ts", unit=unit, idle=None)).key_by("user")
+    visits.process(ByTheClock()).named("later").to(Sink(), name="sink")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", s.build(), {})
+        feed.feed(["ann", UNITS[unit](5)])
+        run.settle()
+        run.restart()
+        if other_secs:
+            feed.feed(["bob", UNITS[unit](other_secs)])
+            run.settle()
+        cluster.advance(11)
+        times = [row[-1] for row in run.tuples("later") if row[0] == "ann"]
+        assert [seconds(ts, unit) for ts in times] == [max(5, other_secs)]

@@ -11,7 +11,7 @@ from topo.collectors import OutputCollector
 from topo.components import OutputFieldsDeclarer, StatefulBasicBolt
 from topo.context import TopologyContext
 from topo.errors import StreamError
-from topo.event_time import AFTER_ALL, EventTime
+from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.storage.namespaces import SavedNamespaces
 from topo.streams.chains import KEY, TIME, VALUE
 from topo.streams.windowed import reads_nothing, running_step
@@ -145,7 +145,11 @@ class Process(Generic[K, V, R]):
         return {name: value for name, value in vars(self).items() if name not in _OF_A_CALL}
 
     def on_timer(self, key: K, name: str, at: Any) -> None:
-        """Act on a timer that is due."""
+        """Act on a timer that is due.
+
+        In event time, what a clock timer emits has the time at which it was set, or the watermark
+        if that is later.
+        """
 
     def emit(self, element: R) -> None:
         """Emit an element."""
@@ -203,7 +207,8 @@ class ProcessOperator(Operator):
         self._task = task
         self._saved = SavedNamespaces("process", task.owner)
         self._state: dict[Any, dict[str, Any]] = {}
-        self._timers: dict[Any, dict[str, tuple[bool, Any]]] = {}
+        self._timers: dict[Any, dict[str, tuple[bool, Any, Any]]] = {}
+        """By key and name: whether it goes by the clock, when it is due, the time it was set at."""
         self._heaps: dict[bool, list[tuple[Any, int, Any, str]]] = {False: [], True: []}
         self._number = count()
         self._out: list[list[Any]] = []
@@ -277,7 +282,7 @@ class ProcessOperator(Operator):
             )
         if self._unit is not None and not clock:
             at = self._unit.read(at)
-        self._timers.setdefault(self._key, {})[name] = (clock, at)
+        self._timers.setdefault(self._key, {})[name] = (clock, at, self._process.ts)
         self._saved.touch(_TIMERS, self._key)
         heapq.heappush(self._heaps[clock], (at, next(self._number), self._key, name))
 
@@ -312,7 +317,8 @@ class ProcessOperator(Operator):
             if clock.ended and number > last:
                 continue
             timers = self._timers.get(key, {})
-            if timers.get(name) != (by_clock, at):
+            timer = timers.get(name)
+            if timer is None or timer[:2] != (by_clock, at):
                 continue  # replaced or deleted
             del timers[name]
             if not timers:
@@ -320,10 +326,17 @@ class ProcessOperator(Operator):
             self._saved.touch(_TIMERS, key)
             if convert is not None:
                 at = convert(at)
+            ts = self._time_now(timer[2], clock) if by_clock else at
             with self._task.users_code():
-                self._call(key, at, process.on_timer, name, at)
+                self._call(key, ts, process.on_timer, name, at)
             fired += 1
         return fired
+
+    def _time_now(self, set_at: Any, clock: Clock) -> Any:
+        """Return the event time of what a clock timer emits: that it was set at, but never late."""
+        if self._bolt.event_time is None or clock.watermark in (BEFORE_ALL, AFTER_ALL):
+            return clock.now if self._bolt.event_time is None else set_at
+        return max(set_at, self._process.watermark)
 
     def wakes_at(self) -> float | None:
         heap = self._heaps[True]
@@ -345,7 +358,7 @@ class ProcessOperator(Operator):
         self._state = tables.get(_STATE, {})
         self._timers = tables.get(_TIMERS, {})
         for key, timers in self._timers.items():
-            for name, (clock, at) in timers.items():
+            for name, (clock, at, _) in timers.items():
                 heapq.heappush(self._heaps[clock], (at, next(self._number), key, name))
         self.state_rows = len(self._state)
 
