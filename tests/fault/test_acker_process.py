@@ -115,10 +115,11 @@ def test_an_acker_that_stays_stopped_is_given_up() -> None:
         lease = AckerControl(target_of(acker)).register(PLAN, 0, "checkpoint")
         acker.signal(signal.SIGSTOP)
         impatient = target_of(acker, call_secs=0.2, give_up=0.5)
-        with pytest.raises(AckerError, match="no answer in time") as caught:
+        with pytest.raises(AckerError, match="has not answered since") as caught:
             AckerClient(replace(lease, target=impatient)).begin(0, 0)
         assert caught.value.code == "acker-unreachable"
-        with pytest.raises(AckerError, match="no answer in time"):
+        # A connection that is not made in time is told as that, one that is made as no answer.
+        with pytest.raises(AckerError, match=r"no answer in time|timed out"):
             AckerControl(impatient).status()
         acker.signal(signal.SIGCONT)
         assert AckerControl(target_of(acker)).status().incarnations == lease.incarnations

@@ -67,8 +67,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_quickstart_writes_a_project_that_passes_its_test_and_runs(
-    capsys: Captured, place: Path
+    capsys: Captured, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delitem(sys.modules, "wordcount", raising=False)  # another test's
     assert run(["quickstart", "words"]) == 0
     assert capsys.readouterr().out == (
         f"wrote ./words/{{{','.join(FILES)}}}\n"
@@ -275,8 +276,13 @@ def test_every_row_is_shown_whatever_is_in_it(capsys: Captured) -> None:
 def test_a_reader_that_stops_reading_holds_nobody_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reading = threading.Event()
-    monkeypatch.setattr("topo.cli.foreground.click.echo", lambda line: reading.wait())
+    reading, writing = threading.Event(), threading.Event()
+
+    def write(line: str) -> None:
+        writing.set()
+        reading.wait()
+
+    monkeypatch.setattr("topo.cli.foreground.click.echo", write)
     monkeypatch.setattr("topo.cli.foreground._ROWS_KEPT", 2)
     monkeypatch.setattr("topo.cli.foreground._LAST_WRITE_SECS", 0.01)
     printing = shown()
@@ -286,6 +292,7 @@ def test_a_reader_that_stops_reading_holds_nobody_for_good(
     emitting.start()
     finishing = threading.Thread(target=printing.finish)
     finishing.start()
+    assert writing.wait(60)
     assert emitting.is_alive()
     printing.give_up()
     emitting.join(60)

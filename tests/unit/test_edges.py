@@ -18,6 +18,8 @@ from topo.tracking.ids import (
     spout_task_of,
     spout_tasks_of,
 )
+from topo.tracking.open_edges import OpenEdges
+from topo.tuples import HeldTuples
 
 
 @pytest.mark.parametrize("task", [1, 3, MAX_SPOUT_TASK])
@@ -74,3 +76,14 @@ def test_updates_are_joined_in_their_order() -> None:
     assert Updates.empty().is_empty
     assert Updates.concat([]).is_empty
     assert not joined.is_empty
+
+
+def test_a_root_of_two_tuples_dropped_at_once_is_still_open_for_a_new_acker() -> None:
+    root = root_id(3, 7)
+    edges = OpenEdges(HeldTuples())
+    edges.restore((), (), {})
+    assert edges.record_forgotten([root, root], 0x1234, now=1.0) == [root]
+    again = OpenEdges(HeldTuples())
+    again.restore((), (), edges.forgotten)
+    roots, values = again.owed_to({3: 2})
+    assert (roots.tolist(), values.tolist()) == ([root], [0x1234])

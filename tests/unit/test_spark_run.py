@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,6 +63,8 @@ class FailingResources(RunResources):
 
     path = "/nowhere"
     spout_slots = 1
+    session: Any = SimpleNamespace(sparkContext=None)
+    _sinks = None
 
     def next_batch(self) -> int:
         return self.slot.next_batch

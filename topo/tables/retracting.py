@@ -99,7 +99,7 @@ class Exact:
         try:
             total = n / (1 << k)
         except OverflowError:
-            total = math.copysign(math.inf, n)
+            total = math.inf if n > 0 else -math.inf
         return total if rest is None else total + rest
 
     def result(self, acc: Any) -> Any:

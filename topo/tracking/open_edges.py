@@ -67,9 +67,12 @@ class OpenEdges:
         return [root for key in gone for root in self._roots.pop(key)]
 
     def record_forgotten(self, roots: Iterable[int], value: int, now: float) -> list[int]:
-        """Record forgotten roots with a fresh value; return those whose record changed."""
+        """Record forgotten roots with a fresh value; return those whose record changed.
+
+        A root of several tuples takes the value once: twice, it would cancel itself.
+        """
         changed = []
-        for root in roots:
+        for root in dict.fromkeys(roots):
             before, _ = self.forgotten.get(root, (0, 0.0))
             self.forgotten[root] = (before ^ value, now)
             changed.append(root)

@@ -11,7 +11,6 @@ are overwritten dynamically would keep what only the first attempt had.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-# What a write raises is told as the topology's reason; Py4J would log it with two stacks.
-logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
 CHECKPOINT_COLUMN, BATCH_COLUMN = "topo_checkpoint", "topo_batch"
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("topo.spark")
+# Py4J logs each call that a JVM no longer answers, with its stack, and raises it as well.
+logging.getLogger("py4j").setLevel(logging.CRITICAL)
 _STREAMING = "spark.sql.streaming."
 _MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing."
 _STATE = "org.apache.spark.sql.execution.streaming.state."

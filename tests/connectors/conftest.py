@@ -1,0 +1,22 @@
+"""The set-up of tests of connectors."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def sockets_of_clients(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collect what clients have left: boto3, pika and others leave sockets to the collector.
+
+    Whenever it came by, the test that ran just then would fail for it.
+    """
+    yield
+    if request.node.get_closest_marker("server"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
