@@ -118,9 +118,8 @@ def test_an_acker_that_stays_stopped_is_given_up() -> None:
         with pytest.raises(AckerError, match="has not answered since") as caught:
             AckerClient(replace(lease, target=impatient)).begin(0, 0)
         assert caught.value.code == "acker-unreachable"
-        # A connection that is not made in time is told as that, one that is made as no answer.
-        with pytest.raises(AckerError, match=r"no answer in time|timed out"):
-            AckerControl(impatient).status()
+        with pytest.raises(AckerError, match="has not answered since"):
+            AckerControl(impatient).status()  # whether it waits for a connection or for an answer
         acker.signal(signal.SIGCONT)
         assert AckerControl(target_of(acker)).status().incarnations == lease.incarnations
 

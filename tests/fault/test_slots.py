@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
+from tests.fault import spark_processes
 from tests.fault.exactly_once import END, check_result, topology
-from tests.fault.spark_processes import KEYS, ROOT, pause
+from tests.fault.spark_processes import KEYS, ROOT, pause, wait_until
 from tests.fault.without_spark import Slots
 from topo.engine.spark.realtime.coordinator import SlotLost
 from topo.engine.spark.realtime.epochs import EpochRecord, Epochs, Staged
@@ -36,7 +39,51 @@ class FoundOut(Exception):
     """Slots failed, and not because one of them was killed."""
 
 
-def count_over_deaths(directory: Path, deaths: int) -> dict[str, int]:
+Kill: TypeAlias = Callable[[Path, Slots, subprocess.Popen[bytes]], None]
+
+
+def kill_at_random(directory: Path, slots: Slots, victim: subprocess.Popen[bytes]) -> None:
+    pause(random.random() / 4)
+    victim.kill()
+
+
+def stop(directory: Path, slots: Slots, victim: subprocess.Popen[bytes]) -> None:
+    """Stop a slot's process while the other one begins the next epoch, which so stays in work."""
+    victim.send_signal(signal.SIGSTOP)
+    append(directory, random.choices(KEYS, k=60))
+    wait_until(slots.is_staging, "an epoch that some levels have staged")
+
+
+def kill_before_it_is_committed(
+    directory: Path, slots: Slots, victim: subprocess.Popen[bytes]
+) -> None:
+    stop(directory, slots, victim)
+    victim.kill()
+
+
+@pytest.fixture
+def kill_once_it_is_committed(monkeypatch: pytest.MonkeyPatch) -> Kill:
+    victims: list[subprocess.Popen[bytes]] = []
+    commit = Epochs.commit
+
+    def killing(epochs: Epochs, record: EpochRecord) -> list[tuple[int, int, bytes]]:
+        told = commit(epochs, record)
+        while victims:
+            victims.pop().kill()
+        return told
+
+    def kill(directory: Path, slots: Slots, victim: subprocess.Popen[bytes]) -> None:
+        stop(directory, slots, victim)
+        append(directory, random.choices(KEYS, k=60))  # of the epoch after it
+        pause(0.1)
+        victims.append(victim)
+        victim.send_signal(signal.SIGCONT)
+
+    monkeypatch.setattr(Epochs, "commit", killing)
+    return kill
+
+
+def count_over_deaths(directory: Path, deaths: int, kill: Kill = kill_at_random) -> dict[str, int]:
     """Kill and stop slots while they count; raise if the counts are wrong."""
     append(directory, [])
     with closing(Slots(topology(str(directory)), directory / "epochs", **CONF)) as slots:
@@ -44,7 +91,6 @@ def count_over_deaths(directory: Path, deaths: int) -> dict[str, int]:
         for number in range(deaths):
             append(directory, random.choices(KEYS, k=60))
             slots.await_epochs()
-            pause(random.random() / 4)
             victim = random.choice(slots.processes)
             if number % 3 == 2:  # it stands still for a while, and the epoch with it
                 victim.send_signal(signal.SIGSTOP)
@@ -53,7 +99,7 @@ def count_over_deaths(directory: Path, deaths: int) -> dict[str, int]:
                 victim.send_signal(signal.SIGCONT)
                 slots.await_epochs()
             else:
-                victim.kill()
+                kill(directory, slots, victim)
                 assert slots.failed.wait(30)
                 failure = slots.coordinator.failure
                 if getattr(failure, "code", "") != SlotLost.code:
@@ -73,6 +119,15 @@ def test_what_is_counted_is_what_was_emitted_whoever_dies(tmp_path: Path) -> Non
     assert figures["failed"] == 0  # what was pending is still known after a death
 
 
+def test_deaths_just_before_and_after_a_commit_change_nothing(
+    tmp_path: Path, kill_once_it_is_committed: Kill
+) -> None:
+    for number, kill in enumerate((kill_before_it_is_committed, kill_once_it_is_committed)):
+        each = tmp_path / str(number)
+        each.mkdir()
+        assert count_over_deaths(each, 4, kill)["failed"] == 0
+
+
 UNALIGNED = """
 from topo.engine.spark.realtime import align, level
 
@@ -89,18 +144,16 @@ level.Alignment = Unaligned
 """
 
 
-@pytest.mark.timeout(300)
 def test_slots_that_do_not_align_are_found_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill_once_it_is_committed: Kill
 ) -> None:
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(UNALIGNED)  # of the slots' processes
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{ROOT}")
-    assert is_found_out(tmp_path)
+    assert is_found_out(tmp_path, kill_once_it_is_committed, monkeypatch)
 
 
-@pytest.mark.timeout(300)
 def test_starts_that_use_what_was_not_committed_are_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,16 +179,17 @@ def test_starts_that_use_what_was_not_committed_are_found_out(
     monkeypatch.setattr(Epochs, "stage", noting)
     monkeypatch.setattr(Epochs, "commit", forgetting)
     monkeypatch.setattr(EpochStore, "restore", with_uncommitted)
-    assert is_found_out(tmp_path)
+    assert is_found_out(tmp_path, kill_before_it_is_committed, monkeypatch)
 
 
-def is_found_out(directory: Path) -> bool:
+def is_found_out(directory: Path, kill: Kill, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Return True if what is wrong with the slots shows in at least one of some runs."""
+    monkeypatch.setattr(spark_processes, "PATIENCE_SECS", 20.0)  # what is lost has no end
     for number in range(10):
         each = directory / str(number)
         each.mkdir()
         try:
-            count_over_deaths(each, 6)
+            count_over_deaths(each, 6, kill)
         except (FoundOut, AssertionError):
             return True
     return False

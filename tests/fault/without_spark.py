@@ -133,6 +133,11 @@ class Slots:
         goal = self.committed.epoch + count
         wait_until(lambda: self.committed.epoch >= goal or self.failed.is_set(), f"epoch {goal}")
 
+    def is_staging(self) -> bool:
+        """Return True if some levels of some slots have staged the epoch in work, and not all."""
+        missing = self.coordinator._epochs.missing
+        return 0 < len(missing) < len(self.plan.levels) * self.plan.slots
+
     def finish(self) -> None:
         """Lead the run to its end, as the driver does; its spouts have nothing more."""
         ending, reports, last = Lifecycle(self._topology, True), {}, 0

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from py4j.java_gateway import (  # type: ignore[import-untyped]
+    GatewayClient,
+    GatewayParameters,
+)
+from py4j.protocol import is_error  # type: ignore[import-untyped]
 
 from topo import EngineError
 from topo.engine.spark.jvm.launch import environment
@@ -34,6 +41,26 @@ def test_the_error_of_an_earlier_start_is_not_told_of_this_one(tmp_path: Path) -
         file.write("starting\njava.lang.Exception: of today\nError: what follows\n")
     assert _first_error(log, begun) == "java.lang.Exception: of today"
     assert _first_error(tmp_path / "none", 0) == ""
+
+
+def test_calls_that_a_jvm_no_longer_answers_are_raised_and_not_logged_as_well(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def hang_up() -> None:
+            for _ in range(2):  # it tries again
+                server.accept()[0].close()
+
+        hanging_up = threading.Thread(target=hang_up)
+        hanging_up.start()
+        client = GatewayClient(gateway_parameters=GatewayParameters(port=port))
+        assert is_error(client.send_command("c\no0\nid\ne\n"))[0]
+        client.shutdown_gateway()
+        hanging_up.join()
+    assert not caplog.records
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_a_log_that_others_write_is_bounded_while_they_write(tmp_path: Path) -> None:

@@ -361,7 +361,7 @@ class DeliverySpout(Spout):
             return
         earlier = held_by(self.context)
         if isinstance(earlier, Link):
-            earlier.ack_up_to(batch_id)
+            self._count(earlier.ack_up_to(batch_id))
 
     def _ack_up_to(self, batch: int) -> None:
         if self._link is None:
@@ -369,5 +369,8 @@ class DeliverySpout(Spout):
         done = self._link.ack_up_to(batch)
         for delivery in done:
             self._held.pop(delivery.tag, None)
-        if done:
-            self.context.counter("acked", len(done))
+        self._count(done)
+
+    def _count(self, acked: Sequence[Delivery]) -> None:
+        if acked:
+            self.context.counter("acked", len(acked))

@@ -32,8 +32,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("topo.spark")
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    """Return False for what Py4J logs, not always by a logger of its own."""
+    return record.module != "java_gateway"
+
+
 # Py4J logs each call that a JVM no longer answers, with its stack, and raises it as well.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
+logging.getLogger().addFilter(_is_told)
 _STREAMING = "spark.sql.streaming."
 _MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing."
 _STATE = "org.apache.spark.sql.execution.streaming.state."
