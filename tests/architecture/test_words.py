@@ -95,6 +95,15 @@ def participles(path: Path) -> list[str]:
     return [named(path, c.lineno, c.name) for c in classes if c.name.strip("_") in PARTICIPLES]
 
 
+def raw_system_errors(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [named(path, n, line.strip()) for n, line in enumerate(lines, 1) if ".strerror" in line]
+
+
+def test_what_the_system_refused_is_told_by_words_of_alone() -> None:
+    assert [place for path in sources("topo") for place in raw_system_errors(path)] == []
+
+
 def test_a_class_is_named_by_a_noun() -> None:
     assert [place for path in sources("topo", "benchmarks") for place in participles(path)] == []
 
@@ -120,6 +129,7 @@ def test_plain_words_instead_of_banned_phrases() -> None:
         (question_words, 'def size():\n    """How large it is."""\n'),
         (question_words, '"""What tasks share."""\n'),
         (without_verb, 'def size():\n    """The size."""\n'),
+        (raw_system_errors, 'print(f"cannot write: {error.strerror}")\n'),
         (participles, "class _Found:\n    pass\n"),
         (banned_phrases, 'raise ValueError("40 bytes that are no frame")\n'),
     ],

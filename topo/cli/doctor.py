@@ -23,6 +23,7 @@ from topo.config.masters import is_local
 from topo.config.project import Environment, Project, load_project
 from topo.engine.base import engine_named
 from topo.engine.shapes import Check
+from topo.errors import words_of
 
 CONNECT_SECS = 3.0
 
@@ -154,7 +155,7 @@ def _reach(master: str, label: str, kind: str) -> Checks:
             host, port = url.hostname or "", url.port or (443 if kind == "k8s" else 7077)
             socket.create_connection((host, port), timeout=CONNECT_SECS).close()
         except (OSError, ValueError) as error:
-            detail = f"{label}master {master}: {_words(error)}"
+            detail = f"{label}master {master}: {words_of(error)}"
             yield Check("master", "FAIL", detail, f"is it up?  nc -z {url.hostname} {url.port}")
         else:
             yield Check("master", "ok", f"{label}master {master} listens")
@@ -195,7 +196,7 @@ def _writable(name: str, directory: Path) -> Check:
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
-        return Check(name, "FAIL", f"{name} {directory}: {_words(error)}", f"ls -ld {directory}")
+        return Check(name, "FAIL", f"{name} {directory}: {words_of(error)}", f"ls -ld {directory}")
     return Check(name, "ok", f"{name} {directory}")
 
 
@@ -204,7 +205,7 @@ def _acker_port() -> Checks:
         with socket.create_server(("127.0.0.1", 0)):
             pass
     except OSError as error:
-        detail = f"acker: cannot listen on 127.0.0.1: {_words(error)}"
+        detail = f"acker: cannot listen on 127.0.0.1: {words_of(error)}"
         yield Check("acker port", "FAIL", detail, "is loop-back up?  ip addr show lo")
     else:
         yield Check("acker port", "ok", "the acker can listen on 127.0.0.1")
@@ -216,9 +217,3 @@ def _topo_toml(project: Project) -> Checks:
     else:
         detail = f"topo.toml: none from {Path.cwd()} upwards; using {project.environment.master}"
         yield Check("topo.toml", "skip", detail)
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from topo.errors import ConfigError
+from topo.errors import ConfigError, words_of
 
 HIDDEN = "***"
 _WORDS = re.compile(
@@ -64,7 +64,7 @@ class Secret:
             return Path(self._text).read_text().rstrip("\r\n")
         except OSError as error:
             raise ConfigError(
-                f"the file {self._text!r} of a secret cannot be read: {error.strerror}",
+                f"the file {self._text!r} of a secret cannot be read: {words_of(error)}",
                 hint="it has to be where the tasks run",
             ) from error
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from topo.config.secrets import Secret, without_password
-from topo.errors import ComponentError, Unavailable
+from topo.errors import ComponentError, Unavailable, words_of
 
 TLS_SETTINGS = ("ca", "cert", "key", "check")
 
@@ -101,7 +101,7 @@ def connecting_failed(connector: str, shown: str, error: BaseException) -> Excep
     if isinstance(error, ssl.SSLError):
         said = f"TLS failed, perhaps this port has none: {error.reason or error}"
     elif isinstance(error, socket.gaierror):
-        said = f"the host's name is not known: {error.strerror}"
+        said = f"the host's name is not known: {words_of(error)}"
     elif isinstance(error, TimeoutError):
         said = "no answer in time"
     else:

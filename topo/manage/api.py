@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from topo.config import SETTINGS, Config
 from topo.config.masters import is_local
 from topo.config.secrets import masked
-from topo.errors import RunError, TopoError, did_you_mean
+from topo.errors import RunError, TopoError, did_you_mean, words_of
 from topo.logs.reader import LogReader, Wanted
 from topo.logs.requests import FILE as REQUESTS
 from topo.logs.requests import Level, Requests, Sample, as_document, read_requests
@@ -239,7 +239,7 @@ class Management:
                 requests = changed(read_requests(directory), now).now(now)
                 write_json(directory / REQUESTS, as_document(requests))
         except OSError as error:
-            raise RegistryError(f"cannot write to {directory}: {error.strerror}") from None
+            raise RegistryError(f"cannot write to {directory}: {words_of(error)}") from None
         return _shown_requests(requests)
 
     def _change(self, name: str, change: Callable[[ControlClient], Any]) -> Change:

@@ -32,7 +32,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from topo.errors import CheckpointError
+from topo.errors import CheckpointError, words_of
 from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE, PLAN_FILE
 
 log = logging.getLogger("topo.storage")
@@ -291,7 +291,7 @@ class DirectoryLock:
                     if error.errno in (errno.EACCES, errno.EAGAIN):
                         return None
                     raise CheckpointError(
-                        f"{directory} cannot be locked: {error.strerror}",
+                        f"{directory} cannot be locked: {words_of(error)}",
                         at=str(directory),
                         hint="mount its file system with locks, or choose another directory",
                     ) from None

@@ -88,8 +88,9 @@ class Server:
             config.load()
         except (OSError, ssl.SSLError) as error:
             self._socket.close()
-            words = getattr(error, "strerror", None) or str(error)
-            raise ConfigError(f"cannot read the certificate or its key: {words}") from None
+            raise ConfigError(
+                f"cannot read the certificate or its key: {words_of(error)}"
+            ) from None
         self._server = uvicorn.Server(config)
 
     def link(self, role: str) -> str:

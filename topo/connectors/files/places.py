@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from topo.connectors.files.objects import ObjectStore
 from topo.connectors.files.writers import finish
-from topo.errors import ComponentError, Unavailable
+from topo.errors import ComponentError, Unavailable, words_of
 
 OPEN = "_open"
 PIECE = "piece"
@@ -188,4 +188,4 @@ class _Reaching:
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if isinstance(error, OSError) and error.errno:
-            raise Unavailable(f"{self._doing}: {error.strerror}") from error
+            raise Unavailable(f"{self._doing}: {words_of(error)}") from error

@@ -20,7 +20,7 @@ from topo.connectors.base import BAD_FIELDS, BadRecord, OnBad, check_choice, fie
 from topo.connectors.files.listing import ListedFile, family, list_files, look_at, with_inode
 from topo.connectors.files.objects import ObjectStore, check_place, is_object
 from topo.connectors.files.readers import Piece, Reader, open_reader
-from topo.errors import ComponentError, Unavailable
+from topo.errors import ComponentError, Unavailable, words_of
 from topo.tuples import Fields
 
 FORMATS = ("lines", "json", "csv", "parquet", "arrow")
@@ -278,7 +278,7 @@ class FileSpout(StatefulSpout):
             self.state[self._key(found)] = {**entry, "done": True}
             return False
         if isinstance(error, OSError) and not isinstance(error, EOFError) and error.errno:
-            raise Unavailable(f"{_NAME}: {found.path}: {error.strerror}") from error
+            raise Unavailable(f"{_NAME}: {found.path}: {words_of(error)}") from error
         where = f"{found.path} from {entry['at']}"
         self._bad(BadRecord(None, f"{type(error).__name__}: {error}", where))
         self.state[self._key(found)] = {**entry, "done": True}
@@ -365,7 +365,7 @@ class FileSpout(StatefulSpout):
                     piece = reader.read(entry["failed"][0], 1, whole=True)
             except OSError as error:
                 raise Unavailable(
-                    f"{_NAME}: {path}, a record of which failed: {error.strerror}"
+                    f"{_NAME}: {path}, a record of which failed: {words_of(error)}"
                 ) from error
             self.state[key]["failed"].pop(0)
             self.context.counter("replayed")

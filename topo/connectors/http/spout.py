@@ -20,7 +20,7 @@ from topo.connectors.http.server import Arrived, Ingest, Limits
 from topo.connectors.serdes import decoder
 from topo.connectors.takeover import close_earlier, held_by, hold
 from topo.connectors.translation import Translation, stream_and_values
-from topo.errors import ComponentError, Unavailable
+from topo.errors import ComponentError, Unavailable, words_of
 
 _NAME = "HttpSpout"
 _MOST = 5_000  # records a call of next_tuple
@@ -307,7 +307,7 @@ def _checked_bind(bind: Any) -> tuple[str, int]:
 
 
 def _not_bound(bind: tuple[str, int], error: OSError) -> Exception:
-    said = f"{_NAME}: {bind[0]}:{bind[1]}: {error.strerror or error}"
+    said = f"{_NAME}: {bind[0]}:{bind[1]}: {words_of(error)}"
     if error.errno in (errno.EADDRINUSE, errno.EAGAIN):
         return Unavailable(said)
     return ComponentError(f"{said}: this machine cannot listen there", hint="another bind=")

@@ -20,6 +20,7 @@ from topo.engine.spark.realtime.loop import SlotLoop
 from topo.engine.spark.realtime.messages import Place
 from topo.engine.spark.worker.doing import open_note
 from topo.engine.spark.worker.slot_process import GARBAGE_THRESHOLDS, take_standard_input
+from topo.errors import words_of
 from topo.logs.capture import keep_logs
 from topo.runtime.slot import note_in
 
@@ -40,7 +41,7 @@ def main() -> None:
         loop = SlotLoop(place)
     except OSError as error:
         # Spark's task, which waits for the socket, tells of it in the place of this process.
-        words = f"it cannot reach the driver at {place.coordinator}: {error.strerror or error}"
+        words = f"it cannot reach the driver at {place.coordinator}: {words_of(error)}"
         Path(f"{place.path}.words").write_text(words, encoding="utf-8")
         sys.exit(words)
     gc.freeze()

@@ -36,7 +36,7 @@ from topo.engine.spark.realtime.records import (
     start_of,
     unpack_record,
 )
-from topo.errors import CheckpointError, EngineError
+from topo.errors import CheckpointError, EngineError, words_of
 
 COMPACT_BYTES = 16 << 20
 _COPY_BYTES = 4 << 20
@@ -200,7 +200,7 @@ class EpochStore:
                 code="checkpoint-changed",
             )
         return LogFailed(
-            f"the log of epochs cannot be written, so nothing is acked: {error.strerror}",
+            f"the log of epochs cannot be written, so nothing is acked: {words_of(error)}",
             at=str(self.directory),
             hint="make room there and start again: it resumes from its last committed epoch",
         )

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from topo.engine.spark.worker.messages import Payload
-from topo.errors import EngineError
+from topo.errors import EngineError, words_of
 from topo.wire.payload import REFERENCE
 
 
@@ -131,7 +131,7 @@ def each_frame(payloads: Iterable[Payload]) -> Iterator[Payload]:
 
 def _unwritable(path: Path, error: OSError) -> FramesLost:
     return FramesLost(
-        f"frames on their way from slot to slot cannot be written: {error.strerror}",
+        f"frames on their way from slot to slot cannot be written: {words_of(error)}",
         at=str(path.parent),
         hint="free some space there, or let TMPDIR name a directory that has more",
     )
@@ -144,7 +144,7 @@ def _mapped(path: str) -> mmap.mmap:
     except OSError as error:
         raise FramesLost(
             f"frames on their way from slot to slot are gone: {os.path.basename(path)}: "
-            f"{error.strerror}",
+            f"{words_of(error)}",
             at=os.path.dirname(path),
             hint="has something cleaned up in the temporary directory?",
         ) from error
