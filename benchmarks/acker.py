@@ -26,7 +26,7 @@ from benchmarks.model import BenchOptions, Measurement, Param
 from benchmarks.report import show_params
 from topo.errors import AckerError
 from topo.tracking.client import AckerClient, AckerControl
-from topo.tracking.epochs import Cursor
+from topo.tracking.exchange import Cursor
 from topo.tracking.figures import AckerStatus
 from topo.tracking.ids import U64, EdgeIds, Updates, fresh_nonce, root_ids
 from topo.tracking.ledger import Ledger

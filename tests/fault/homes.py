@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from topo.cli.root import run as topo
-from topo.manage.registry import Registry, RunRecord
+from topo.manage.records import RunRecord
+from topo.manage.registry import Registry
 
 Captured = pytest.CaptureFixture[str]
 

@@ -19,7 +19,7 @@ from tests.property.scale import FACTOR
 from tests.property.small_world import LEVELS, SLOTS, World
 from topo.errors import AckerError
 from topo.tracking.client import AckerClient, AckerControl, can_restart
-from topo.tracking.epochs import Cursor
+from topo.tracking.exchange import Cursor
 from topo.tracking.plan import Mode
 from topo.tracking.transport import AckerTarget, GrpcTransport, PendingCall
 

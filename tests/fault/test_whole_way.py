@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from tests.terminal import SECS, Terminal, none_left
-from topo.manage.registry import Registry, RunRecord
+from topo.manage.records import RunRecord
+from topo.manage.registry import Registry
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -31,7 +31,7 @@ from tests.property.small_truth import (
 )
 from topo.errors import AckerError
 from topo.tracking.client import AckerClient, AckerControl, can_restart
-from topo.tracking.epochs import Cursor
+from topo.tracking.exchange import Cursor
 from topo.tracking.ids import EdgeIds, Updates, root_id
 from topo.tracking.plan import TrackingPlan
 from topo.tracking.refusals import Refused

@@ -19,7 +19,7 @@ from tests.acker_calls import Ackers, acked, emitted, run_batch
 from tests.property.scale import FACTOR
 from topo._pb import acker_pb2 as pb
 from topo.tracking import packing
-from topo.tracking.epochs import Cursor, Registration
+from topo.tracking.exchange import Cursor, Registration
 from topo.tracking.plan import TrackingPlan
 from topo.tracking.refusals import Refusal, Refused
 from topo.tracking.service import AckerService, Limits

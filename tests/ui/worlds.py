@@ -24,7 +24,8 @@ from topo.components import Bolt, Spout
 from topo.config import Config
 from topo.errors import RunError
 from topo.manage.files import write_json
-from topo.manage.registry import Registry, RunRecord, State
+from topo.manage.records import RunRecord, State
+from topo.manage.registry import Registry
 from topo.manage.service import ControlServer
 from topo.manage.submit import Request, submit
 from topo.topology.model import Topology

@@ -13,7 +13,7 @@ from topo.errors import AckerError
 from topo.tracking import epochs as tracking
 from topo.tracking import packing
 from topo.tracking.client import AckerClient
-from topo.tracking.epochs import Cursor
+from topo.tracking.exchange import Cursor
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode
 from topo.tracking.service import Limits

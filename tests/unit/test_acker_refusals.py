@@ -11,7 +11,7 @@ from tests.acker_calls import PLAN, Ackers, acked, emitted, refused, run_batch, 
 from topo._pb import acker_pb2 as pb
 from topo.errors import AckerError
 from topo.tracking.client import can_restart
-from topo.tracking.epochs import Cursor
+from topo.tracking.exchange import Cursor
 from topo.tracking.ids import Updates
 from topo.tracking.refusals import Refused
 from topo.tracking.service import Limits

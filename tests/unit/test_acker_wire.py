@@ -24,7 +24,7 @@ from tests.acker_calls import PLAN, acked, emitted, run_batch
 from topo.config.masters import is_loopback, split_address
 from topo.errors import AckerError, ConfigError
 from topo.tracking.client import AckerClient, AckerControl
-from topo.tracking.epochs import Cursor
+from topo.tracking.exchange import Cursor
 from topo.tracking.exposition import Exposition
 from topo.tracking.ids import Updates
 from topo.tracking.security import Tls

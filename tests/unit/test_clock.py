@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topo.tracking.clock import SteadyClock
-from topo.tracking.epochs import Registration, StagedExecution, Tracking
+from topo.tracking.epochs import Tracking
+from topo.tracking.exchange import Registration, StagedExecution
 from topo.tracking.ids import Updates, root_id
 from topo.tracking.plan import TrackingPlan
 

@@ -24,17 +24,8 @@ from topo.manage.files import (
     write_json,
     write_json_if_possible,
 )
-from topo.manage.registry import (
-    KEPT_SECS,
-    START_SECS,
-    NameTaken,
-    Registry,
-    RegistryError,
-    RunRecord,
-    State,
-    Submission,
-    Supervision,
-)
+from topo.manage.records import START_SECS, RegistryError, RunRecord, State, Submission, Supervision
+from topo.manage.registry import KEPT_SECS, NameTaken, Registry
 
 HOLD = """
 import sys

@@ -16,9 +16,10 @@ from tests.unit.test_control_registry import make
 from tests.unit.test_control_windows import figures
 from topo import RunError
 from topo._pb import control_pb2 as pb
-from topo.manage.api import row_of
+from topo.manage.answers import row_of
 from topo.manage.client import ControlClient, DriverFault, DriverUnreachable
-from topo.manage.registry import Registry, RunRecord, State
+from topo.manage.records import RunRecord, State
+from topo.manage.registry import Registry
 from topo.manage.service import ControlServer
 from topo.metrics.history import Windows
 

@@ -16,7 +16,8 @@ from tests.unit.test_control_registry import held, say
 from topo.config import Config
 from topo.errors import CheckpointError, RunError
 from topo.manage.checkpoints import known_checkpoints, remove
-from topo.manage.registry import KEPT_SECS, Registry, RunRecord
+from topo.manage.records import RunRecord
+from topo.manage.registry import KEPT_SECS, Registry
 from topo.manage.submit import Request, submit
 
 Submit = Callable[..., RunRecord]

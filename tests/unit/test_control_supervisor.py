@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from topo.manage.files import read_json, write_json
-from topo.manage.registry import State
+from topo.manage.records import State
 from topo.manage.supervisor import AFTER_PROGRESS_SECS, LONGEST_PAUSE_SECS, Supervisor
 
 

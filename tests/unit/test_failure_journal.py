@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from topo.tracking.epochs import Cursor, Registration, StagedExecution, Tracking
+from topo.tracking.epochs import Tracking
+from topo.tracking.exchange import Cursor, Registration, StagedExecution
 from topo.tracking.ids import Updates, root_id
 from topo.tracking.journal import pack_failures, unpack_failures
 from topo.tracking.plan import TrackingPlan

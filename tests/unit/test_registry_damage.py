@@ -19,7 +19,8 @@ from tests.unit.test_control_registry import make, say, supervise
 from tests.wiring import line
 from topo.cli.root import run as topo
 from topo.manage.api import Management
-from topo.manage.registry import Registry, State, Submission, Supervision
+from topo.manage.records import State, Submission, Supervision
+from topo.manage.registry import Registry
 from topo.testing import FeederSpout
 
 FILES = ("submission.json", "state.json", "supervisor.json", "stats.json", "errors.json",

@@ -17,7 +17,7 @@ from topo.engine.spark.driver.progress import Progress
 from topo.engine.spark.worker.report import Report
 from topo.running import BatchStats
 from topo.runtime.slot import full_conf
-from topo.tracking.epochs import CommittedPayload
+from topo.tracking.exchange import CommittedPayload
 from topo.tracking.figures import AckerStatus
 
 TOPOLOGY = line(Endless(), Total())

@@ -8,7 +8,7 @@ from topo.cli.failures import STATUS, CommandError
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs
 from topo.manage.ending import connect
-from topo.manage.registry import RunRecord
+from topo.manage.records import RunRecord
 
 _DONE = {"activate": "activated", "deactivate": "deactivated"}
 

@@ -10,7 +10,7 @@ import click
 
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, check_component, parse_duration
-from topo.manage.api import errors_of
+from topo.manage.answers import errors_of
 
 COLUMNS = ["LAST", "COUNT", "COMPONENT", "TASK", "ERROR", "AT"]
 

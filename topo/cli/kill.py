@@ -13,11 +13,11 @@ from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs
 from topo.config import Config
 from topo.errors import TopoError
-from topo.manage.api import figures_of
+from topo.manage.answers import figures_of
 from topo.manage.checkpoints import remove
 from topo.manage.client import DriverUnreachable, unreachable
 from topo.manage.ending import POLL_SECS, STOP_SECS, begin_kill, connect, force_end
-from topo.manage.registry import RunRecord
+from topo.manage.records import RunRecord
 
 CLOSING_SECS = 30.0
 """What a driver gives its tasks to close, beyond that."""

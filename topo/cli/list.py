@@ -9,7 +9,7 @@ import click
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, count, duration
 from topo.config.project import load_project
-from topo.manage.api import row_or_none
+from topo.manage.answers import row_or_none
 from topo.manage.documents import plain
 from topo.manage.registry import Registry
 

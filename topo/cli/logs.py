@@ -14,7 +14,8 @@ from topo.cli.failures import usage_error
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, check_component, parse_duration
 from topo.logs.reader import LEVELS, LogReader, Wanted
-from topo.manage.registry import Registry, RunRecord
+from topo.manage.records import RunRecord
+from topo.manage.registry import Registry
 
 POLL_SECS = 0.2
 

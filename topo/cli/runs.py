@@ -8,7 +8,8 @@ from topo.cli.failures import STATUS, CommandError, environment_error, usage_err
 from topo.cli.output import Output, short_number
 from topo.config.project import Project, load_project
 from topo.errors import did_you_mean
-from topo.manage.registry import Registry, RunRecord
+from topo.manage.records import RunRecord
+from topo.manage.registry import Registry
 from topo.topology.model import Topology
 
 

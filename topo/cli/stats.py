@@ -12,10 +12,10 @@ import click
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, check_component, count, duration, size
 from topo.config import Config
-from topo.manage.api import WINDOWS, view_of
+from topo.manage.answers import WINDOWS, view_of
 from topo.manage.client import last_seen
 from topo.manage.documents import plain
-from topo.manage.registry import RunRecord
+from topo.manage.records import RunRecord
 from topo.metrics.figure import Figure
 from topo.metrics.figures import COMPONENT
 

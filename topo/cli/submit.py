@@ -18,7 +18,8 @@ from topo.cli.options import (
 from topo.cli.output import Output, common_options
 from topo.config.masters import is_in_this_machine
 from topo.errors import TopoError
-from topo.manage.registry import Registry, RunRecord
+from topo.manage.records import RunRecord
+from topo.manage.registry import Registry
 from topo.manage.submit import SPARK, Request, await_start
 from topo.manage.submit import submit as submit_run
 

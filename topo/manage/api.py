@@ -7,15 +7,10 @@ A driver that does not answer is replaced by the figures it wrote last.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import fields
-from datetime import datetime
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from topo.config import SETTINGS, Config
 from topo.config.masters import is_local
@@ -24,13 +19,22 @@ from topo.errors import RunError, TopoError, did_you_mean, words_of
 from topo.logs.reader import LogReader, Wanted
 from topo.logs.requests import FILE as REQUESTS
 from topo.logs.requests import Level, Requests, Sample, as_document, read_requests
+from topo.manage.answers import (
+    WINDOWS,
+    asked_of,
+    errors_of,
+    read_document,
+    row_or_none,
+    view_of,
+    views_of,
+)
 from topo.manage.client import ControlClient
-from topo.manage.documents import plain
 from topo.manage.ending import begin_kill, connect
 from topo.manage.files import locked, write_json
 from topo.manage.plans import plan_of, slots_of
 from topo.manage.processes import processes_of
-from topo.manage.registry import Registry, RegistryError, RunRecord
+from topo.manage.records import RegistryError, RunRecord
+from topo.manage.registry import Registry
 from topo.manage.views import (
     BatchView,
     Change,
@@ -43,20 +47,13 @@ from topo.manage.views import (
     SettingView,
     TopologyList,
     TopologyPlan,
-    TopologyRow,
     TopologyView,
     WorkersView,
 )
 from topo.metrics.series import Series
-from topo.running import ComponentStats
 
-WINDOWS: dict[str, float | None] = {"10m": 600.0, "3h": 10_800.0, "1d": 86_400.0, "all": None}
-ASK_SECS = 2.0
-"""How long an answer waits for a driver before the figures it wrote last are taken."""
 _MOST_LINES = 5000
 _ASKED_AT_ONCE = 8
-T = TypeVar("T")
-_PLAIN: dict[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool}
 
 
 class UnknownTopology(TopoError):
@@ -112,9 +109,9 @@ class Management:
         """Return the figures of a topology over time."""
         run = self.find(name)
         secs = WINDOWS[window] or WINDOWS["1d"] or 0.0
-        columns = _asked(run, lambda client: client.history(secs))
+        columns = asked_of(run, lambda client: client.history(secs))
         if columns is None:
-            series = Series.load(_read(run.directory / "history.json"))
+            series = Series.load(read_document(run.directory / "history.json"))
             columns = series.last(secs, run.ended_at or time.time())
         times = columns.pop("times", [])
         return HistoryView(run.name, window, [at or 0.0 for at in times], columns)
@@ -122,17 +119,17 @@ class Management:
     def batches(self, name: str) -> list[BatchView]:
         """Return the latest batches, the oldest first."""
         run = self.find(name)
-        found = _asked(run, lambda client: client.batches())
+        found = asked_of(run, lambda client: client.batches())
         if found is None:
-            found = _read(run.directory / "batches.json") or []
-        return _made_all(BatchView, found)
+            found = read_document(run.directory / "batches.json") or []
+        return views_of(BatchView, found)
 
     def errors(
         self, name: str, component: str | None = None, limit: int | None = None
     ) -> list[ErrorView]:
         """Return the errors of a topology, the latest first."""
         run = self.find(name)
-        found = _made_all(ErrorView, errors_of(run))
+        found = views_of(ErrorView, errors_of(run))
         chosen = [error for error in found if component in (None, error.component)]
         chosen.sort(key=lambda error: error.last, reverse=True)
         return chosen[:limit]
@@ -254,168 +251,11 @@ class Management:
 # Documents of one run
 
 
-def row_or_none(run: RunRecord) -> TopologyRow | None:
-    """Return a run's line in the list of all; None if its files are too damaged for one."""
-    try:
-        return row_of(run)
-    except Exception:  # one entry of the registry must not hide the others
-        return None
-
-
-def row_of(run: RunRecord) -> TopologyRow:
-    """Return a run's line in the list of all."""
-    recent, answers = figures_of(run, None if run.over else WINDOWS["10m"])
-    components = recent.get("components", {}).values()
-    spouts = [of for of in components if of["kind"] == "spout"]
-    is_known = answers or (run.over and bool(spouts))
-    batch, acker = recent.get("batch") or {}, recent.get("acker") or {}
-    return TopologyRow(
-        name=str(run.name),
-        id=str(run.id),
-        status=str(run.status),
-        reason=str(run.reason),
-        tasks=int(run.submission.tasks),
-        workers=run.submission.workers,
-        uptime_secs=_uptime(run),
-        acked=sum(of["acked"] for of in spouts) if is_known else None,
-        failed=sum(of["failed"] for of in spouts) if is_known else None,
-        master=str(run.submission.master),
-        over=run.over,
-        submitted_at=float(run.submission.submitted_at),
-        batch=int(run.state.batch),
-        rows_per_sec=None if run.over else batch.get("rows_per_sec"),
-        lag_secs=None if run.over else acker.get("lag_secs"),
-        p50_ms=batch.get("p50_ms"),
-        p99_ms=batch.get("p99_ms"),
-    )
-
-
-def view_of(run: RunRecord, window: str = "all") -> TopologyView:
-    """Return a run with its figures of a window."""
-    found, answers = figures_of(run, WINDOWS[window])
-    conf = Config(run.submission.conf)
-    supervision = run.supervision
-    return TopologyView(
-        name=run.name,
-        status=run.status,
-        reason=run.reason,
-        uptime_secs=_uptime(run),
-        window=window,
-        batch=found.get("batch"),
-        components=found.get("components", {}),
-        acker=found.get("acker"),
-        id=run.id,
-        over=run.over,
-        since=run.state.since,
-        submitted_at=run.submission.submitted_at,
-        master=run.submission.master,
-        host=run.submission.host,
-        workers=run.submission.workers,
-        tasks=run.submission.tasks,
-        checkpoint=run.submission.checkpoint,
-        resumed=run.submission.resumed,
-        spark_ui=run.state.ui if run.driver_alive else "",
-        error_code=run.state.code,
-        hint=run.state.hint,
-        traceback=run.state.traceback,
-        starts=supervision.starts if supervision else 0,
-        restarts=supervision.failures if supervision else 0,
-        last_failure=supervision.last_failure if supervision else "",
-        answers=answers,
-        tracked=conf.acker_executors != 0,
-        message_timeout_secs=conf.message_timeout_secs,
-        errors=len(_made_all(ErrorView, _read(run.directory / "errors.json"))),
-    )
-
-
-def figures_of(run: RunRecord, window_secs: float | None = None) -> tuple[dict[str, Any], bool]:
-    """Return a run's figures, and True if they are from its driver, not those it wrote last."""
-    found = _asked(run, lambda client: client.stats(window_secs))
-    if found is not None:
-        return found, True
-    return _checked(_read(run.directory / "stats.json")), False
-
-
-def errors_of(run: RunRecord) -> list[dict[str, Any]]:
-    """Return the errors the driver knows of, or those it wrote last."""
-    found = _asked(run, lambda client: client.errors())
-    if found is None:
-        written = _made_all(ErrorView, _read(run.directory / "errors.json"))
-        found = [plain(error) for error in written]
-    return found
-
-
-def _asked(run: RunRecord, question: Callable[[ControlClient], T]) -> T | None:
-    """Return the driver's answer, or None if there is no driver or it does not answer."""
-    if run.over or not run.driver_alive or not run.state.address:
-        return None
-    with suppress(TopoError), ControlClient(run, timeout_secs=ASK_SECS) as client:
-        return question(client)
-    return None
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):  # a driver will write it again soon
-        return None
-
-
-def _checked(document: Any) -> dict[str, Any]:
-    """Return written figures if they have the shape of figures, else none."""
-    try:
-        components = {
-            str(name): {**_NOTHING, **of, "by_task": dict(of.get("by_task") or {})}
-            for name, of in document["components"].items()
-        }
-        numbers = [of[key] for of in components.values() for key in _NOTHING if key in _COUNTED]
-        batch, acker = document.get("batch"), document.get("acker")
-        parts = [part for part in (batch, acker) if part is not None]
-        numbers += [value for part in parts for key, value in part.items() if key != "by_seconds"]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return {}
-    if not all(number is None or isinstance(number, int | float) for number in numbers):
-        return {}
-    return {**document, "components": components, "batch": batch, "acker": acker}
-
-
-_NOTHING: dict[str, Any] = plain(ComponentStats("bolt", 0))
-_COUNTED = {key for key, value in _NOTHING.items() if value == 0 or value is None}
-
-
 def _shown_requests(requests: Requests) -> LogRequestsView:
     return LogRequestsView(
         [LogLevel(name, level.level, level.until) for name, level in requests.levels.items()],
         [SampleView(one.component, one.per_sec, one.until) for one in requests.samples],
     )
-
-
-def _uptime(run: RunRecord) -> float:
-    until = run.ended_at or time.time()
-    return round(max(0.0, until - run.submission.submitted_at), 1)
-
-
-def _made_all(kind: type[T], documents: Any) -> list[T]:
-    """Return views of documents, without those that have another shape."""
-    made = []
-    for document in documents if isinstance(documents, list) else []:
-        with suppress(TypeError, ValueError, AttributeError, OverflowError):
-            made.append(_made(kind, document))
-    return made
-
-
-def _made(kind: type[T], document: Mapping[str, Any]) -> T:
-    """Return a view of a document; what the view does not know is left out."""
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    values = {key: value for key, value in document.items() if key in known}
-    for key in {"first", "last"} & values.keys():
-        if isinstance(values[key], str):
-            values[key] = datetime.fromisoformat(values[key]).timestamp()
-    view = kind(**values)
-    for field in fields(kind):  # type: ignore[arg-type]
-        if not isinstance(getattr(view, field.name), _PLAIN.get(str(field.type), object)):
-            raise TypeError(f"{field.name} is no {field.type}")
-    return view
 
 
 def _setting(key: str, conf: Mapping[str, Any], origins: Mapping[str, str]) -> SettingView:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topo.errors import CheckpointError
-from topo.manage.registry import Registry, RunRecord
+from topo.manage.records import RunRecord
+from topo.manage.registry import Registry
 from topo.storage.checkpoints import (
     foreign_names,
     holds_checkpoint,

@@ -14,7 +14,7 @@ import grpc
 from topo._pb import control_pb2 as pb
 from topo.config.masters import is_loopback, split_address
 from topo.errors import RunError, TopoError, words_of
-from topo.manage.registry import RunRecord
+from topo.manage.records import RunRecord
 from topo.manage.service import SERVICE, TOKEN_KEY
 
 CALL_SECS = 10.0

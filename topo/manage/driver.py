@@ -44,7 +44,7 @@ from topo.logs.capture import LOG_DIR, LOG_LEVEL
 from topo.logs.rotation import cut_down
 from topo.manage.documents import plain
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
-from topo.manage.registry import FINAL, LIVE, State, read_state, read_submission
+from topo.manage.records import FINAL, LIVE, State, read_state, read_submission
 from topo.manage.service import ControlServer
 from topo.metrics.history import Windows
 from topo.metrics.prometheus import Exposed, exposition

@@ -12,7 +12,8 @@ from socket import gethostname
 from topo.errors import TopoError
 from topo.manage.client import ControlClient, unreachable
 from topo.manage.files import write_json
-from topo.manage.registry import Registry, RunRecord
+from topo.manage.records import RunRecord
+from topo.manage.registry import Registry
 
 POLL_SECS = 0.1
 STOP_SECS = 30.0

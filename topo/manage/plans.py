@@ -8,7 +8,7 @@ from topo.config import Config
 from topo.config.layers import for_component
 from topo.engine.base import Launch, engine_named
 from topo.engine.shapes import PlacedView
-from topo.manage.registry import RunRecord
+from topo.manage.records import RunRecord
 from topo.manage.submit import SPARK
 from topo.manage.views import InputView, PlacedComponent, SlotView, StreamView, TopologyPlan
 from topo.storage.checkpoints import PLAN_FILE, local_path, slots_in

@@ -22,15 +22,13 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
 
-from topo.errors import TopoError, words_of
+from topo.errors import words_of
 from topo.manage.files import (
     ProcessLock,
     lock_holder,
@@ -39,184 +37,20 @@ from topo.manage.files import (
     write_atomically,
     write_json,
 )
+from topo.manage.records import (
+    DAMAGED,
+    RegistryError,
+    RunRecord,
+    State,
+    Submission,
+    read_state,
+    read_submission,
+    read_supervision,
+    submission_of,
+)
 from topo.storage.checkpoints import holds_checkpoint, local_path, remove_checkpoint
 
-T = TypeVar("T")
 KEPT_SECS = 7 * 24 * 3600
-START_SECS = 30
-"""How long a supervisor may take to come up before the run counts as failed."""
-LIVE = ("STARTING", "ACTIVE", "INACTIVE", "STALLED")
-FINAL = ("KILLED", "COMPLETED", "FAILED")
-
-
-class RegistryError(TopoError):
-    """The error of a registry that cannot be read or written."""
-
-    code = "registry"
-
-
-@dataclass(frozen=True)
-class Submission:
-    """The options with which a topology was submitted."""
-
-    id: str
-    directory: str
-    """Of the run."""
-    name: str
-    engine: str
-    """"MODULE:FUNCTION" that starts a run of it."""
-    master: str
-    conf: Mapping[str, Any]
-    checkpoint: str
-    resumed: bool
-    active: bool
-    workers: int | None
-    tasks: int
-    code_directory: str
-    py_files: tuple[str, ...] = ()
-    archives: tuple[str, ...] = ()
-    env: str = ""
-    origins: Mapping[str, str] = field(default_factory=dict)
-    """The place that decided each key of `conf`."""
-    submitted_at: float = 0.0
-    host: str = field(default_factory=socket.gethostname)
-    number: int = 0
-    """Of all that were submitted here; the clock may be set back between two."""
-
-
-@dataclass(frozen=True)
-class State:
-    """The last state that the driver wrote."""
-
-    status: str
-    reason: str = ""
-    since: float = 0.0
-    """When this status began."""
-    address: str = ""
-    """Of its control service."""
-    batch: int = 0
-    """The last committed batch; 0 if none was seen."""
-    has_committed: bool = False
-    """A batch was committed, by this driver or one before."""
-    ui: str = ""
-    code: str = ""
-    """The code of the error that a FAILED run ended with."""
-    hint: str = ""
-    traceback: str = ""
-    """The user's traceback of an uncaught error."""
-    may_restart: bool = True
-    """True if restarting a FAILED run from its checkpoint may help."""
-
-
-@dataclass(frozen=True)
-class Supervision:
-    """The last state that the supervisor wrote."""
-
-    starts: int = 0
-    failures: int = 0
-    """Failures in a row, without a committed batch between."""
-    waiting_until: float = 0.0
-    last_failure: str = ""
-    gave_up: bool = False
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """One run, from the registry's files and the kernel's locks; the driver may know more."""
-
-    directory: Path
-    submission: Submission
-    state: State
-    supervision: Supervision | None
-    driver_pid: int | None
-    """Of the process that lives now."""
-    supervisor_pid: int | None
-
-    @property
-    def driver_alive(self) -> bool:
-        return self.driver_pid is not None
-
-    @property
-    def supervisor_alive(self) -> bool:
-        return self.supervisor_pid is not None
-
-    @property
-    def id(self) -> str:
-        return self.submission.id
-
-    @property
-    def name(self) -> str:
-        return self.submission.name
-
-    @property
-    def over(self) -> bool:
-        return self.status in FINAL
-
-    @property
-    def status(self) -> str:
-        if self.state.status in FINAL and not (self._retrying and self.supervisor_alive):
-            return self.state.status
-        if self.driver_alive:
-            return self.state.status if self.state.status not in FINAL else "STARTING"
-        return "STARTING" if self.supervisor_alive or self._just_submitted else "FAILED"
-
-    @property
-    def _just_submitted(self) -> bool:
-        age = time.time() - self.submission.submitted_at
-        return self.supervision is None and age < START_SECS
-
-    @property
-    def _retrying(self) -> bool:
-        gave_up = self.supervision is not None and self.supervision.gave_up
-        return self.state.status == "FAILED" and self.state.may_restart and not gave_up
-
-    @property
-    def reason(self) -> str:
-        supervised = self.supervision
-        if self.status == "FAILED" and supervised and supervised.gave_up:
-            return f"{supervised.last_failure}; {supervised.failures} failures in a row"
-        if self.status in FINAL and self.state.status in FINAL:
-            return self.state.reason
-        if self.driver_alive:
-            if not self.supervisor_alive:
-                note = "its supervisor is gone: it will not be started again if it dies"
-                return f"{self.state.reason}; {note}" if self.state.reason else note
-            if self.status == "STARTING" and supervised and supervised.failures:
-                return f"{self.state.reason or 'starting'}, after: {supervised.last_failure}"
-            return self.state.reason
-        if self._just_submitted:
-            return ""
-        if not self.supervisor_alive:
-            return "its driver and its supervisor died"
-        if supervised and supervised.last_failure:
-            left = supervised.waiting_until - time.time()
-            when = f" in {left:.0f} s" if left > 0 else ""
-            return f"{supervised.last_failure}; start {supervised.starts + 1} follows{when}"
-        return ""
-
-    @property
-    def waits_to_start(self) -> bool:
-        """True iff the supervisor pauses before it restarts the driver."""
-        return self.supervision is not None and self.supervision.waiting_until > 0
-
-    @property
-    def ended_at(self) -> float:
-        return self.last_seen if self.over else 0.0
-
-    @property
-    def last_seen(self) -> float:
-        """The time of the run's last sign of life; `since` may be months ago for a long status."""
-        if self.state.status in FINAL and self.state.since:
-            return self.state.since
-        seen = [self.submission.submitted_at]
-        for name in ("state.json", "stats.json", "supervisor.json"):
-            with suppress(OSError):
-                seen.append((self.directory / name).stat().st_mtime)
-        return max(seen)
-
-    @property
-    def log(self) -> Path:
-        return self.directory / "log" / "driver.log"
 
 
 class Registry:
@@ -246,7 +80,7 @@ class Registry:
                 read_submission(path.parent)
             except OSError:  # another user's, or just forgotten
                 continue
-            except (*_DAMAGED, RegistryError):
+            except (*DAMAGED, RegistryError):
                 found.append(path.parent)
         return found
 
@@ -333,18 +167,18 @@ class Registry:
             document = read_json(directory / "submission.json")
             if document is None:
                 return None
-            asked = _submission(document)
+            asked = submission_of(document)
             # The locks are read first: a driver writes its final state before it dies, so a state
             # that is read after its lock was free is the last one.
             driver_pid = lock_holder(directory / "driver.lock")
             supervisor_pid = lock_holder(directory / "supervisor.lock")
             state = read_state(directory)
-            supervision = _read_supervision(directory)
+            supervision = read_supervision(directory)
         except PermissionError:
             return None  # another user's, in a registry that several share
         except OSError as error:
             raise self._unreadable(error) from None
-        except _DAMAGED:
+        except DAMAGED:
             return None  # the others are not to suffer; `damaged` names it
         return RunRecord(
             directory,
@@ -400,55 +234,3 @@ class NameTaken(Exception):
     def __init__(self, run: RunRecord) -> None:
         super().__init__(run.name)
         self.run = run
-
-
-def read_submission(directory: Path) -> Submission:
-    document = read_json(directory / "submission.json")
-    if document is None:
-        raise RegistryError(f"{directory} holds no submission")
-    return _submission(document)
-
-
-def read_state(directory: Path) -> State:
-    """Read the driver's last state; a damaged file counts as a missing one."""
-    try:
-        return _made(State, read_json(directory / "state.json") or {"status": "STARTING"})
-    except _DAMAGED:
-        return State("STARTING")
-
-
-def _read_supervision(directory: Path) -> Supervision | None:
-    try:
-        document = read_json(directory / "supervisor.json")
-        return _made(Supervision, document) if document else None
-    except _DAMAGED:
-        return Supervision()
-
-
-def _submission(document: dict[str, Any]) -> Submission:
-    for key in ("py_files", "archives"):
-        document[key] = tuple(document[key])
-    return _made(Submission, document)
-
-
-_DAMAGED = (ValueError, TypeError, KeyError, RecursionError)
-_TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (int, float),
-    "bool": (bool,),
-    "int | None": (int, type(None)),
-    "tuple[str, ...]": (tuple,),
-    "Mapping[str, Any]": (dict,),
-    "Mapping[str, str]": (dict,),
-}
-
-
-def _made(cls: type[T], document: Mapping[str, Any]) -> T:
-    """Make a dataclass of a document; raises TypeError if a value is of another type."""
-    made = cls(**document)
-    for field_ in fields(cls):  # type: ignore[arg-type]
-        value = getattr(made, field_.name)
-        if not isinstance(value, _TYPES[str(field_.type)]):
-            raise TypeError(f"{field_.name} is a {type(value).__name__}, not {field_.type}")
-    return made

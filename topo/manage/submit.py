@@ -14,7 +14,8 @@ from topo.config.masters import is_local
 from topo.errors import CheckpointError, RunError
 from topo.manage import supervisor
 from topo.manage.checkpoints import check_usable, left_checkpoint, live_user, remove
-from topo.manage.registry import NameTaken, Registry, RunRecord, Submission
+from topo.manage.records import RunRecord, Submission
+from topo.manage.registry import NameTaken, Registry
 from topo.shipping.sources import pack_sources
 from topo.storage.checkpoints import holds_checkpoint, is_half_removed, local_path
 from topo.topology.layout import TaskLayout

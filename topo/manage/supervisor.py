@@ -23,7 +23,7 @@ from typing import Protocol
 from topo.config import Config
 from topo.errors import words_of
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
-from topo.manage.registry import FINAL, State, Supervision, read_state
+from topo.manage.records import FINAL, State, Supervision, read_state
 
 LONGEST_PAUSE_SECS = 60.0
 AFTER_PROGRESS_SECS = 0.1

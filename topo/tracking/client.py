@@ -26,7 +26,7 @@ import numpy as np
 from topo._pb import acker_pb2 as pb
 from topo.errors import AckerError
 from topo.tracking import packing
-from topo.tracking.epochs import Cursor, Registration
+from topo.tracking.exchange import Cursor, Registration
 from topo.tracking.figures import AckerStatus, status_of
 from topo.tracking.ids import GROUPS, Updates, fresh_nonce
 from topo.tracking.plan import Mode, TrackingPlan, shard_of

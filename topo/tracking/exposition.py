@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 
 from topo.config.masters import split_address
 from topo.metrics.serving import FigureServer
-from topo.tracking.epochs import Figures
+from topo.tracking.exchange import TrackingFigures
 from topo.tracking.figures import for_people, for_prometheus
 
 
 class Exposition(FigureServer):
     """A server of the figures that `figures` returns at the time of the request."""
 
-    def __init__(self, bind: str, figures: Callable[[], Mapping[str, Figures]]) -> None:
+    def __init__(self, bind: str, figures: Callable[[], Mapping[str, TrackingFigures]]) -> None:
         host, port = split_address(bind)
         pages = {
             "/metrics": lambda accept, query: for_prometheus(figures(), accept),

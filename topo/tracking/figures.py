@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from topo._pb import acker_pb2 as pb
-from topo.tracking.epochs import CommittedPayload, Figures
+from topo.tracking.exchange import CommittedPayload, TrackingFigures
 from topo.tracking.plan import Mode
 
 
@@ -80,7 +80,7 @@ def status_of(replies: Sequence[pb.StatusReply]) -> AckerStatus:
     )
 
 
-def for_people(figures: Mapping[str, Figures]) -> str:
+def for_people(figures: Mapping[str, TrackingFigures]) -> str:
     """Return the figures as text, one line per topology."""
     lines = []
     for name, shown in sorted(figures.items()):
@@ -96,7 +96,7 @@ def for_people(figures: Mapping[str, Figures]) -> str:
     return "\n".join(lines)
 
 
-def for_prometheus(figures: Mapping[str, Figures], accept: str = "") -> tuple[bytes, str]:
+def for_prometheus(figures: Mapping[str, TrackingFigures], accept: str = "") -> tuple[bytes, str]:
     """Return the figures in the text format that Prometheus asks for, and its content type."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Exposed(figures))
@@ -107,7 +107,7 @@ def for_prometheus(figures: Mapping[str, Figures], accept: str = "") -> tuple[by
 class _Exposed(Collector):
     """The families of an acker's figures."""
 
-    def __init__(self, figures: Mapping[str, Figures]) -> None:
+    def __init__(self, figures: Mapping[str, TrackingFigures]) -> None:
         self._figures = dict(sorted(figures.items()))
 
     def collect(self) -> Iterator[Metric]:
@@ -130,14 +130,14 @@ class _Exposed(Collector):
         yield failed
 
 
-_GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
+_GAUGES: dict[str, tuple[str, Callable[[TrackingFigures], float]]] = {
     "roots_pending": ("Messages neither acked nor failed.", lambda shown: shown.counts.pending),
     "oldest_pending_seconds": ("Age of the oldest of them.", lambda s: s.counts.oldest_secs),
     "verdicts_unheard": ("Verdicts no spout has committed.", lambda shown: shown.counts.unheard),
     "held_bytes": ("Memory held.", lambda shown: shown.held_bytes),
     "batch": ("The batch in work.", lambda shown: shown.next_batch),
 }
-_COUNTERS: dict[str, tuple[str, Callable[[Figures], float]]] = {
+_COUNTERS: dict[str, tuple[str, Callable[[TrackingFigures], float]]] = {
     "roots_acked": ("Messages acked.", lambda shown: shown.counts.acked),
     "updates": ("Updates applied.", lambda shown: shown.counts.updates),
     "updates_dropped": ("Updates of settled roots.", lambda shown: shown.counts.dropped),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from topo._pb import acker_pb2 as pb
-from topo.tracking.epochs import Figures, Registration
+from topo.tracking.exchange import Registration, TrackingFigures
 from topo.tracking.ids import U32, U64, Updates
 from topo.tracking.plan import Mode, TrackingPlan
 from topo.tracking.refusals import Refusal, Refused
@@ -183,7 +183,7 @@ def unpack_registration(message: pb.RegisterRequest) -> Registration:
     )
 
 
-def pack_figures(figures: Figures, waiting: int) -> pb.StatusReply:
+def pack_figures(figures: TrackingFigures, waiting: int) -> pb.StatusReply:
     counts = figures.counts
     return pb.StatusReply(
         epoch=figures.epoch,

@@ -20,7 +20,8 @@ from google.protobuf.message import DecodeError
 from topo._pb import acker_pb2 as pb
 from topo.tracking import packing
 from topo.tracking.clock import SteadyClock
-from topo.tracking.epochs import Cursor, Figures, StagedExecution, Tracking
+from topo.tracking.epochs import Tracking
+from topo.tracking.exchange import Cursor, StagedExecution, TrackingFigures
 from topo.tracking.ids import ARRAYS, Updates
 from topo.tracking.journal import FailureJournal
 from topo.tracking.pages import page_bytes
@@ -120,7 +121,7 @@ class AckerService:
         self._stopping = True
         self.wake()
 
-    def figures(self) -> dict[str, Figures]:
+    def figures(self) -> dict[str, TrackingFigures]:
         """Return the figures of every topology by name."""
         found = {}
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,6 +36,11 @@ class Verdicts:
         if not self.failures:
             return [None] * len(self.sequences)
         return [self.failures.get(position) for position in range(len(self.sequences))]
+
+    def failed(self) -> Iterator[tuple[int, str]]:
+        """Yield the sequence numbers of messages that failed, with the reasons."""
+        for at, reason in sorted(self.failures.items()):
+            yield int(self.sequences[at]), reason
 
     def after(self, number: int) -> Verdicts:
         """Return the verdicts with a greater number."""

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from topo.logs.reader import LEVELS, Wanted
-from topo.manage.api import WINDOWS, Management
+from topo.manage.answers import WINDOWS
+from topo.manage.api import Management
 from topo.manage.built import STATES, submit_built
 from topo.manage.views import (
     BatchView,

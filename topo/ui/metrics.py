@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from topo.manage.api import Management, errors_of, figures_of
+from topo.manage.answers import errors_of, figures_of
+from topo.manage.api import Management
 from topo.metrics.prometheus import Exposed
 from topo.metrics.prometheus import exposition as exposition_of
 

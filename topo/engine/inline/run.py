@@ -8,14 +8,17 @@ between them are encoded and decoded, so that values that cannot travel fail her
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
 from time import perf_counter
 from typing import Any
 
 from topo.config import Config
 from topo.engine.completion import Completion
-from topo.errors import EngineError, RunError, TopoError, Unavailable, UncaughtError, sentence_of
+from topo.engine.inline.external import refuse_external
+from topo.engine.inline.recorder import RecordedRun, Recorder
+from topo.engine.inline.stalls import stall_of
+from topo.errors import RunError, TopoError, Unavailable, UncaughtError, sentence_of
 from topo.metrics.totals import RunTotals
 from topo.running import (
     ACTIVE,
@@ -42,29 +45,12 @@ from topo.topology.model import Topology
 from topo.tracing.exporting import check_tracing
 from topo.tracking.ids import root_id
 from topo.tracking.ledger import Ledger
-from topo.tracking.verdicts import Verdicts
 
 _MOST_PER_BATCH = 10_000
 _FEWEST_ROUNDS, _MOST_ROUNDS = 16, 4096
 
 
-class Recorder:
-    """A record of emits and verdicts, in order."""
-
-    def __init__(self) -> None:
-        self.rows: dict[tuple[str, str], list[Any]] = {}
-        self.acked: dict[str, list[Any]] = {}
-        self.failed: dict[str, list[Any]] = {}
-
-    def emitted(self, component: str, stream: str, task: int, rows: Sequence[Any]) -> None:
-        self.rows.setdefault((component, stream), []).extend(map(list, rows))
-
-    def concluded(self, component: str, msg_id: Any, reason: str | None) -> None:
-        kept = self.acked if reason is None else self.failed
-        kept.setdefault(component, []).append(msg_id)
-
-
-class InlineRun(Completion):
+class InlineRun(RecordedRun, Completion):
     """A topology running in this thread; it advances when `settle` or `step` is called."""
 
     ui = ""
@@ -86,7 +72,7 @@ class InlineRun(Completion):
         given = Config(conf or {})
         install_user_classes(topology.user_classes)
         self.warnings = Config.validate(given, components=topology.components)
-        _refuse_external(topology, in_tests=strict)
+        refuse_external(topology, in_tests=strict)
         self.name = name
         self.topology = topology
         self.conf = full_conf(given)
@@ -126,12 +112,17 @@ class InlineRun(Completion):
 
     @property
     def status(self) -> str:
-        stalled = self._status == ACTIVE and self._stall()
-        return STALLED if stalled else self._status
+        return STALLED if self._stall else self._status
 
     @property
     def reason(self) -> str:
-        return self._reason or (self._stall() if self._status == ACTIVE else "")
+        return self._reason or self._stall
+
+    @property
+    def _stall(self) -> str:
+        if self._status != ACTIVE:
+            return ""
+        return stall_of(self._host, self._ledger, self._pause)
 
     @property
     def pending(self) -> int:
@@ -168,23 +159,6 @@ class InlineRun(Completion):
 
     def batches(self) -> list[BatchRecord]:
         return self._book.batches()
-
-    def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
-        """Return the value lists that the component has emitted on the stream, in order."""
-        self.topology.component(component).declared(stream)
-        return list(self.recorder.rows.get((component, stream), []))
-
-    @property
-    def rows(self) -> dict[tuple[str, str], list[Any]]:
-        return self.recorder.rows
-
-    @property
-    def acked(self) -> dict[str, list[Any]]:
-        return self.recorder.acked
-
-    @property
-    def failed(self) -> dict[str, list[Any]]:
-        return self.recorder.failed
 
     # -- moving it ----------------------------------------------------------------------------
 
@@ -251,7 +225,8 @@ class InlineRun(Completion):
         failures = {
             root_id(spout.id, sequence): reason
             for spout in self._host.spouts
-            for sequence, reason in _failed(self._ledger.verdicts(spout.id, spout.cursor))
+            for sequence, reason in self._ledger.verdicts(spout.id, spout.cursor).failed()
+            if not reason.startswith("timeout")  # those are pending again
         }
         self._host = None
         self._ledger = self._new_ledger()
@@ -303,7 +278,7 @@ class InlineRun(Completion):
                     return 0  # never was active: nothing is opened before it is
                 self._host = self._opened()
             moved = self._guarded_batch(self._host, rounds)
-            if not moved and self._is_finished(self._host):
+            if not moved and self._host.exhausted and not self._host.pending and self._host.spouts:
                 self._finish(self._host)
         except Unavailable as error:
             self._roll_back(error)
@@ -399,9 +374,6 @@ class InlineRun(Completion):
         times = [own, *(spout.pause_ends for spout in spouts)]
         return [time for time in times if time is not None and time > now]
 
-    def _is_finished(self, host: SlotTasks) -> bool:
-        return host.exhausted and not host.pending and bool(host.spouts)
-
     def _finish(self, host: SlotTasks) -> None:
         self._guarded_batch(host, 0, last_tick=True)
         while self._guarded_batch(host, 0):
@@ -424,54 +396,3 @@ class InlineRun(Completion):
         is_topos = isinstance(error, TopoError) and not isinstance(error, UncaughtError)
         text = str(error) if is_topos else sentence_of(error)  # with the hint, or without
         self._reason = text or type(error).__name__
-
-    def _stall(self) -> str:
-        """Return why the run cannot advance although it should, or ""."""
-        if self._pause.reason:
-            return self._pause.reason
-        if self._host is not None and self._host.stalls:
-            return self._host.stalls[0]
-        if self._host is None or self.conf["topology.enable.message.timeouts"]:
-            return ""
-        for spout in self._host.spouts:
-            if spout.at_limit and not self._moving():
-                return (
-                    f"spout {spout.component_id!r} at its pending limit "
-                    f"({spout.pending_count}), nothing in flight"
-                )
-        return ""
-
-    def _moving(self) -> bool:
-        host = self._host
-        return host is not None and any(
-            len(self._ledger.verdicts(spout.id, spout.cursor)) for spout in host.spouts
-        )
-
-
-def _failed(verdicts: Verdicts) -> Iterator[tuple[int, str]]:
-    """Yield the messages that a bolt has failed; those that timed out are pending again."""
-    for sequence, reason in zip(verdicts.sequences.tolist(), verdicts.reasons, strict=True):
-        if reason is not None and not reason.startswith("timeout"):
-            yield sequence, reason
-
-
-def _refuse_external(topology: Topology, *, in_tests: bool) -> None:
-    """Raise an EngineError for what only another engine can read or write.
-
-    In tests, what a bolt hands out to another engine is checked, and goes nowhere.
-    """
-    for component in topology.components.values():
-        if component.is_spout and component.external:
-            what, mock = "reads for", "complete_topology(..., mock_sources={"
-            hint = f"give it tuples: {mock}{component.id!r}: [[...], ...]}}); or run it on Spark"
-        elif component.external and not in_tests:
-            what, hint = "writes for", "run it with --engine spark"
-        else:
-            continue
-        engine = str(component.external["engine"]).capitalize()
-        raise EngineError(
-            f"{engine} {what} {component.kind} {component.id!r} ({component.class_name}), and the "
-            f"inline engine has no {engine}",
-            code="needs-engine",
-            hint=hint,
-        )

@@ -35,7 +35,7 @@ from topo.engine.spark.realtime.messages import (
 from topo.engine.spark.realtime.store import EpochStore
 from topo.engine.spark.realtime.stream import Listener, Stream
 from topo.errors import EngineError
-from topo.tracking.epochs import CommittedPayload
+from topo.tracking.exchange import CommittedPayload
 from topo.tracking.figures import AckerStatus
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode, TrackingPlan

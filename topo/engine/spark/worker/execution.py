@@ -35,7 +35,7 @@ from topo.logs.requests import LogRequests
 from topo.runtime.input_times import Marks
 from topo.runtime.slot import Batch, SlotTasks
 from topo.tracking.client import AckerClient, BatchStart, Lease
-from topo.tracking.epochs import Cursor
+from topo.tracking.exchange import Cursor
 from topo.tracking.ids import Updates, fresh_nonce
 from topo.tracking.plan import Mode
 from topo.wire.frame import PackedFrame
