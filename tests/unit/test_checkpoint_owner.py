@@ -155,7 +155,7 @@ def test_a_driver_that_wakes_up_stops_though_it_wrote_once_more() -> None:
     second.close()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(2, 4), st.randoms(use_true_random=False))
 def test_of_drivers_that_claim_at_once_one_is_left(count: int, random: Any) -> None:
     """Whatever the order of their reads and writes, beats included."""

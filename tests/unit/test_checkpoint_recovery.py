@@ -72,7 +72,7 @@ def test_what_is_torn_is_taken_back(
     assert cut_back(tmp_path) is None
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.data())
 def test_wherever_the_power_goes_a_whole_batch_is_left(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
