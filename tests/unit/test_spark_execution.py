@@ -18,7 +18,6 @@ from topo import BasicBolt, Bolt, Spout, Topology, Tuple, UncaughtError, bolt
 from topo.engine.spark.driver.resources import tracking_plan
 from topo.engine.spark.plan import make_plan
 from topo.engine.spark.worker import polling
-from topo.engine.spark.worker.execution import SlotRunner
 from topo.engine.spark.worker.messages import (
     COMMITTED,
     LAST_TICKED,
@@ -31,6 +30,7 @@ from topo.engine.spark.worker.polling import Polling
 from topo.engine.spark.worker.relay import RelayLost
 from topo.engine.spark.worker.report import Report
 from topo.engine.spark.worker.run_spec import RunSpec
+from topo.engine.spark.worker.slot_runner import SlotRunner
 from topo.errors import AckerError
 from topo.runtime.slot import full_conf
 from topo.tracking.client import AckerControl, Lease

@@ -45,7 +45,7 @@ def run(*command: str, **options: Any) -> str:
 def test_the_archive_is_imported_from(tmp_path: Path) -> None:
     archive = pack_topo(tmp_path)
     assert "topo/_pb/acker_pb2.py" in zipfile.ZipFile(archive).namelist()
-    code = "import topo.runtime.slot, topo.engine.spark.worker.execution; print(topo.__file__)"
+    code = "import topo.runtime.slot, topo.engine.spark.worker.slot_runner; print(topo.__file__)"
     where = run(
         sys.executable, "-c", code, cwd=tmp_path, env={**os.environ, "PYTHONPATH": archive.name}
     )

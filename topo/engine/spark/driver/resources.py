@@ -29,8 +29,8 @@ from topo.engine.spark.driver.worker_check import check_workers
 from topo.engine.spark.jvm.local_files import sync_below
 from topo.engine.spark.jvm.session import query_session, query_settings, start_session
 from topo.engine.spark.plan import Plan, make_plan
-from topo.engine.spark.worker.execution import SlotRunner
 from topo.engine.spark.worker.run_spec import RunSpec
+from topo.engine.spark.worker.slot_runner import SlotRunner
 from topo.engine.spark.worker.stage_errors import STATE_REFUSED
 from topo.errors import AckerError, ConfigError, EngineError
 from topo.logs.capture import LOG_DIR

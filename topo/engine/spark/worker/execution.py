@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from topo.config.secrets import masked
 from topo.engine.spark.worker.header import BatchHeader
 from topo.engine.spark.worker.messages import (
     COMMITTED,
@@ -23,18 +22,14 @@ from topo.engine.spark.worker.messages import (
     Restore,
     Work,
 )
-from topo.engine.spark.worker.polling import Polling
 from topo.engine.spark.worker.relay import RelayLost
-from topo.engine.spark.worker.report import Capture, Report
-from topo.engine.spark.worker.run_spec import RunSpec
-from topo.engine.spark.worker.spool import Spool, each_frame
+from topo.engine.spark.worker.report import Report
+from topo.engine.spark.worker.spool import each_frame
 from topo.engine.spark.worker.state_size import StoredSizes
-from topo.errors import AckerError, EngineError, TopoError
-from topo.logs.capture import collect_logs, collected_lines
-from topo.logs.requests import LogRequests
+from topo.logs.capture import collected_lines
 from topo.runtime.input_times import Marks
 from topo.runtime.slot import Batch, SlotTasks
-from topo.tracking.client import AckerClient, BatchStart, Lease
+from topo.tracking.client import BatchStart
 from topo.tracking.exchange import Cursor
 from topo.tracking.ids import Updates, fresh_nonce
 from topo.tracking.plan import Mode
@@ -42,11 +37,14 @@ from topo.wire.frame import PackedFrame
 from topo.wire.payload import MARKS
 from topo.wire.rows import pack_rows, unpack_rows
 
+if TYPE_CHECKING:
+    from topo.engine.spark.worker.slot_runner import SlotRunner
+
 _HELD_SECS = 0.05
 
 
 @dataclass
-class _Instances:
+class Instances:
     """The tasks of one level, and the execution that left their present state."""
 
     host: SlotTasks
@@ -60,93 +58,7 @@ class _Instances:
     closed: bool = False
 
 
-class SlotRunner:
-    """The owner of the instances of one slot, at every level."""
-
-    def __init__(self, spec: RunSpec, slot: int) -> None:
-        self.plan = spec.plan
-        self._slot = slot
-        self.capture = Capture(spec.capture, spec.conclusions)
-        self.reports = spec.reports
-        self.spool = Spool(spec.frames, slot, spec.conf["topology.batch.file.bytes"])
-        if spec.log_bytes:
-            collect_logs(spec.log_bytes)
-        self.environment = spec.environment(slot)
-        if spec.capture or spec.conclusions:
-            self.environment.listener = self.capture
-        self.topology = self.environment.topology
-        self.log_requests = LogRequests(masked)
-        self._instances: dict[int, _Instances] = {}
-        self.polling = Polling(spec.conf, asks_spark=bool(spec.plan.sources))
-        self.environment.wake = self.polling.wake
-        self._lease: Lease | None = None
-        self._client: AckerClient | None = None
-        self.incarnations: Mapping[int, int] = {}
-        self._raised: tuple[tuple[int, int, int], TopoError] | None = None
-        self.said_exhausted = False
-        self.said_stalls: tuple[str, ...] = ()
-
-    def execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
-        """Execute this slot's part of a level."""
-        self.capture.clear()
-        which = (work.lease.epoch, work.batch, work.level)
-        if self._raised is not None and self._raised[0] == which:
-            raise self._raised[1]  # Spark's retries are for failures of machines
-        started = time.monotonic()
-        try:
-            return self._execute(work, restore, abandoned)
-        except TopoError as error:
-            if not isinstance(error, AckerError | EngineError):
-                self._raised = (which, error)
-            raise
-        finally:
-            self.polling.budget.worked(started, time.monotonic())
-
-    def _execute(self, work: Work, restore: Restore, abandoned: Abandoned) -> Outcome:
-        self.environment.checkpoint_id = work.lease.run_id
-        execution = _Execution(self, work, restore, abandoned)
-        # Until the execution is done, these instances must not pass for those of a committed state.
-        execution.instances = self._instances.pop(work.level, None)
-        outcome = execution.run_spouts() if work.level == 0 else execution.run_bolts()
-        if execution.instances is not None:
-            execution.instances.batch = work.batch
-            execution.instances.epoch = work.lease.epoch
-            self._instances[work.level] = execution.instances
-        return outcome
-
-    def tell_committed(self, batch: int, epoch: int) -> None:
-        """Tell the instances of other levels that their batch is committed: the next has begun.
-
-        Those that executed it in another epoch may be of an attempt that was rolled back and done
-        again elsewhere; they hear at their own next execution, if they are of the committed state.
-        """
-        for known in self._instances.values():
-            if known.batch < batch and known.epoch == epoch and not known.closed:
-                known.host.tell_committed()
-
-    @property
-    def is_called(self) -> bool:
-        """True if threads of user code have left calls for a task, at any level but the present."""
-        return any(each.host.is_called for each in self._instances.values())
-
-    def wakes_at(self, spouts: SlotTasks | None) -> float | None:
-        """Return when, by the clock, a task of this slot in event time has something to do."""
-        hosts = [known.host for known in self._instances.values() if not known.closed]
-        if spouts is not None:
-            hosts.append(spouts)
-        times = [time for host in hosts for time in host.wakes_at() if time is not None]
-        return min(times, default=None)
-
-    def client(self, lease: Lease) -> AckerClient:
-        if self._client is None or self._lease != lease:
-            self._lease, self._client = lease, AckerClient(lease)
-            self.incarnations = lease.incarnation_of()
-            self.said_exhausted = False
-            self.said_stalls = ()
-        return self._client
-
-
-class _Execution:
+class Execution:
     """The state of one execution while it runs."""
 
     def __init__(
@@ -160,7 +72,7 @@ class _Execution:
         self._polling = runner.polling
         self._client = runner.client(work.lease)
         self._keeps_state = self._plan.keeps_state(work.level)
-        self.instances: _Instances | None = None
+        self.instances: Instances | None = None
         self._has_news = False
         self._ticks_last = False
         self._outcome = Outcome()
@@ -327,7 +239,7 @@ class _Execution:
 
     # -- both ---------------------------------------------------------------------------------
 
-    def _find_instances(self) -> _Instances | None:
+    def _find_instances(self) -> Instances | None:
         """Return the present instances if they are in the committed state, else None.
 
         Instances that have executed this very batch do not count, even without saved changes: the
@@ -352,7 +264,7 @@ class _Execution:
             host.open(saved)
             had_last_tick = LAST_TICKED in records
             sizes = StoredSizes(records)
-            found = self.instances = _Instances(host, work.committed, sizes, had_last_tick)
+            found = self.instances = Instances(host, work.committed, sizes, had_last_tick)
         elif not found.closed:  # of the committed state, which another epoch's level has not heard
             found.host.tell_committed()
         return found.host

@@ -54,7 +54,7 @@ def main() -> None:
     lifeline = threading.Thread(target=_end_with, args=(source, path), daemon=True)
     lifeline.start()
     # All that topo needs is imported by now: a `types.py` of the user's may come before Python's.
-    importlib.import_module("topo.engine.spark.worker.execution")
+    importlib.import_module("topo.engine.spark.worker.slot_runner")
     sys.path[:] = import_path
     keep_logs(os.path.basename(path))
     note_in(open_note(path))
