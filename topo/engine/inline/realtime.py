@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from topo.config import Config
 from topo.engine.completion import Completion
+from topo.engine.inline.recorder import RecordedRun
 from topo.engine.inline.run import InlineRun
 from topo.errors import EngineError, sentence_of
 from topo.running import ENDED, BatchRecord, ErrorEntry, Listener, RunStats
@@ -38,7 +39,7 @@ class Busy(Exception):
     """The engine's thread is kept by user code that does not return."""
 
 
-class RealTimeRun(Completion):
+class RealTimeRun(RecordedRun, Completion):
     """A run that advances in a thread of its own until it ends."""
 
     ui = ""
@@ -76,6 +77,7 @@ class RealTimeRun(Completion):
         self._is_woken = True  # the first step waits for nothing
         self._thread = threading.Thread(target=self._loop, name=f"topology {name}", daemon=True)
         self.warnings = self._inner.warnings
+        self.recorder = self._inner.recorder
 
     def start(self) -> RealTimeRun:
         self._ended = False
@@ -107,18 +109,6 @@ class RealTimeRun(Completion):
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
         return self._ask(lambda: self._inner.tuples(component, stream))
-
-    @property
-    def rows(self) -> dict[tuple[str, str], list[Any]]:
-        return self._inner.rows
-
-    @property
-    def acked(self) -> dict[str, list[Any]]:
-        return self._inner.acked
-
-    @property
-    def failed(self) -> dict[str, list[Any]]:
-        return self._inner.failed
 
     def activate(self) -> None:
         self._ask(self._inner.activate)
