@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,14 @@ def test_settings_travel_without_their_origins(context: Any) -> None:
 def test_threads_without_a_session_generate_no_code(context: Any) -> None:
     settings = context._jvm.org.apache.spark.sql.internal.SQLConf.getFallbackConf()
     assert settings.getConfString("spark.sql.codegen.factoryMode") == "NO_CODEGEN"
+
+
+def test_the_class_path_is_the_same_at_every_start(context: Any) -> None:
+    """Java refuses an archive of classes that was recorded with another one."""
+    entries = context._jvm.java.lang.System.getProperty("java.class.path").split(os.pathsep)
+    own = str(Path(context._jvm.java.lang.System.getProperty("java.io.tmpdir")).parent)
+    assert len(entries) > 100
+    assert [entry for entry in entries if entry.startswith(own)] == []
 
 
 def test_a_spark_that_has_nothing_of_the_kind_runs_as_it_would(

@@ -102,7 +102,7 @@ def _record(settings: Mapping[str, str], directory: Path) -> None:
         conf["topology.mode"] = mode
         conf["topology.checkpoint.dir"] = str(directory / mode)
         run = SparkRun(f"training-{mode}", topology(), conf, master="local[4]")
-        with suppress(TopoError):  # what was loaded until then is worth recording
+        with suppress(TopoError, TimeoutError):  # what was loaded until then is worth recording
             run.start().await_completion(_RUN_SECS)
     stop_session(_LIMIT_SECS)
 

@@ -7,8 +7,9 @@ A JVM that records such a file takes 9 s longer to start and 8 s to end, so no r
 background. A static archive, from a list of classes, took 46 s of processor time to dump and
 helped less.
 
-Java refuses an archive that does not fit, and runs without. Only a directory of this user's own
-will do, since whoever writes the file decides what the JVM runs.
+Java refuses an archive that does not fit, and runs without; so does one that was recorded with an
+entry on the class path that is there no more. Only a directory of this user's own will do, since
+whoever writes the file decides what the JVM runs.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def _key(java: Java, settings: Mapping[str, str]) -> str:
     from pyspark.find_spark_home import _find_spark_home
 
     jars = Path(_find_spark_home()) / "jars"
-    digest = hashlib.blake2b(f"{java.home} {java.version} {jars}".encode(), digest_size=8)
+    digest = hashlib.blake2b(f"2 {java.home} {java.version} {jars}".encode(), digest_size=8)
     with os.scandir(jars) as entries:
         seen = sorted((one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in entries)
     digest.update(repr([seen, *(settings.get(key, "") for key in _CLASS_PATHS)]).encode())

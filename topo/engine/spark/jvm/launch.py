@@ -18,7 +18,6 @@ from topo.engine.spark.driver.nursery import NurseryProcess
 from topo.engine.spark.driver.scratch import make_jvm_directory
 from topo.engine.spark.driver.shipment import Shipment
 from topo.engine.spark.jvm.class_archive import ClassArchive, find_archive
-from topo.engine.spark.jvm.classes import CLASSES, CLASSES_SETTING
 from topo.engine.spark.jvm.java import Java
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 _JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
 _TRAINING_AFTER_SECS = 60.0
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
-_LAST_CLASSES = "SPARK_DIST_CLASSPATH"
 
 
 class JvmStart:
@@ -35,7 +33,6 @@ class JvmStart:
 
     def __init__(self, settings: Mapping[str, str], java: Java, *, forks: bool) -> None:
         self.directory = make_jvm_directory()
-        os.mkdir(os.path.join(self.directory, CLASSES))  # else the JVM would expect an archive
         self._nursery: NurseryProcess | None = None
         if forks:
             with suppress(OSError):  # then Spark starts Python itself
@@ -43,7 +40,7 @@ class JvmStart:
         if self._nursery is not None:
             os.environ[PYTHON_VARIABLE] = self._nursery.command
             settings = {**settings, "spark.pyspark.python": self._nursery.command}
-        self._settings = {**settings, CLASSES_SETTING: f"{self.directory}/{CLASSES}"}
+        self._settings = settings
         self._archive: ClassArchive | None = None
         self._training: threading.Timer | None = None
         if is_local(settings["spark.master"]):
@@ -100,8 +97,7 @@ class JvmStart:
         """Start a JVM that removes its directory when it ends, even if this process is killed."""
         from pyspark.java_gateway import launch_gateway
 
-        variables = _class_path_with(f"{self.directory}/{CLASSES}")
-        with log.open("ab") as sink, environment(variables):
+        with log.open("ab") as sink:
             there = shipment.jvm_options if shipment else {}
             gateway = launch_gateway(self.conf(options), {"stdout": sink, "stderr": sink, **there})
         with suppress(Exception):  # Spark's own affair: without it the next run removes it
@@ -139,13 +135,3 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _class_path_with(directory: str) -> dict[str, str]:
-    """Return the variable with which the class path ends with this directory.
-
-    Classes are found there that come later. It is the last entry, since it has another name each
-    time, and Java shares the classes of those entries alone that are what they were.
-    """
-    before = os.environ.get(_LAST_CLASSES)
-    return {_LAST_CLASSES: os.pathsep.join(filter(None, [before, directory]))}

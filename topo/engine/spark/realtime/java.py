@@ -7,18 +7,21 @@ source is the output of the spouts' level. All of it passes Spark's own check of
 allows, which is why the sink is a `foreach` and not `noop`.
 
 Spark compiles it with the compiler that it has for its own generated code (janino: no lambdas, and
-casts where generics would be). The classes go to a directory that has been on the class path since
-the JVM was started, for that is where Spark looks for a source by its name; executors get a jar.
+casts where generics would be). Spark looks for a source by the name of its class, so the loader of
+the class path is given the classes, by a method of its own that Spark's options of the JVM open;
+executors get a jar. A directory on the class path, to which the classes would be written, needs
+less code, but it has another name each time, and Java then refuses the archive of Spark's classes
+(`jvm/class_archive.py`).
 """
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.config.masters import is_local
-from topo.engine.spark.jvm.classes import CLASSES_SETTING
 from topo.engine.spark.realtime.java_slots import SLOTS
 from topo.engine.spark.realtime.java_tasks import TASKS
 from topo.errors import EngineError
@@ -43,33 +46,17 @@ def check_spark(version: str) -> None:
 
 def load_classes(context: SparkContext) -> Any:
     """Compile the classes into this Spark, unless it has them; return its JVM."""
-    jvm: Any = context._jvm
-    path = context.getConf().get(CLASSES_SETTING, "")
-    if not path:
-        raise EngineError(
-            "this process's Spark was not started by topo, so it cannot run in real-time mode",
-            code="real-time",
-            hint="let topo start Spark, or set topology.mode=micro-batch",
-        )
-    directory = Path(path)
-    directory.mkdir(exist_ok=True)
-    if not (directory / f"{SOURCE_CLASS}.class").exists():
-        _compile(jvm, directory)
-        if not is_local(context.master):
-            jsc: Any = context._jsc
-            jsc.addJar(str(_jar_of(directory)))
-    return jvm
-
-
-def _compile(jvm: Any, directory: Path) -> None:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
+    jvm: Any = context._jvm
     try:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setTargetVersion(8)
-        compiler.setSourceVersion(8)
-        compiler.cook(TASKS + SLOTS)
-        classes = dict(compiler.getBytecodes())
+        loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
+        if not _is_loaded(jvm, loader):
+            classes = _compile(jvm)
+            if not is_local(context.master):
+                jsc: Any = context._jsc
+                jsc.addJar(str(_write_jar(jvm, classes)))
+            _define(context, loader, classes)
     except (Py4JError, TypeError) as error:  # the latter where Spark lacks the classes
         said = [line for line in str(error).splitlines() if "Exception" in line]
         raise EngineError(
@@ -77,17 +64,67 @@ def _compile(jvm: Any, directory: Path) -> None:
             code="real-time",
             hint=_INSTEAD,
         ) from error
-    # The source last: its being there says that all are.
-    for name in sorted(classes, key=lambda name: name == SOURCE_CLASS):
-        unfinished = directory / f"{name}.tmp"
-        unfinished.write_bytes(bytes(classes[name]))
-        unfinished.rename(directory / f"{name}.class")
+    return jvm
 
 
-def _jar_of(directory: Path) -> Path:
-    """Return the classes as an archive, which lies beside them as long as the JVM lives."""
-    jar = directory.parent / _JAR
+def _is_loaded(jvm: Any, loader: Any) -> bool:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        jvm.java.lang.Class.forName(SOURCE_CLASS, False, loader)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() != "ClassNotFoundException":
+            raise
+        return False
+    return True
+
+
+def _compile(jvm: Any) -> dict[str, bytes]:
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setTargetVersion(8)
+    compiler.setSourceVersion(8)
+    compiler.cook(TASKS + SLOTS)
+    compiled = compiler.getBytecodes()
+    return {str(name): bytes(compiled[name]) for name in compiled}
+
+
+def _define(context: SparkContext, loader: Any, classes: Mapping[str, bytes]) -> None:
+    """Have the loader know the classes; the source last: its being there says that all are."""
+    from py4j.protocol import Py4JJavaError
+
+    gateway: Any = context._gateway
+    java = gateway.jvm.java.lang
+    named = [java.Class.forName(name) for name in ("java.lang.String", "[B")]
+    kinds = _array(gateway, java.Class, [*named, java.Integer.TYPE, java.Integer.TYPE])
+    of = java.Class.forName("java.lang.ClassLoader")
+    method = of.getDeclaredMethod("defineClass", kinds)
+    method.setAccessible(True)
+    waiting = sorted(classes, key=lambda name: name == SOURCE_CLASS)
+    tried = 0
+    while waiting:
+        name = waiting.pop(0)
+        code = classes[name]
+        try:
+            method.invoke(loader, _array(gateway, java.Object, [name, code, 0, len(code)]))
+            tried = 0
+        except Py4JJavaError:
+            tried += 1
+            if tried > len(waiting):
+                raise
+            waiting.insert(len(waiting) - (SOURCE_CLASS in waiting), name)  # after what it extends
+
+
+def _array(gateway: Any, kind: Any, values: Sequence[Any]) -> Any:
+    array = gateway.new_array(kind, len(values))
+    for place, value in enumerate(values):
+        array[place] = value
+    return array
+
+
+def _write_jar(jvm: Any, classes: Mapping[str, bytes]) -> Path:
+    """Write the classes into an archive, which is there as long as the JVM lives."""
+    jar = Path(jvm.java.lang.System.getProperty("java.io.tmpdir")) / _JAR
     with zipfile.ZipFile(jar, "w") as archive:
-        for file in sorted(directory.glob("*.class")):
-            archive.write(file, file.name)
+        for name, code in classes.items():
+            archive.writestr(f"{name.replace('.', '/')}.class", code)
     return jar
