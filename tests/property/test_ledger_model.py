@@ -6,11 +6,13 @@ from functools import reduce
 from operator import xor
 
 import numpy as np
+import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
 from tests.property.edge_sets import Batch, EdgeSets
 from tests.property.scale import examples
+from topo.tracking import few_updates
 from topo.tracking.ids import EdgeIds, Updates, root_id
 from topo.tracking.ledger import Ledger
 
@@ -114,11 +116,17 @@ def split(updates: Updates, at: int) -> list[Updates]:
     return [Updates(**first), Updates(**rest, **others)]
 
 
-@given(batches, st.integers(0, 5))
+@given(batches, st.integers(0, 5), st.sampled_from([0, few_updates.FEW]))
 @examples(300)
 def test_ledger_decides_as_sets_of_edges_do(
-    drawn: list[tuple[float, list[tuple[object, ...]]]], at: int
+    drawn: list[tuple[float, list[tuple[object, ...]]]], at: int, few: int
 ) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(few_updates, "FEW", few)  # 0: all of them by columns
+        decide_alike(drawn, at)
+
+
+def decide_alike(drawn: list[tuple[float, list[tuple[object, ...]]]], at: int) -> None:
     model, ledger = EdgeSets(TIMEOUT), Ledger(TIMEOUT)
     script, now = Script(model), 100.0
     for advance, operations in drawn:

@@ -109,12 +109,17 @@ class EdgeIds:
         return mix((self.nonce + self._taken * _GAMMA) & _MASK64)
 
 
+_NO_U64: U64 = np.empty(0, np.uint64)
+_NO_U32: U32 = np.empty(0, np.uint32)
+
+
 def no_u64() -> U64:
-    return np.empty(0, np.uint64)
+    """Return no numbers; all share them, as nothing can be written to an array without elements."""
+    return _NO_U64
 
 
 def no_u32() -> U32:
-    return np.empty(0, np.uint32)
+    return _NO_U32
 
 
 @dataclass(eq=False)
@@ -150,9 +155,12 @@ class Updates:
             return given[0]
         if not given:
             return cls()
-        joined = {name: np.concatenate([getattr(part, name) for part in given]) for name in ARRAYS}
-        reasons = [reason for part in given for reason in part.fail_reasons]
-        return cls(**joined, fail_reasons=reasons)
+        joined = cls(fail_reasons=[reason for part in given for reason in part.fail_reasons])
+        for name in ARRAYS:
+            arrays = [array for part in given if len(array := getattr(part, name))]
+            if arrays:
+                setattr(joined, name, arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
+        return joined
 
     def parts(self, most: int, most_chars: int) -> list[Updates]:
         """Split into parts of at most `most` entries and `most_chars` of reasons; at least one."""
@@ -175,7 +183,14 @@ class Updates:
 
     @property
     def is_empty(self) -> bool:
-        return len(self) == 0
+        return not (
+            len(self.init_roots)
+            or len(self.ack_roots)
+            or len(self.fail_roots)
+            or len(self.reset_roots)
+            or len(self.held_roots)
+            or len(self.released_roots)
+        )
 
 
 ARRAYS = tuple(f.name for f in fields(Updates) if f.name != "fail_reasons")

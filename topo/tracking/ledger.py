@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from topo.tracking.few_updates import apply_few, are_few_and_plain
 from topo.tracking.holders import Holders
 from topo.tracking.ids import (
     SEQUENCE_BITS,
@@ -56,7 +57,7 @@ class LedgerCounts:
 
 
 @dataclass(slots=True)
-class _Lane:
+class Lane:
     """One spout task's highest sequence, counts and verdicts."""
 
     highest: int = 0
@@ -84,7 +85,7 @@ class Ledger:
         self.timeout_secs = timeout_secs
         self._pages = Pages()
         self._holders = Holders(self._pages, component_of)
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, Lane] = {}
         self._early: dict[int, _Early] = {}
         self._quiet: set[int] = set()
         self._updates = 0
@@ -96,6 +97,11 @@ class Ledger:
         if batch.is_empty:
             return
         self._updates += len(batch)
+        if not self._early and not len(self._holders) and are_few_and_plain(batch):
+            passed = apply_few(batch, now, self._pages, self._lanes, self._quiet)
+            if passed is not None:
+                self._free(set(passed))
+                return
         failures: dict[int, str] = {}
         opened, turned = self._open(batch.init_roots, batch.init_values, now, failures)
         touched = self._xor(batch.ack_roots, batch.ack_values, now)
@@ -208,7 +214,7 @@ class Ledger:
         fresh = np.ones(len(roots), np.bool_)
         left = set()
         for task, start, end in _by_task(roots):
-            lane = self._lanes.setdefault(task, _Lane())
+            lane = self._lanes.setdefault(task, Lane())
             known = int(np.searchsorted(sequences_of(roots[start:end]), lane.highest, "right"))
             fresh[start : start + known] = False
             self._dropped += known

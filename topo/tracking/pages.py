@@ -104,6 +104,19 @@ class Pages:
             self.keys[page] = key
         return page
 
+    def place_of(self, root: int) -> int:
+        """Return the place of one root; -1 if its page does not exist."""
+        page = self._place.get(root >> PAGE_BITS, -1)
+        return page if page < 0 else page << PAGE_BITS | root & (PAGE_SIZE - 1)
+
+    def open_one(self, root: int) -> int:
+        """Return the place of one root, and make its page if it is missing."""
+        return self._page(root >> PAGE_BITS) << PAGE_BITS | root & (PAGE_SIZE - 1)
+
+    def root_of(self, place: int) -> int:
+        """Return the root at one place."""
+        return self.keys.item(place >> PAGE_BITS) << PAGE_BITS | place & (PAGE_SIZE - 1)
+
     def root_at(self, places: I64) -> U64:
         """Return the roots at these places."""
         low = (places & (PAGE_SIZE - 1)).astype(np.uint64)

@@ -65,7 +65,12 @@ class VerdictLog:
         self.nbytes += _size(self._parts[-1])
 
     def after(self, number: int) -> Verdicts:
-        parts = [part.after(number) for part in self._parts if part.last > number]
+        parts = []
+        for part in reversed(self._parts):  # most are asked for at once, and nothing older
+            if part.last <= number:
+                break
+            parts.append(part.after(number))
+        parts.reverse()
         if len(parts) == 1:
             return parts[0]
         if not parts:

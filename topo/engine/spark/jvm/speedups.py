@@ -54,10 +54,11 @@ def _forget_where_settings_are_from(context: SparkContext, jvm: Any) -> None:
     """Drop the origins of Hadoop's settings, which are never used.
 
     Each level with state sends its tasks all settings in every batch, and the origins of all 1100
-    are compressed one by one.
+    are compressed one by one. The map is replaced: to clear it from here would ask the JVM for its
+    entries one by one, for a second and more.
     """
     field = _field(jvm, "org.apache.hadoop.conf.Configuration", "updatingResource")
-    field.get(_hadoop(context)).clear()
+    field.set(_hadoop(context), jvm.java.util.concurrent.ConcurrentHashMap())
 
 
 def _generate_no_code(context: SparkContext, jvm: Any) -> None:

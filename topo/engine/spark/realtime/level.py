@@ -10,6 +10,7 @@ bounded by that, by what one tuple becomes, and by what the spouts may emit in t
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -35,6 +36,7 @@ _WORK_SECS = 0.02
 _POLL_TUPLES = 1024
 
 _NOTHING = TaskMetrics()
+_NO_UPDATES = Updates()
 
 Item = tuple[int, memoryview]
 """A level and the frames that are for it."""
@@ -72,6 +74,8 @@ class Level:
         self._had_last_tick = self._last_tick_key[1] in start.saved.get(0, {})
         self._more_came = False
         self._closed = False
+        self._has_ticks = self._is_woken = False  # if any of its tasks ticks, or has timers
+        self._may_have_updates = False
         self._queue = Queue()
         self._polls = Portion(_POLL_TUPLES)
         self._sizes: dict[int, dict[str, int]] = {}
@@ -89,6 +93,8 @@ class Level:
             host.open(self._saved)
             self._saved = {}
             host.begin(Batch(self.epoch, self._now, self._now))
+            self._has_ticks = host.next_tick() < math.inf
+            self._is_woken = bool(host.timed)
             self.host = host
         return self.host
 
@@ -159,6 +165,7 @@ class Level:
         if emitted:
             self._more_came = True
         if emitted or ticks:
+            self._may_have_updates = True
             before = self.output.moved
             self._collect(host.work(pre_commit=False))
             if emitted:
@@ -171,22 +178,27 @@ class Level:
         host = self._open()
         if self._closed:
             return
+        self._may_have_updates = True
         for task, said in verdicts.items():
             host.deliver(task, incarnation, said)
 
     @property
     def tick_at(self) -> float:
         """The time of the next tick; infinity if none is due."""
+        if not self._has_ticks:  # which is asked several times a turn
+            return math.inf
         if self.host is None or self._closed or self._mode in (Mode.LAST_TICK, Mode.CLOSE):
-            return float("inf")
+            return math.inf
         return self.host.next_tick()
 
     @property
     def wakes_at(self) -> float:
         """The time at which a bolt in event time has something to do; infinity if none has."""
+        if not self._is_woken:
+            return math.inf
         if self.host is None or self._closed or self._mode != Mode.ACTIVE:
-            return float("inf")
-        return min((at for at in self.host.wakes_at() if at is not None), default=float("inf"))
+            return math.inf
+        return min((at for at in self.host.wakes_at() if at is not None), default=math.inf)
 
     def tick(self) -> None:
         """Run the ticks that are due."""
@@ -216,12 +228,16 @@ class Level:
 
     def take_updates(self) -> Updates:
         """Return what the acker is to hear at once, before the epoch ends."""
-        return Updates() if self.host is None else self.host.take_updates()
+        if self.host is None or not self._may_have_updates:
+            return _NO_UPDATES
+        self._may_have_updates = False
+        return self.host.take_updates()
 
     def _run(self, now: float, frames: Iterable[AnyFrame] = ()) -> None:
         host = self._open()
         if self._closed:
             return
+        self._may_have_updates = True
         host.turn(now)
         self._now = now
         self._collect(host.work(frames, pre_commit=False))
@@ -237,6 +253,7 @@ class Level:
         if mode == Mode.ACTIVE:
             self._open()
         if self.host is not None and not self._closed:
+            self._may_have_updates = True
             self.host.set_active(mode == Mode.ACTIVE)
         self._mode = mode
 

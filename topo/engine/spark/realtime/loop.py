@@ -304,15 +304,18 @@ class SlotLoop:
         if left <= 0:
             self._poll_at = now + _LONGEST_PAUSE_SECS
             return
-        emitted = level.poll(time.time(), left, now + _POLL_SECS)
+        until = now + _POLL_SECS
+        emitted = level.poll(time.time(), left, until)
         self._emitted += emitted
         said, self._said = self._said, level.spouts_say
         if emitted or said != self._said:
             self._note_news()
         if emitted:
-            # What waits for the end of an epoch may as well wait for some company.
-            few = emitted < _FEW_TUPLES and not self._setup.acks_at_once
-            self._pause, self._poll_at = _FIRST_PAUSE_SECS, now + (_COMPANY_SECS if few else 0.0)
+            # A spout that was asked until it had nothing is not asked again in the same moment;
+            # and what waits for the end of an epoch may as well wait for some company.
+            had_more = emitted >= _FEW_TUPLES or emitted >= left or time.monotonic() > until
+            company = _FIRST_PAUSE_SECS if self._setup.acks_at_once else _COMPANY_SECS
+            self._pause, self._poll_at = _FIRST_PAUSE_SECS, now + (0.0 if had_more else company)
             return
         self._pause = min(self._pause * _PAUSE_GROWTH, _LONGEST_PAUSE_SECS)
         pause = _FINISHED_PAUSE_SECS if level.is_exhausted else self._pause
@@ -355,8 +358,7 @@ class SlotLoop:
 
     def _say_updates(self) -> None:
         if self._setup.acks_at_once:
-            for level in self._levels.values():
-                self._say(level.take_updates())
+            self._say(Updates.concat([level.take_updates() for level in self._levels.values()]))
 
     def _say(self, updates: Updates) -> None:
         data = pack_updated(updates)
