@@ -49,6 +49,10 @@ class _Collector:
         """
         self._port.observe_time(value, stream)
 
+    def observe_times(self, values: Sequence[Any], stream: str = "default") -> None:
+        """Do what `observe_time` does for each of the values; what is no time is passed over."""
+        self._port.observe_times(values, stream)
+
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(f"{type(self).__name__} belongs to its task and does not pickle")
 

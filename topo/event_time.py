@@ -247,7 +247,7 @@ class TimeReader:
             return [read(value) + offset for value in column]
         except TimestampError as error:
             if self.time.on_bad == "late":
-                return [self._or_none(value) for value in column]
+                return [self._or_none(value, offset) for value in column]
             named = "extractor" if self._position is None else f"field {self._name!r}"
             raise TimestampError(
                 f"{self._where}, {named}: {error.message}", hint=error.hint
@@ -257,13 +257,17 @@ class TimeReader:
         self, columns: Sequence[Sequence[Any]], count: int, limit: int | None
     ) -> int | None:
         """Return the highest time that is no higher than the limit; bad ones do not count."""
-        column = self._column(columns, count)
-        if self._plain:
-            found = _highest(column)
-            most = FURTHEST if limit is None else min(limit, FURTHEST)
-            if type(found) is int and -FURTHEST <= found <= most:
-                return found  # whatever else is in the column
-        times = (self._or_none(value) for value in column)
+        return self.highest_of(self._column(columns, count), limit, self._offset)
+
+    def highest_of(self, values: Sequence[Any], limit: int | None, offset: int) -> int | None:
+        """Return the highest of times that were read already; `offset` is added to each."""
+        most = FURTHEST if limit is None else min(limit, FURTHEST)
+        found = _highest(values)
+        if type(found) is int or type(found) is float:  # datetimes of one zone compare by the wall
+            ticks = self._or_none(found, offset)
+            if ticks is not None and ticks <= most:
+                return ticks  # whatever else is in the column
+        times = (self._or_none(value, offset) for value in values)
         kept = (t for t in times if t is not None and (limit is None or t <= limit))
         return max(kept, default=None)
 
@@ -286,9 +290,9 @@ class TimeReader:
                 hint="EventTime(extractor=..., on_bad='late') sets such tuples aside",
             ) from error
 
-    def _or_none(self, value: Any) -> int | None:
+    def _or_none(self, value: Any, offset: int) -> int | None:
         try:
-            return self.time.read(value) + self._offset
+            return self.time.read(value) + offset
         except TimestampError:
             return None
 

@@ -140,6 +140,13 @@ class KeyValueState(MutableMapping[K, V], Generic[K, V]):
         """Return the mapping itself, for saving: reading it marks no key."""
         return self._data
 
+    def writing(self) -> tuple[dict[K, V], dict[K, None]]:
+        """Return the mapping and its marks, for code that marks each key it writes.
+
+        Both are the state's own until it is saved or restored; reading a value marks no key.
+        """
+        return self._data, self._changed
+
     def reload(self, items: Iterable[tuple[K, V]]) -> None:
         """Take over what was saved; nothing counts as changed."""
         self._data = dict(items)

@@ -16,8 +16,8 @@ import pytest
 import topo
 
 ROOT = Path(topo.__file__).parent
-API = ("components", "functions", "collectors", "context", "event_time", "state", "groupings",
-       "timed")  # fmt: skip
+API = ("columns", "components", "functions", "collectors", "context", "event_time", "state",
+       "groupings", "timed")  # fmt: skip
 """The modules that users write against; they know each other."""
 
 _BELOW_RUNTIME = {

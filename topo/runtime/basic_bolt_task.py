@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from topo.collectors import BasicOutputCollector
+from topo.columns import ByColumns
 from topo.components import BasicBolt
 from topo.errors import EmitError
 from topo.functions import FunctionBolt
-from topo.runtime.bolt_task import BoltTask, sections_of
+from topo.runtime.bolt_task import BoltTask, SectionLoop, sections_of
+from topo.runtime.column_loops import ColumnLoops
 from topo.runtime.loops import COLLECT, COLLECT_AND_MARK, EXECUTE, EXECUTE_AND_MARK, Loop
 from topo.runtime.ports import BasicBoltPort
 from topo.runtime.task import TaskEnvironment
@@ -20,12 +22,14 @@ from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import BasicBoltTrees, Inputs
 from topo.tuples import Tuple, tick_source, tuple_class
-from topo.wire.frame import I64, Frame
+from topo.wire.frame import I64, Frame, Section
 
 
 class BasicBoltTask(BoltTask):
     component: BasicBolt
     basic = True
+    loops_over_columns: type[ColumnLoops] | None = ColumnLoops
+    """The maker of loops for bolts that work on columns; without it `execute` gets each tuple."""
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
@@ -46,9 +50,13 @@ class BasicBoltTask(BoltTask):
             and not setting.strict
             and self._stops_on_error  # or a wrong row would have to fail its own input
         )
-        streams = list(self.outlet.streams.values())
+        self._out = list(self.outlet.streams.values())
         # The list that grows by one with every emit.
-        self._emits = streams[0].rows if len(streams) == 1 else self.outlet.order
+        self._emits = self._out[0].rows if len(self._out) == 1 else self.outlet.order
+        self._columns: ColumnLoops | None = None
+        self._by_columns = False
+        self._section: tuple[Any, Section] | None = None
+        """The class of the inputs being executed, and their columns."""
 
     def open(self, saved: Mapping[str, bytes]) -> None:
         port = self._port
@@ -58,6 +66,8 @@ class BasicBoltTask(BoltTask):
         self._execute = self.component.execute
         if self._yields and isinstance(self.component, FunctionBolt):
             self._execute = self.component.function
+        if isinstance(self.component, ByColumns) and self.loops_over_columns is not None:
+            self._columns = self.loops_over_columns(self.component, self.outlet)
 
     def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
         super().begin(batch_id, now, ids)
@@ -79,13 +89,16 @@ class BasicBoltTask(BoltTask):
         count = sum(map(len, frames))
         # The input of an emit matters only if the emit is read; the input being executed follows
         # from the number of values that are left, if the values come one after the other.
-        self._marking = (inputs is not None and self._is_read) or not _is_plain(frames)
+        is_plain = _is_plain(frames)
+        self._marking = (inputs is not None and self._is_read) or not is_plain
+        self._by_columns = self._columns is not None and is_plain and self._starts is None
         self.run_segments(frames, self._body(), linked=False, tracked=False)
         self.metrics.acked += count - len(self._failed)
         self.metrics.failed += len(self._failed)
         if inputs is not None:
             self._tell(inputs, count)
         self._failed.clear()
+        self._section = None  # its values are kept by whoever keeps them, or gone
         self._trees.run(None)
 
     def _body(self) -> str:
@@ -93,7 +106,42 @@ class BasicBoltTask(BoltTask):
             return COLLECT_AND_MARK if self._marking else COLLECT
         return EXECUTE_AND_MARK if self._marking else EXECUTE
 
+    def section_loop(
+        self, section: Section, cls: Any, body: str, links: Iterable[int] | None
+    ) -> SectionLoop:
+        if not self._by_columns or self._columns is None:
+            return super().section_loop(section, cls, body, links)
+        self._section = cls, section
+        self._columns.look_at(section)
+        return self._columns.values(section), self._columns.loop(cls, self._marking)
+
+    def _run_columns(self, columns: ColumnLoops, loop: Loop, items: Iterator[Any]) -> None:
+        mark = self._trees.marks.append
+        emits = self._emits
+        if len(self._out) == 1 and self._out[0].columns:  # they are new after each flush
+            emits = self._out[0].columns[0]
+        while (stopped := loop(items, None, mark, emits, None)) is not None:
+            tup, error = stopped
+            for out in self._out:
+                out.even_columns(emits.count(out.index) if emits is self.outlet.order else None)
+            columns.explain(error)
+            reason = self.reason_to_fail(error, self._input() if tup is None else tup)
+            self._failed[self._current()] = self.fail_reason(reason)
+            if self._marking:
+                mark(len(emits))
+
+    def _input(self) -> Tuple:
+        """Return the input being executed, of which the loop had only the values."""
+        assert self._section is not None
+        cls, section = self._section
+        place = self.position() - (self._end - section.count)
+        made: Tuple = cls(*[column[place] for column in section.columns])
+        return made
+
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
+        if self._by_columns and self._columns is not None:
+            self._run_columns(self._columns, loop, items)
+            return
         emits, mark = self._emits, self._trees.marks.append
         execute = self.timed(self._execute)
         extend = emits.extend

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat, starmap
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from topo.components import BasicBolt, Bolt
 from topo.errors import FailTuple, Unavailable, sentence_of, text_of
 from topo.functions import FunctionBolt
 from topo.runtime import user_errors as failures
-from topo.runtime.loops import Loop, loop_over_tuples, loop_over_values, values_of
+from topo.runtime.loops import Loop, Values, loop_over_tuples, loop_over_values, values_of
 from topo.runtime.task import Task, TaskEnvironment
 from topo.tracing.spans import TaskTracer, Tracer
 from topo.tuples import UNTRACKED, Source, Tuple, tuple_class
@@ -27,6 +27,9 @@ from topo.wire.frame import AnyFrame, Frame, Section
 _TUPLES_A_RUN = 4096
 _ROWS_A_FLUSH = 2048
 _SMALLEST_SEGMENT = 16
+
+
+SectionLoop: TypeAlias = tuple[Values, Loop]
 
 
 class BoltTask(Task):
@@ -160,13 +163,22 @@ class BoltTask(Task):
             return
         for section in frame.sections:
             cls: Any = self._class_of(frame.source_task, section.stream)
-            values = values_of(section, self._links(section, linked, tracked, first))
+            links = self._links(section, linked, tracked, first)
             first += section.count
-            if values is None:
+            if not section.columns and links is None:
                 yield _empty(cls, section.count), loop_over_tuples(body), section.count
             else:
+                values, loop = self.section_loop(section, cls, body, links)
                 self._left, self._end = values.left, first
-                yield values.items, loop_over_values(cls, body, linked), section.count
+                yield values.items, loop, section.count
+
+    def section_loop(
+        self, section: Section, cls: Any, body: str, links: Iterable[int] | None
+    ) -> SectionLoop:
+        """Return the values of a section's tuples, and the loop over them."""
+        values = values_of(section, links)
+        assert values is not None, "there is a column, or links"
+        return values, loop_over_values(cls, body, links is not None)
 
     def position(self) -> int:
         """Return the place of the input being executed, if inputs are executed in natural order."""

@@ -50,6 +50,10 @@ class OutStream:
     several: dict[int, list[Anchor]] = field(default_factory=dict)
     targets: list[int] = field(default_factory=list)
     copies: list[bytes] = field(default_factory=list)
+    columns: list[list[Any]] = field(default_factory=list)
+    """The columns of the rows that a loop over columns has emitted; it appends to these lists."""
+    blank: frozenset[int] = frozenset()
+    """Those of the columns that hold nothing but None, and are left empty until the flush."""
     # The number of emits that were only counted, since no bolt reads them.
     take_unread: Callable[[], int] | None = None
     width: int = 0
@@ -62,6 +66,24 @@ class OutStream:
         readers = (subscription.grouper for subscription in self.subscriptions)
         self.takes_direct = self.direct or any(isinstance(r, Direct) for r in readers)
 
+    @property
+    def waiting(self) -> int:
+        """The number of rows that wait, as rows or as columns."""
+        return len(self.rows) + (len(self.columns[0]) if self.columns else 0)
+
+    def take_columns(self) -> list[Column]:
+        """Return the columns that wait, and begin new ones."""
+        taken, self.columns = self.columns, [[] for _ in self.columns]
+        count = len(taken[0])
+        return [[None] * count if n in self.blank else c for n, c in enumerate(taken)]
+
+    def even_columns(self, most: int | None = None) -> None:
+        """Drop what an interrupted emit has put into some columns only; keep `most` rows."""
+        full = [column for n, column in enumerate(self.columns) if n not in self.blank]
+        least = min(map(len, full), default=0)
+        for column in full:
+            del column[least if most is None else min(least, most) :]
+
     def clear(self) -> None:
         for collected in (self.rows, self.parents, self.several, self.targets, self.copies):
             collected.clear()
@@ -70,8 +92,8 @@ class OutStream:
 class TreeMaker(Protocol):
     """A protocol for placing emitted rows in the tuple trees, a stream and a deal at a time."""
 
-    def begin(self, stream: OutStream, order: list[int]) -> None:
-        """Prepare for dealing the rows of `stream`; `order` is the emitter's."""
+    def begin(self, stream: OutStream, order: list[int], count: int) -> None:
+        """Prepare for dealing `count` rows of `stream`; `order` is the emitter's."""
 
     def trees(self, rows: I64 | None, copies: int) -> Trees | None:
         """Return the trees of one deal: tuple i of it is row `rows[i]` (None: row i)."""
@@ -111,12 +133,12 @@ class Emitter:
     @property
     def emitted_in_all(self) -> int:
         """The number of tuples emitted for other tasks in this batch, flushed or not."""
-        return self.dealt + sum(len(stream.rows) for stream in self.streams.values())
+        return self.dealt + sum(stream.waiting for stream in self.streams.values())
 
     @property
     def is_waiting(self) -> bool:
         """True iff an emitted row has not been dealt."""
-        return any(stream.rows for stream in self.streams.values())
+        return any(stream.waiting for stream in self.streams.values())
 
     def take_emitted(self) -> dict[str, int]:
         """Return the number of tuples emitted in this batch, by stream."""
@@ -214,8 +236,8 @@ class Emitter:
             raise self._broken
         chosen: list[int] = []
         for stream in self.streams.values():
-            if stream.rows:
-                last = len(stream.rows) - 1 if stream is asked else -1
+            if stream.waiting:
+                last = stream.waiting - 1 if stream is asked else -1
                 chosen += self._flush(stream, last)
         if self.trees is not None:
             self.trees.flushed()
@@ -239,9 +261,14 @@ class Emitter:
         self.outbox.pack_full()
 
     def _flush(self, stream: OutStream, asked_row: int) -> list[int]:
-        self._look_at(stream)
-        columns: list[Column] = [[row[i] for row in stream.rows] for i in range(stream.width)]
-        return self._deal_rows(stream, Rows(stream.rows, columns, stream.targets), asked_row)
+        values: Sequence[Any] = stream.rows
+        if values:
+            columns: list[Column] = [[row[i] for row in values] for i in range(stream.width)]
+        else:
+            columns = stream.take_columns()
+            values = RowsOf(columns)
+        self._look_at(stream, values)
+        return self._deal_rows(stream, Rows(values, columns, stream.targets), asked_row)
 
     def _deal_rows(self, stream: OutStream, rows: Rows, asked_row: int) -> list[int]:
         count, columns = rows.count, rows.columns
@@ -253,7 +280,7 @@ class Emitter:
         self.dealt += count
         trees = self.trees
         if trees is not None:
-            trees.begin(stream, self.order)
+            trees.begin(stream, self.order, count)
         chosen: list[int] = []
         positions = self._positions(stream) if deals else None
         for deal in deals:
@@ -285,14 +312,14 @@ class Emitter:
             return None
         return np.flatnonzero(np.array(self.order, np.int64) == stream.index) + self._position
 
-    def _look_at(self, stream: OutStream) -> None:
+    def _look_at(self, stream: OutStream, rows: Sequence[Any]) -> None:
         """Check, log and report the rows as far as configured, before they are dealt."""
         if self.debug:
-            for values in stream.rows:
+            for values in rows:
                 emitted_tuples.info("%s task %d %s %r", self.owner, self.task, stream.name, values)
         if self.hear is not None:
-            self.hear(stream.name, self.task, list(stream.rows))
-        for values, copy in zip(stream.rows, stream.copies, strict=False):
+            self.hear(stream.name, self.task, list(rows))
+        for values, copy in zip(rows, stream.copies, strict=False):
             if dump(values) != copy:
                 raise EmitError(
                     f"{self.owner}: values emitted on stream {stream.name!r} were changed after "
@@ -311,6 +338,13 @@ class Emitter:
             raise self._no_stream(stream)
         for observer in self.streams[stream].observers:
             observer.observe(value)
+
+    def observe_times(self, values: Sequence[Any], stream: str = "default") -> None:
+        """Take times that were seen, as if tuples of them had been emitted; bad ones are none."""
+        if stream not in self.streams:
+            raise self._no_stream(stream)
+        for observer in self.streams[stream].observers:
+            observer.observe_all(values)
 
     def start_batch(self) -> None:
         self.outbox.start_batch()

@@ -83,9 +83,16 @@ def _references_to_one_alone() -> int:
 @lru_cache(maxsize=65536)
 def loop_over_values(cls: Any, body: str, linked: bool) -> Loop:
     """Return a loop over the items of `values_of`."""
-    if not refcounts_are_reliable():
-        return _loop_over_values(cls, body, linked, _never_alone)
-    return _loop_over_values(cls, body, linked, sys.getrefcount)
+    return _loop_over_values(cls, body, linked, tuple_making_names()["references"])
+
+
+def tuple_making_names() -> dict[str, Any]:
+    """Return the names by which a generated loop makes a tuple, and fills it again."""
+    return {
+        "new": object.__new__,
+        "references": sys.getrefcount if refcounts_are_reliable() else _never_alone,
+        "ALONE": _references_to_one_alone(),
+    }
 
 
 def _loop_over_values(

@@ -52,6 +52,7 @@ class BoltPort:
         self.report_error = report_error
         self._outlet = outlet
         self.observe_time = outlet.observe_time
+        self.observe_times = outlet.observe_times
         self._tracking = tracking
         self._threads = threads
         self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
@@ -199,6 +200,7 @@ class BasicBoltPort:
         self.reset: list[int] = []
         self._outlet = outlet
         self.observe_time = outlet.observe_time
+        self.observe_times = outlet.observe_times
         self._this_input = this_input
         self._threads = threads
         self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
@@ -291,6 +293,7 @@ class SpoutPort:
         self.pending_count = pending
         self._outlet = outlet
         self.observe_time = outlet.observe_time
+        self.observe_times = outlet.observe_times
         self._track = track
         self._threads = threads
         self.emit_many = BulkEmit(outlet, track, track_many, threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,12 @@ class TimeObserver:
         ticks = self.time.read(value)
         if (self._limit is None or ticks <= self._limit) and ticks > self._highest:
             self._highest = ticks
+
+    def observe_all(self, values: Sequence[Any]) -> None:
+        """Do what `observe` does for each value; one that is no time is passed over."""
+        found = self._reader.highest_of(values, self._limit, offset=0)
+        if found is not None and found > self._highest:
+            self._highest = found
 
     @property
     def highest(self) -> int | None:

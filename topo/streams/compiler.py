@@ -18,11 +18,13 @@ from topo.builder import BoltDeclarer, TopologyBuilder
 from topo.components import BasicBolt, Bolt, OutputFieldsDeclarer
 from topo.errors import StreamError
 from topo.event_time import EventTime
-from topo.streams.chains import KEY, STATELESS, TIME, VALUE, ChainBolt, ChainPlan, Exit, Source
+from topo.streams.chain_code import KEY, STATELESS, TIME, VALUE, ChainPlan, Exit, Source
+from topo.streams.chains import ChainBolt
 from topo.streams.elements import GROUPINGS
 from topo.streams.graph import Node
 from topo.streams.joins import cogroup_bolt, common_time, duration, join_bolt, later_time
-from topo.streams.keyed import BatchTotalBolt, Dedupe, ProcessBolt, RunningBolt
+from topo.streams.keyed import Dedupe, ProcessBolt
+from topo.streams.running import BatchTotalBolt, RunningBolt
 from topo.streams.table_plans import LAZY, TablePlans
 from topo.streams.trident import UPDATES, StateBolt
 from topo.streams.windowed import Adding, Merging, partial_of_window, reads_nothing

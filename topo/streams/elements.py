@@ -15,7 +15,8 @@ from topo.errors import StreamError
 from topo.event_time import Duration
 from topo.streams.graph import Node, check_function, getter, users_place
 from topo.streams.joinable import Joinable
-from topo.streams.keyed import Forgetful, Process
+from topo.streams.keyed import Process
+from topo.streams.running import Forgetful
 from topo.streams.state import MapState
 from topo.streams.windowed import Fold, Least, Reduce, adding, top
 from topo.windows.assigners import WindowSpec

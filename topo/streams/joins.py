@@ -19,7 +19,7 @@ from topo.joins.interval import IntervalJoin
 from topo.joins.pairs import PairJoin
 from topo.joins.shapes import Own, Shape, pairing
 from topo.joins.windowed import WindowJoin
-from topo.streams.chains import KEY, TIME, VALUE
+from topo.streams.chain_code import KEY, TIME, VALUE
 from topo.streams.graph import Node
 from topo.timed import InputFields
 

@@ -8,118 +8,17 @@ from itertools import count
 from typing import Any, Generic, TypeVar
 
 from topo.collectors import OutputCollector
-from topo.components import OutputFieldsDeclarer, StatefulBasicBolt
+from topo.components import OutputFieldsDeclarer
 from topo.context import TopologyContext
 from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.storage.namespaces import SavedNamespaces
-from topo.streams.chains import KEY, TIME, VALUE
-from topo.streams.windowed import reads_nothing, running_step
+from topo.streams.chain_code import KEY, TIME, VALUE
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
-from topo.traces import GENERATED
-from topo.tuples import Tuple
-from topo.windows.combiners import Combiner
 
 K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
-
-
-_EXECUTE = """
-def execute(tup):
-    {skip}
-    key = tup.key
-    acc = get(key, MISSING)
-    acc = {first} if acc is MISSING else {following}
-    put(key, acc)
-    emit([key, acc])
-"""
-_SKIP_NONE = "if tup.value is None: return"
-_MISSING = object()
-
-
-class RunningBolt(StatefulBasicBolt):
-    """An aggregate by key over everything so far: each value gives the new result.
-
-    None is no value, unless values are not looked at. A combiner whose step is an expression, such
-    as a count, is written into `execute`: the calls of its methods would take longer than the rest.
-    In event time a result has the latest time of its values, which is saved beside it.
-    """
-
-    transient = ("execute",)
-
-    def __init__(self, combiner: Combiner, *, timed: bool, drops: bool) -> None:
-        self.combiner = combiner
-        self.timed = timed
-        self.drops = drops
-        self.takes_none = drops or reads_nothing(combiner)
-
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        declarer.declare((KEY, VALUE, TIME) if self.timed else (KEY, VALUE))
-
-    def restored(self) -> None:
-        step = running_step(self.combiner)
-        if step is None or self.drops or self.timed:
-            return
-        first, following = (text.format(a="acc", v="tup.value") for text in step)
-        skip = "" if self.takes_none else _SKIP_NONE
-        code = _EXECUTE.format(first=first, following=following, skip=skip)
-        names: dict[str, Any] = {
-            "get": self.state.get,
-            "put": self.state.__setitem__,
-            "emit": self.emit,
-            "MISSING": _MISSING,
-        }
-        exec(compile(code, GENERATED, "exec"), names)
-        self.execute = names["execute"]  # type: ignore[method-assign]
-
-    def execute(self, tup: Tuple) -> None:
-        key, value, combiner = tup[0], tup[1], self.combiner
-        if value is None and not self.takes_none:
-            return
-        before = self.state.get(key, _MISSING)
-        if before is _MISSING:
-            acc, latest = combiner.init(), None
-        else:
-            acc, latest = before if self.timed else (before, None)
-        acc = combiner.add(acc, value)
-        if self.drops and acc is None:
-            self.state.pop(key, None)
-            return
-        if not self.timed:
-            self.state[key] = acc
-            self.emit([key, combiner.result(acc)])
-            return
-        latest = tup[2] if latest is None else max(latest, tup[2])
-        self.state[key] = acc, latest
-        self.emit([key, combiner.result(acc), latest])
-
-
-class BatchTotalBolt(StatefulBasicBolt):
-    """The aggregate of each batch over all tasks: their parts come in, one result goes out."""
-
-    stateless = False
-
-    def __init__(self, combiner: Combiner) -> None:
-        self.combiner = combiner
-
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        declarer.declare(VALUE)
-
-    def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
-        self.parts: list[Any] = []
-
-    def execute(self, tup: Tuple) -> None:
-        self.parts.append(tup[0])
-
-    def pre_commit(self, batch_id: int) -> None:
-        if not self.parts:
-            return
-        total = self.combiner.init()
-        for part in self.parts:
-            total = self.combiner.merge(total, part)
-        self.parts.clear()
-        self.collector.emit([self.combiner.result(total)])
 
 
 class Process(Generic[K, V, R]):
@@ -385,18 +284,3 @@ class Dedupe(Process[Any, Any, Any]):
 
     def on_timer(self, key: Any, name: str, at: Any) -> None:
         self.state.clear()
-
-
-class Forgetful(Combiner):
-    """The state of `update_state_by_key`: None lets the key go."""
-
-    def __init__(self, first: Any, function: Any) -> None:
-        super().__init__(None)
-        self.first = first
-        self.function = function
-
-    def init(self) -> Any:
-        return self.first
-
-    def add(self, acc: Any, value: Any) -> Any:
-        return self.function(acc, value)

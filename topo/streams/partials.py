@@ -7,6 +7,7 @@ value, and every so many batches it tries again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from topo.windows.assigners import Aligned
@@ -81,10 +82,22 @@ class PanePartials:
         cells = self._panes.get(pane)
         if cells is None:
             cells = self._panes[pane] = {}
-            self.highest[pane] = ts
+            self.highest[pane] = max(ts, self.highest.get(pane, ts))
         elif ts > self.highest[pane]:
             self.highest[pane] = ts
         cells[key] = self._add(cells[key] if key in cells else self._init(), value)
+
+    def see(self, times: Sequence[Any]) -> None:
+        """Take times of elements that may not come, since a filter drops them."""
+        ints = times if set(map(type, times)) == {int} else [t for t in times if type(t) is int]
+        if not ints:
+            return
+        ts = max(ints)
+        if ts - min(ints) < self._pane:  # commonly: no need to look at each
+            ints = (ts,)
+        for ts in ints:
+            pane = ts - (ts - self._offset) % self._pane
+            self.highest[pane] = max(ts, self.highest.get(pane, ts))
 
     def take(self) -> list[list[Any]]:
         """Return the rows of the batch, and begin the next one."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from topo.components import OutputFieldsDeclarer, StatefulBasicBolt
 from topo.context import TopologyContext
-from topo.streams.chains import KEY, VALUE
+from topo.streams.chain_code import KEY, VALUE
 from topo.streams.state import MapState
 from topo.tuples import Tuple
 from topo.windows.combiners import Combiner
@@ -47,6 +47,9 @@ class StateBolt(StatefulBasicBolt):
         key, part = tup[0], tup[1]
         changed = self.changed
         changed[key] = self.combiner.merge(changed[key], part) if key in changed else part
+
+    def on_tick(self, tup: Tuple) -> None:
+        """Let a tick pass: it is no part."""
 
     def pre_commit(self, batch_id: int) -> None:
         changed, self.changed = self.changed, {}

@@ -141,7 +141,7 @@ class BoltTrees:
         self._parents = np.empty(0, np.int64)
         self._several: dict[int, list[Anchor]] = {}
 
-    def begin(self, stream: OutStream, order: list[int]) -> None:
+    def begin(self, stream: OutStream, order: list[int], count: int) -> None:
         self._stream = stream.name
         self._parents = np.array(stream.parents, np.int64)
         self._several = stream.several
@@ -205,12 +205,12 @@ class BasicBoltTrees(BoltTrees):
         self.first = 0
         self._links: I64 | None = None
 
-    def begin(self, stream: OutStream, order: list[int]) -> None:
+    def begin(self, stream: OutStream, order: list[int], count: int) -> None:
         self._stream = stream.name
         if self.inputs is None:
-            self._parents = np.full(len(stream.rows), NO_ANCHOR)
+            self._parents = np.full(count, NO_ANCHOR)
             return
-        emits = len(order) or len(stream.rows)
+        emits = len(order) or count
         ends = np.array([0, *self.marks, emits])
         inputs = np.arange(self.first, self.first + len(self.marks) + 1)
         parents = np.repeat(inputs, np.diff(ends))
@@ -246,7 +246,7 @@ class SpoutTrees:
         self._tracked = np.empty(0, bool)
         self._roots = self._values = np.empty(0, np.uint64)
 
-    def begin(self, stream: OutStream, order: list[int]) -> None:
+    def begin(self, stream: OutStream, order: list[int], count: int) -> None:
         sequences = np.array(stream.parents, np.uint64)
         self._stream = stream.name
         self._tracked = sequences > 0

@@ -1,0 +1,63 @@
+"""The contract of basic bolts whose work is written into the loop over the columns of a frame.
+
+An ordinary basic bolt costs, for each tuple, a tuple object and a call of `execute`, and for each
+emit a list, a call and the way back from rows to columns. That is most of what a small operator
+takes. A bolt that derives from `ByColumns` gives the text of its work instead: the runtime puts it
+into a loop over the values of the columns that it reads, and what it emits is appended to columns.
+The user's functions are called with the same values, and what is emitted, anchored, counted and
+reported is the same; `tests/property/test_column_laws.py` compares the two ways.
+
+The loop is for frames whose tuples come one after the other. Tuples of several streams in the order
+of their emits, traced tuples and ticks go through `execute`, so that a bolt has both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class EmitText(Protocol):
+    """The text that emits rows, and the names that it uses."""
+
+    names: dict[str, Any]
+
+    def emit(self, stream: str, values: Sequence[str]) -> list[str]:
+        """Return the lines that emit a row; a value that is "None" is none in every row."""
+
+    def emit_each(self, stream: str, values: Sequence[str], one: str, each: str) -> str | None:
+        """Return the line that emits a row for each `one` of the expression `each`, if one can."""
+
+
+@dataclass
+class LoopText:
+    """The text of the work on one input."""
+
+    lines: list[str]
+    names: dict[str, Any] = field(default_factory=dict)
+    reads: Sequence[int] = ()
+    """The positions of the fields that it reads: the value at position 0 is the variable f0."""
+    makes_tuple: bool = False
+    """It needs the tuple itself, `tup`."""
+    start: Sequence[str] = ()
+    """Lines in front of the loop, which runs over a few thousand inputs at most."""
+
+
+def field_name(position: int) -> str:
+    """Return the variable of the value at a position."""
+    return f"f{position}"
+
+
+class ByColumns:
+    """A mixin for basic bolts of topo's own that work on columns."""
+
+    def loop_text(self, emits: EmitText) -> LoopText:
+        """Return the work on one input; `prepare` and `restored` have run."""
+        raise NotImplementedError
+
+    def look_at(self, columns: Sequence[Sequence[Any]]) -> None:
+        """Look at the columns of a frame before the loop runs over them."""
+
+    def failed(self, error: BaseException, line: int) -> None:
+        """Add to an error what is known of the line of the text that raised it."""

@@ -1,0 +1,165 @@
+"""Loops over columns, made of the text of a bolt's work (`topo.columns`).
+
+A loop has the signature of those in `loops`, and stops and resumes as they do. It appends to the
+columns of the output streams; a column that is None in every row is filled in by the flush. If the
+work needs the tuple itself, the loop makes it and fills it again, by the rule of `loops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from topo.columns import ByColumns, LoopText, field_name
+from topo.errors import TopoError
+from topo.runtime.emitter import Emitter, OutStream
+from topo.runtime.loops import Loop, Values, tuple_making_names, values_of
+from topo.traces import GENERATED
+from topo.wire.column import dump_emitted
+from topo.wire.frame import Section
+
+_INDENT = " " * 12
+
+
+class ColumnEmits:
+    """The text that appends emitted values to the columns of the streams of a task."""
+
+    def __init__(self, outlet: Emitter) -> None:
+        self.names: dict[str, Any] = {}
+        self.start: list[str] = []
+        """The lines in front of the loop."""
+        self._outlet = outlet
+        self._written: set[str] = set()
+        if outlet.keeps_order:
+            self.start.append("order = emits.append")
+
+    def emit(self, stream: str, values: Sequence[str]) -> list[str]:
+        out = self._prepared(stream, values)
+        lines = []
+        if self._outlet.strict:
+            self.names[f"copy{out.index}"] = partial(_copy, out)
+            lines.append(f"copy{out.index}([{', '.join(values)}])")
+        for place, value in enumerate(values):
+            if place not in out.blank:
+                lines.append(f"{_append(out, place)}({value})")
+        if self._outlet.keeps_order:
+            lines.append(f"order({out.index})")
+        return lines
+
+    def emit_each(self, stream: str, values: Sequence[str], one: str, each: str) -> str | None:
+        varying = [place for place, value in enumerate(values) if value != "None"]
+        if self._outlet.strict or self._outlet.keeps_order or len(varying) != 1:
+            return None
+        if values[varying[0]] != one:
+            return None
+        out = self._prepared(stream, values)
+        name = f"extend{out.index}_{varying[0]}"
+        self.start.append(f"{name} = {_stream(out)}.columns[{varying[0]}].extend")
+        return f"{name}({each})"
+
+    def _prepared(self, stream: str, values: Sequence[str]) -> OutStream:
+        out = self._outlet.streams[stream]
+        if stream in self._written or len(values) != out.width or values[0] == "None":
+            raise TopoError(
+                f"internal error: the work of {self._outlet.owner} emits {list(values)} on stream "
+                f"{stream!r}; please report this"
+            )
+        self._written.add(stream)
+        self.names[_stream(out)] = out
+        out.blank = frozenset(place for place, value in enumerate(values) if value == "None")
+        out.columns = [[] for _ in range(out.width)]
+        for place in range(out.width):
+            if place not in out.blank:
+                self.start.append(f"{_append(out, place)} = {_stream(out)}.columns[{place}].append")
+        return out
+
+
+def _stream(out: OutStream) -> str:
+    return f"out{out.index}"
+
+
+def _append(out: OutStream, place: int) -> str:
+    return f"emit{out.index}_{place}"
+
+
+def _copy(out: OutStream, values: list[Any]) -> None:
+    out.copies.append(dump_emitted(values))  # which may refuse them
+
+
+class ColumnLoops:
+    """The loops of one task over the columns of its inputs."""
+
+    def __init__(self, bolt: ByColumns, outlet: Emitter) -> None:
+        self._bolt = bolt
+        self._emits = ColumnEmits(outlet)
+        self._text = bolt.loop_text(self._emits)
+        self._first_line = 0
+        self._loops: dict[tuple[int, bool], Loop] = {}
+
+    def values(self, section: Section) -> Values:
+        """Return the values that a loop runs over."""
+        if not self._text.makes_tuple:
+            columns = [section.columns[place] for place in self._text.reads]
+            section = Section(section.stream, section.count, columns, None)
+        made = values_of(section, None)
+        assert made is not None, "a frame without columns is no plain one"
+        return made
+
+    def loop(self, cls: Any, marking: bool) -> Loop:
+        """Return the loop for inputs of a class; `marking` notes the emits at each one's end."""
+        width = len(cls.fields) if self._text.makes_tuple else 0
+        loop = self._loops.get((width, marking))
+        if loop is None:
+            loop = self._loops[width, marking] = self._compiled(width, marking)
+        return partial(loop, cls=cls) if width else loop
+
+    def look_at(self, section: Section) -> None:
+        self._bolt.look_at(section.columns)
+
+    def explain(self, error: BaseException) -> None:
+        """Let the bolt add what it knows of the line that an error came of."""
+        trace = error.__traceback__
+        if trace is not None and trace.tb_frame.f_code.co_filename == GENERATED:
+            self._bolt.failed(error, trace.tb_lineno - self._first_line)
+
+    def _compiled(self, width: int, marking: bool) -> Loop:
+        text = self._text
+        start = [*self._emits.start, *text.start]
+        names = {**self._emits.names, **text.names, **tuple_making_names()}
+        lines = [
+            "def loop(items, execute, mark, emits, extend, keep=None, cls=None):",
+            *(f"    {line}" for line in [*start, *_made(width)]),
+            "    try:",
+            f"        for {_item(text, width)} in items:",
+            *(_INDENT + line for line in _filled(width)),
+        ]
+        self._first_line = len(lines) + 1
+        lines += [_INDENT + line for line in text.lines]
+        if marking:
+            lines.append(f"{_INDENT}mark(len(emits))")
+        if width:
+            lines.append(f"{_INDENT}if references(tup) != alone: tup = new(cls)")
+        lines += [
+            "    except BaseException as error:",
+            f"        return {'tup' if width else 'None'}, error",
+            "    return None",
+        ]
+        exec(compile("\n".join(lines), GENERATED, "exec"), names)
+        loop: Loop = names["loop"]
+        return loop
+
+
+def _item(text: LoopText, width: int) -> str:
+    return ", ".join(map(field_name, range(width) if width else text.reads))
+
+
+def _made(width: int) -> Iterator[str]:
+    if width:
+        yield "tup = new(cls)"
+        yield "alone = min(references(tup), ALONE)"
+
+
+def _filled(width: int) -> Iterator[str]:
+    for place in range(width):
+        yield f"tup._topo_{place} = {field_name(place)}"

@@ -1,0 +1,356 @@
+"""The text of a chain: the operators' functions as calls in nested code.
+
+The operators that hang together behind a source form a tree; its leaves are the exits. Operators
+that several exits have in common are written once. The text reads the values of an input as f0, f1
+and so on, so that the same text works on the columns of a frame and on a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from topo.columns import EmitText, LoopText, field_name
+from topo.errors import StreamError
+from topo.streams.graph import Node
+from topo.streams.partials import PanePartials, Partials
+from topo.streams.records import lasting
+
+KEY, VALUE, TIME = "key", "value", "ts"
+
+STATELESS = {
+    "map", "filter", "flat_map", "filter_map", "map_values", "flat_map_values", "key_by", "peek",
+    "branch", "with_value", "values", "keys", "pairs",
+}  # fmt: skip
+
+LAST_IN_WINDOW: dict[str, Any] = {
+    "ms": 1, "us": 1, "s": 0.000_001, "datetime": timedelta(microseconds=1),
+}  # fmt: skip
+"""By unit, from the last time in a window to its end."""
+
+
+@dataclass
+class Exit:
+    """A place where elements leave the tree of a chain."""
+
+    node: Node
+    branch: str | None = None
+    stream: str | None = None
+    """The stream on which they are emitted; None for an action."""
+    action: str | None = None
+    """"for_each", "for_each_batch", "partial" or "panes"."""
+    function: Any = None
+    option: Any = None
+    needs_no_value: bool = False
+    """The reader looks at keys alone, so that values need not travel."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The way in which the elements of a chain come out of a tuple."""
+
+    fields: tuple[str, ...]
+    keyed: bool
+    window: bool = False
+    time: int | None = None
+    """The position of the event time in the tuple; None if the stream is untimed."""
+    hides_time: bool = False
+    """The time was added by a chain before, so it is no part of the element."""
+    unit: str = "ms"
+    """That of the bounds of windows: the time of a result is the last one in its window."""
+
+    @property
+    def is_single(self) -> bool:
+        """True iff an element is one value of the tuple, not the tuple itself."""
+        return len(self.fields) - self.hides_time == 1
+
+    def times(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """Return the times of the elements in these columns."""
+        assert self.time is not None
+        times = columns[self.time]
+        if not self.window:
+            return times
+        last = LAST_IN_WINDOW[self.unit]
+        return [end - last for end in times]
+
+
+@dataclass
+class ChainPlan:
+    """The plan of a chain bolt: picklable, without code."""
+
+    source: Source
+    exits: list[Exit] = field(default_factory=list)
+    timed: bool = False
+
+
+@dataclass
+class Gathered:
+    """The things that exits of a chain gather within a batch; `by_exit` has their functions."""
+
+    partials: list[tuple[str, Partials]] = field(default_factory=list)
+    panes: list[tuple[str, PanePartials]] = field(default_factory=list)
+    batches: list[tuple[Any, list[Any]]] = field(default_factory=list)
+    by_exit: dict[int, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, exits: list[Exit]) -> Gathered:
+        made = cls()
+        for number, leaving in enumerate(exits):
+            if leaving.action == "for_each_batch":
+                items: list[Any] = []
+                made.batches.append((leaving.function, items))
+                made.by_exit[number] = items.append
+            elif leaving.action == "partial":
+                partial = Partials(leaving.option, keyed=leaving.node.keyed)
+                made.partials.append((leaving.stream or "", partial))
+                made.by_exit[number] = partial.add
+            elif leaving.action == "panes":
+                panes = PanePartials(*leaving.option)
+                made.panes.append((leaving.stream or "", panes))
+                made.by_exit[number] = panes.add
+        return made
+
+
+def path_to(node: Node) -> Iterator[Node]:
+    """Yield the stateless operators from the source of a chain to a node, in order."""
+    if node.kind in STATELESS:
+        yield from path_to(node.inputs[0])
+        yield node
+
+
+@dataclass
+class _Tree:
+    """The operators of all exits, those they have in common once."""
+
+    exits: list[Exit] = field(default_factory=list)
+    children: list[tuple[Node, _Tree]] = field(default_factory=list)
+    branches: dict[str, _Tree] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, exits: list[Exit]) -> _Tree:
+        root = cls()
+        for leaving in exits:
+            tree = root
+            for node in path_to(leaving.node):
+                tree = tree.child(node)
+                if node.kind == "branch":
+                    tree = tree.branch(node.options["taken"])
+            tree.exits.append(leaving)
+        return root
+
+    def child(self, node: Node) -> _Tree:
+        same = node.options.get("branch", node)
+        for known, tree in self.children:
+            if known.options.get("branch", known) is same:
+                return tree
+        tree = _Tree()
+        self.children.append((node, tree))
+        return tree
+
+    def branch(self, name: str) -> _Tree:
+        return self.branches.setdefault(name, _Tree())
+
+
+class ChainCode:
+    """A writer of the text of one chain."""
+
+    def __init__(self, plan: ChainPlan, gathered: Gathered, emits: EmitText) -> None:
+        self.where: dict[int, Node] = {}
+        """The operator of each line."""
+        self._plan = plan
+        self._gathered = gathered
+        self._emits = emits
+        self._lines: list[str] = []
+        self._names: dict[str, Any] = {}
+        self._reads: dict[int, None] = {}
+        self._depth = 0
+        self._variables = 0
+        source = plan.source
+        self._makes_tuple = not (source.window or source.keyed or source.is_single)
+
+    def text(self) -> LoopText:
+        """Return the text of the operators from the source to each exit."""
+        source = self._plan.source
+        value, key = "tup", None
+        if source.window:
+            start, end = (self._field(source.fields.index(name)) for name in ("start", "end"))
+            key = self._variable()
+            of_key = self._field(source.fields.index(KEY))
+            self._line(f"{key} = ({of_key}, {self._name('window', _window)}({start}, {end}))", None)
+            value = self._field(source.fields.index(VALUE))
+        elif source.keyed:
+            key, value = self._field(0), self._field(1)
+        elif source.is_single:
+            value = self._field(0)
+        self._write_children(_Tree.of(self._plan.exits), value, key)
+        reads = sorted(self._reads) or [0]
+        return LoopText(self._lines, {**self._names, **self._emits.names}, reads, self._makes_tuple)
+
+    # -- text ---------------------------------------------------------------------------------
+
+    def _line(self, text: str, node: Node | None) -> None:
+        if node is not None:
+            self.where[len(self._lines)] = node
+        self._lines.append("    " * self._depth + text)
+
+    def _name(self, what: str, value: Any) -> str:
+        name = f"{what}_{len(self._names)}"
+        self._names[name] = value
+        return name
+
+    def _variable(self) -> str:
+        self._variables += 1
+        return f"v{self._variables}"
+
+    def _field(self, position: int) -> str:
+        self._reads[position] = None
+        return field_name(position)
+
+    def _time(self) -> str:
+        source = self._plan.source
+        assert source.time is not None, "the chain is timed"
+        text = self._field(source.time)
+        if source.window:
+            return f"{text} - {self._name('tick', LAST_IN_WINDOW[source.unit])}"
+        return text
+
+    # -- operators ----------------------------------------------------------------------------
+
+    def _write_children(self, tree: _Tree, value: str, key: str | None) -> None:
+        for leaving in tree.exits:
+            self._write_exit(leaving, value, key)
+        for node, child in tree.children:
+            before = self._depth
+            if node.kind == "branch":
+                self._write_branch(node, child, value, key)
+            elif (each := self._each(node, child, value, key)) is not None:
+                self._write_children(child, *each)
+            self._depth = before
+
+    def _each(
+        self, node: Node, child: _Tree, value: str, key: str | None
+    ) -> tuple[str, str | None] | None:
+        """Write one operator; return the variables of its elements, None if they have left."""
+        if node.kind != "flat_map":
+            return self._write_operator(node, value, key)
+        fresh = self._variable()
+        whole = value if key is None else f"({key}, {value})"
+        each = f"{self._name(node.kind, node.function)}({whole}) or ()"
+        if self._write_each(node, child, fresh, each):
+            return None
+        self._line(f"for {fresh} in {each}:", node)
+        self._depth += 1
+        return fresh, None
+
+    def _write_operator(self, node: Node, value: str, key: str | None) -> tuple[str, str | None]:
+        """Write one operator; return the variables of its elements."""
+        function = "" if node.function is None else self._name(node.kind, node.function)
+        fresh = self._variable()
+        whole = value if key is None else f"({key}, {value})"
+        kind = node.kind
+        if kind == "map":
+            self._line(f"{fresh} = {function}({whole})", node)
+            return fresh, None
+        if kind == "map_values":
+            self._line(f"{fresh} = {function}({value})", node)
+            return fresh, key
+        if kind == "flat_map_values":
+            self._line(f"for {fresh} in {function}({value}) or ():", node)
+            self._depth += 1
+            return fresh, key
+        if kind == "filter_map":
+            self._line(f"{fresh} = {function}({whole})", node)
+            self._line(f"if {fresh} is not None:", node)
+            self._depth += 1
+            return fresh, None
+        if kind == "filter":
+            self._line(f"if {function}({whole}):", node)
+            self._depth += 1
+            return value, key
+        if kind == "with_value":
+            self._line(f"if {value} is not None:", node)
+            self._depth += 1
+            return value, key
+        if kind == "peek":
+            self._line(f"{function}({whole})", node)
+            return value, key
+        if kind == "key_by":
+            self._line(f"{fresh} = {function}({whole})" if function else f"{fresh} = {value}", node)
+            return value if key is None else whole, fresh
+        if kind == "values":
+            return value, None
+        if kind == "keys":
+            return str(key), None
+        if kind == "pairs":
+            self._line(f"{fresh}k, {fresh} = {whole}", node)
+            return fresh, f"{fresh}k"
+        raise StreamError(f"internal error: no chain has {kind!r}; please report this")
+
+    def _write_branch(self, node: Node, child: _Tree, value: str, key: str | None) -> None:
+        whole = value if key is None else f"({key}, {value})"
+        word = "if"
+        for name, predicate in node.function:
+            part = child.branch(name)
+            if predicate is None:
+                self._line("else:" if word == "elif" else "if True:", node)
+            else:
+                self._line(f"{word} {self._name('branch', predicate)}({whole}):", node)
+            word = "elif"
+            self._depth += 1
+            self._line("pass", None)
+            before = self._depth
+            self._write_children(part, value, key)
+            self._depth = before - 1
+
+    def _write_exit(self, leaving: Exit, value: str, key: str | None) -> None:
+        whole = value if key is None else f"({key}, {value})"
+        if leaving.action == "for_each":
+            self._line(f"{self._name('for_each', leaving.function)}({whole})", leaving.node)
+            return
+        if leaving.action is None:
+            for line in self._emits.emit(leaving.stream or "", self._row(leaving, value, key)):
+                self._line(line, leaving.node)
+            return
+        lasting_value = self._lasting(value)
+        gather = self._name(leaving.action, self._gathered.by_exit[self._plan.exits.index(leaving)])
+        if leaving.action == "for_each_batch":
+            arguments = lasting_value if key is None else f"({key}, {lasting_value})"
+        elif leaving.action == "partial":
+            arguments = f"{key}, {lasting_value}"
+        else:
+            arguments = f"{key}, {lasting_value}, {self._time()}"
+        self._line(f"{gather}({arguments})", leaving.node)
+
+    def _row(self, leaving: Exit, value: str, key: str | None) -> list[str]:
+        value = "None" if leaving.needs_no_value else self._lasting(value)
+        row = [value] if key is None else [key, value]
+        return [*row, self._time()] if self._plan.timed else row
+
+    def _lasting(self, value: str) -> str:
+        """Return the expression of a value that outlives its input, which may be the tuple."""
+        return f"{self._name('lasting', lasting)}({value})" if self._makes_tuple else value
+
+    def _write_each(self, node: Node, child: _Tree, fresh: str, each: str) -> bool:
+        """Write an operator whose results leave as they are in one line, if that can be done."""
+        key: str | None = None
+        while not child.exits and len(child.children) == 1:
+            (renaming, child) = child.children[0]
+            if renaming.kind != "key_by" or renaming.function is not None:
+                return False
+            key = fresh
+        if child.children or len(child.exits) != 1 or child.exits[0].action is not None:
+            return False
+        leaving = child.exits[0]
+        row = self._row(leaving, fresh, key)
+        line = self._emits.emit_each(leaving.stream or "", row, fresh, each)
+        if line is not None:
+            self._line(line, node)
+        return line is not None
+
+
+def _window(start: Any, end: Any) -> Any:
+    from topo.streams.windowed import Window
+
+    return Window(start, end)

@@ -1,0 +1,163 @@
+"""Aggregates over everything so far, by key, and over each batch.
+
+`RunningBolt` works on columns: its whole work on a value is a few lines of the runtime's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from topo.columns import ByColumns, EmitText, LoopText, field_name
+from topo.components import OutputFieldsDeclarer, StatefulBasicBolt
+from topo.context import TopologyContext
+from topo.streams.chain_code import KEY, TIME, VALUE
+from topo.streams.windowed import reads_nothing, running_step
+from topo.tuples import Tuple
+from topo.windows.combiners import Combiner
+
+_MISSING = object()
+
+
+class RunningBolt(ByColumns, StatefulBasicBolt):
+    """An aggregate by key over everything so far: each value gives the new result.
+
+    None is no value, unless values are not looked at. In event time a result has the latest time
+    of its values, which is saved beside it. `execute` says what happens; the loop over columns does
+    the same, and has the step of a combiner whose step is an expression, such as a count, in line:
+    the calls of its methods and of the state's would take longer than the rest.
+    """
+
+    def __init__(self, combiner: Combiner, *, timed: bool, drops: bool) -> None:
+        self.combiner = combiner
+        self.timed = timed
+        self.drops = drops
+        self.takes_none = drops or reads_nothing(combiner)
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        declarer.declare((KEY, VALUE, TIME) if self.timed else (KEY, VALUE))
+
+    def execute(self, tup: Tuple) -> None:
+        key, value, combiner = tup[0], tup[1], self.combiner
+        if value is None and not self.takes_none:
+            return
+        before = self.state.get(key, _MISSING)
+        if before is _MISSING:
+            acc, latest = combiner.init(), None
+        else:
+            acc, latest = before if self.timed else (before, None)
+        acc = combiner.add(acc, value)
+        if self.drops and acc is None:
+            self.state.pop(key, None)
+            return
+        if not self.timed:
+            self.state[key] = acc
+            self.emit([key, combiner.result(acc)])
+            return
+        latest = tup[2] if latest is None else max(latest, tup[2])
+        self.state[key] = acc, latest
+        self.emit([key, combiner.result(acc), latest])
+
+    def on_tick(self, tup: Tuple) -> None:
+        """Let a tick pass: it is no value."""
+
+    def loop_text(self, emits: EmitText) -> LoopText:
+        lines = [f"key = {field_name(0)}"]
+        if not self.takes_none:
+            lines.append(f"if {field_name(1)} is not None:")
+        indent = "" if self.takes_none else "    "
+        lines += [indent + line for line in self._step(emits)]
+        reads = [0] if reads_nothing(self.combiner) else [0, 1]
+        state, combiner = self.state, self.combiner
+        names = {
+            "MISSING": _MISSING,
+            "writing": state.writing,
+            "get": state.get,
+            "put": state.__setitem__,
+            "pop": state.pop,
+            "init": combiner.init,
+            "add": combiner.add,
+            "result": combiner.result,
+        }
+        return LoopText(
+            lines, names, [*reads, 2] if self.timed else reads, start=["data, changed = writing()"]
+        )
+
+    def _step(self, emits: EmitText) -> list[str]:
+        """Return the lines that take in a value and emit the result."""
+        value, ts = field_name(1), field_name(2)
+        step = None if self.drops or self.timed else running_step(self.combiner)
+        if step is not None:
+            first, following = (text.format(a="acc", v=value) for text in step)
+            return [
+                "acc = data.get(key, MISSING)",
+                f"acc = {first} if acc is MISSING else {following}",
+                "data[key] = acc",
+                "changed[key] = None",
+                *emits.emit("default", ["key", "acc"]),
+            ]
+        given = "None" if reads_nothing(self.combiner) else value
+        lines = ["acc = get(key, MISSING)"]
+        if self.timed:
+            lines.append(f"acc, latest = (init(), {ts}) if acc is MISSING else acc")
+            lines.append(f"acc = add(acc, {given})")
+        else:
+            lines.append(f"acc = add(init() if acc is MISSING else acc, {given})")
+        if self.timed:
+            keeps = [f"if {ts} > latest: latest = {ts}", "put(key, (acc, latest))"]
+        else:
+            keeps = ["put(key, acc)"]
+        row = ["key", "made", "latest"] if self.timed else ["key", "made"]
+        keeps += ["made = result(acc)", *emits.emit("default", row)]
+        if not self.drops:
+            return [*lines, *keeps]
+        return [*lines, "if acc is None:", "    pop(key, None)", "else:", *_indented(keeps)]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+class BatchTotalBolt(StatefulBasicBolt):
+    """The aggregate of each batch over all tasks: their parts come in, one result goes out."""
+
+    stateless = False
+
+    def __init__(self, combiner: Combiner) -> None:
+        self.combiner = combiner
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        declarer.declare(VALUE)
+
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
+        self.parts: list[Any] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.parts.append(tup[0])
+
+    def on_tick(self, tup: Tuple) -> None:
+        """Let a tick pass: it is no part."""
+
+    def pre_commit(self, batch_id: int) -> None:
+        if not self.parts:
+            return
+        total = self.combiner.init()
+        for part in self.parts:
+            total = self.combiner.merge(total, part)
+        self.parts.clear()
+        self.collector.emit([self.combiner.result(total)])
+
+
+class Forgetful(Combiner):
+    """The state of `update_state_by_key`: None lets the key go."""
+
+    def __init__(self, first: Any, function: Any) -> None:
+        super().__init__(None)
+        self.first = first
+        self.function = function
+
+    def init(self) -> Any:
+        return self.first
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return self.function(acc, value)
