@@ -136,7 +136,7 @@ def find_archive(java: Java, settings: Mapping[str, str]) -> ClassArchive | None
 
 def remove_unused(directory: Path) -> None:
     """Remove what nobody has used for long: archives of other Javas and Sparks, mostly."""
-    for pattern in ("spark-*.jsa", "spark-*.new", "spark-*.attempt"):
+    for pattern in ("spark-*.jsa", "spark-*.new", "spark-*.attempt", "classes-*"):
         for file in directory.glob(pattern):
             with suppress(OSError):
                 status = file.stat()

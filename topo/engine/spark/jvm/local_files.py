@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from topo.engine.spark.jvm.compiler import compile_classes, define, is_defined
 from topo.errors import EngineError
 
 if TYPE_CHECKING:
@@ -116,10 +117,10 @@ public class {CLASS} extends RawLocalFileSystem {{
 
 def install(context: SparkContext) -> None:
     """Put the class in the place of Hadoop's."""
+    if not is_defined(context, CLASS):
+        define(context, compile_classes(context, SOURCE), CLASS)
     jvm: Any = context._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(SOURCE)
-    replace_local_files(context, compiler.getClassLoader().loadClass(CLASS).newInstance())
+    replace_local_files(context, jvm.java.lang.Class.forName(CLASS).newInstance())
 
 
 def replace_local_files(context: SparkContext, raw: Any) -> None:
