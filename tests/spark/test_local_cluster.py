@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +102,36 @@ def test_one_that_waits_for_data_leaves_the_others_room(cluster: LocalCluster) -
     # Its batches wait for a minute; the other one's stages would each have waited for that.
     assert idle.stats().batch.id <= 2
     idle.kill()
+
+
+class EndsLater(Spout):
+    """Emits once, and is exhausted when the test says so."""
+
+    outputs = ("word",)
+
+    def __init__(self, end: Path) -> None:
+        self.end, self.has_emitted = end, False
+
+    def next_tuple(self) -> None:
+        if not self.has_emitted:
+            self.has_emitted = True
+            self.emit(["once"])
+
+    def is_exhausted(self) -> bool:
+        return self.end.exists()
+
+
+def test_a_spout_that_is_exhausted_while_nothing_happens_ends_the_topology(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """A batch that waits for data ends for it, and not only after `topology.batch.idle.ms`."""
+    conf = {**WORKERS, "topology.batch.idle.ms": 3_600_000}
+    spout = EndsLater(tmp_path / "end")
+    run = cluster.submit_topology("t", line(spout, Total()), conf, capture=["s"])
+    wait_until(lambda: run.tuples("s") == [["once"]], "the tuple")
+    (tmp_path / "end").touch()
+    run.await_completion(LONGEST_SECS)
+    assert run.status == "COMPLETED"
 
 
 def test_completion_is_not_awaited_of_a_spout_that_never_ends(cluster: LocalCluster) -> None:

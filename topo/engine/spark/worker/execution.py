@@ -157,7 +157,7 @@ class Execution:
                 slot,
                 asked,
                 abandoned,
-                lambda: self._ends_early(host),
+                lambda: self._says_exhausted(host) | self._ends_early(host),
                 self._runner.wakes_at(host) if asking else None,
             )
             report.waited_secs = self._polling.waited_secs
