@@ -9,14 +9,16 @@ dead process of the same task has left open, and fences one that lives on.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from topo.connectors.kafka.client import in_words, made
+from topo.connectors.kafka.client import RECONNECT_MS, in_words, made
 from topo.errors import Unavailable
 
 _NAME = "KafkaBolt"
+_GRACE_SECS = 2.0  # for a call to end by itself
 Rejected = list[tuple[list[Any], Exception]]
 
 
@@ -35,6 +37,7 @@ class _Producer:
             {
                 "linger.ms": 5,
                 "compression.type": "lz4",
+                "reconnect.backoff.max.ms": RECONNECT_MS,
                 "log_level": 2,
                 **settings,
                 "bootstrap.servers": servers,
@@ -169,10 +172,9 @@ class Publisher:
                 producer.produce(record, until)
                 producer.producer.poll(0)
             marker = kafka.TopicPartition(topic, 0, batch)
-            producer.producer.send_offsets_to_transaction(
-                [marker], self._group.consumer_group_metadata(), self._timeout(until)
-            )
-            producer.producer.commit_transaction(self._timeout(until))
+            send, group = producer.producer.send_offsets_to_transaction, self._group
+            self._call(self._timeout(until), send, [marker], group.consumer_group_metadata())
+            self._call(self._timeout(until), producer.producer.commit_transaction)
         except kafka.KafkaException as error:
             raise in_words(kafka, error.args[0], self._servers, producer.last_error) from error
         self._markers[topic] = batch
@@ -183,7 +185,7 @@ class Publisher:
         settings = {**self._settings, "transactional.id": self._name}
         self._producer = producer = _Producer(self._servers, settings)
         try:
-            producer.producer.init_transactions(self._retry_secs)
+            self._call(self._retry_secs, producer.producer.init_transactions)
         except producer.kafka.KafkaException as error:
             raise in_words(
                 producer.kafka, error.args[0], self._servers, producer.last_error
@@ -220,6 +222,29 @@ class Publisher:
                 raise in_words(kafka, error.args[0], self._servers, last) from error
             self._markers[topic] = found.offset if found.offset >= 0 else -1
         return self._markers[topic]
+
+    def _call(self, secs: float, call: Callable[..., Any], *values: Any) -> None:
+        """Make a call that ends within `secs`; raise Unavailable if it does not.
+
+        librdkafka waits for a coordinator that is gone for a minute or for ever, whatever it is
+        told. Such a call is left to its thread, with its producer: the next one fences it.
+        """
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                call(*values, secs)
+            except BaseException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run, name="topo-kafka", daemon=True)
+        thread.start()
+        thread.join(secs + _GRACE_SECS)
+        if raised:
+            raise raised[0]
+        if thread.is_alive():
+            assert self._producer is not None
+            raise self._producer.unavailable("the coordinator of transactions does not answer")
 
     def _timeout(self, until: float) -> float:
         return max(1.0, until - time.monotonic())
