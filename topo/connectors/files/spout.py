@@ -16,10 +16,11 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from topo.components import StatefulSpout
-from topo.connectors.base import BAD_FIELDS, BadRecord, OnBad, check_choice, field_values
+from topo.connectors.base import BAD_FIELDS, BadRecord, OnBad, check_choice
 from topo.connectors.files.listing import ListedFile, family, list_files, look_at, with_inode
 from topo.connectors.files.objects import ObjectStore, check_place, is_object
 from topo.connectors.files.readers import Piece, Reader, open_reader
+from topo.connectors.files.records import Shape
 from topo.errors import ComponentError, Unavailable, words_of
 from topo.tuples import Fields
 
@@ -75,22 +76,13 @@ class FileSpout(StatefulSpout):
         self.guarantee, self.on_bad, self.after = guarantee, on_bad, after
         self.list_secs, self.max_age_secs = list_secs, max_age_secs
         self.rows_per_call = rows_per_call
-        self.names = self._names_of_values()
+        if mode_error := self._contradiction():
+            raise ComponentError(f"{_NAME}: {mode_error}")
+        self.shape = Shape(_NAME, format, self.fields, translate)
+        self.names = self.shape.names
         self.outputs: Any = (
             {"default": self.names, "bad": BAD_FIELDS} if on_bad == "stream" else self.names
         )
-
-    def _names_of_values(self) -> tuple[str, ...]:
-        if mode_error := self._contradiction():
-            raise ComponentError(f"{_NAME}: {mode_error}")
-        if self.fields:
-            return self.fields
-        if self.translate is not None or self.format in ("csv", "parquet", "arrow"):
-            raise ComponentError(
-                f"{_NAME}: the fields of what it emits are not known",
-                hint='name them: fields=("user", "url")',
-            )
-        return ("line",) if self.format == "lines" else ("value",)
 
     def _contradiction(self) -> str:
         if self.mode == "tail" and self.format not in ("lines", "json"):
@@ -292,43 +284,10 @@ class FileSpout(StatefulSpout):
 
     def _rows(self, key: str, path: str, piece: Piece) -> tuple[Any, list[Any] | None]:
         """Return the rows to emit, or their columns, with message ids; tell of what is bad."""
+        rows, starts = self.shape.rows(path, piece)
         for bad in piece.bad:
             self._bad(bad)
-        records = piece.records if piece.columns is None else []
-        if self.translate is None and piece.columns is not None:
-            ids = [(key, start) for start in piece.starts] if self._is_tracked else None
-            return piece.columns, ids
-        if self.translate is None:
-            try:
-                made = list(map(self._values, records))
-            except Exception:  # one by one below, which says which one it is
-                pass
-            else:
-                ids = [(key, start) for start in piece.starts] if self._is_tracked else None
-                return made, ids
-        rows, starts = [], []
-        for record, start in zip(piece.rows(), piece.starts, strict=True):
-            try:
-                values = self._values(record)
-            except Exception as error:
-                where = f"{path} at {start}"
-                self._bad(BadRecord(record, f"{type(error).__name__}: {error}", where))
-                continue
-            if values is not None:
-                rows.append(values)
-                starts.append((key, start))
-        return rows, starts if self._is_tracked else None
-
-    def _values(self, record: Any) -> Any:
-        if self.translate is not None:
-            return self.translate(record)
-        if not self.fields:
-            return [record]
-        if self.format in ("parquet", "arrow"):
-            return record
-        if isinstance(record, str):
-            return [record]
-        return field_values(record, self.fields)
+        return rows, [(key, start) for start in starts] if self._is_tracked else None
 
     def _bad(self, bad: BadRecord) -> None:
         self.context.counter("bad_records")
