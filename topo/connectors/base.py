@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -37,6 +37,21 @@ def check_choice(connector: str, name: str, value: object, choices: Iterable[obj
             f"{connector}: {name}={value!r}; it is one of {', '.join(map(repr, known))}",
             hint=did_you_mean(value, list(map(str, known))),
         )
+
+
+def check_guarantee(
+    connector: str, value: str, choices: Iterable[str], refused: Mapping[str, str]
+) -> None:
+    """Raise ComponentError for a guarantee that a connector has not.
+
+    `refused` has those that are not to be had: for each the reason, and after "; " the remedy.
+    """
+    if value in refused:
+        reason, _, remedy = refused[value].partition("; ")
+        raise ComponentError(
+            f"{connector}: guarantee={value!r} is not to be had: {reason}", hint=remedy
+        )
+    check_choice(connector, "guarantee", value, choices)
 
 
 def check_positive(connector: str, **values: float | None) -> None:

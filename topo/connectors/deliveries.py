@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from topo.components import Spout
-from topo.connectors.base import check_choice
+from topo.connectors.base import check_guarantee
+from topo.connectors.brokers import BrokerAccess
 from topo.connectors.retries import Backoff, Retries
 from topo.connectors.serdes import Decode
 from topo.connectors.takeover import Claim, Shared, close_earlier, held_by, hold, let_go
@@ -81,7 +82,7 @@ class Link(Shared):
         return done
 
 
-class DeliverySpout(Spout):
+class DeliverySpout(BrokerAccess, Spout):
     """A spout of what a broker delivers.
 
     With `guarantee="at_least_once"` a message is acked when its batch has committed. If it is
@@ -103,6 +104,7 @@ class DeliverySpout(Spout):
         "_retries",
         "_serial",
         "_session",
+        "_shown",
         "_nonce",
         "_is_tracked",
     )
@@ -123,12 +125,7 @@ class DeliverySpout(Spout):
         on_bad: str,
     ) -> None:
         """Check and keep what every such spout has; called by the constructor."""
-        if guarantee in self.refused:
-            reason, _, remedy = self.refused[guarantee].partition("; ")
-            raise ComponentError(
-                f"{self.connector}: guarantee={guarantee!r} is not to be had: {reason}", hint=remedy
-            )
-        check_choice(self.connector, "guarantee", guarantee, ("at_least_once", "none"))
+        check_guarantee(self.connector, guarantee, ("at_least_once", "none"), self.refused)
         if track and guarantee == "none":
             raise ComponentError(
                 f"{self.connector}: track=True with guarantee='none': the broker has forgotten "
@@ -174,6 +171,7 @@ class DeliverySpout(Spout):
         self._retries: Retries[str] = Retries(self.retry, context.now)
         self._serial = 0
         self._session: Hashable = None
+        self._shown: Link | None = None  # the one that is shown as connected
         self._nonce = secrets.token_hex(8)  # messages of an earlier instance are others
 
     def close(self) -> None:
@@ -206,6 +204,9 @@ class DeliverySpout(Spout):
             link = self._linked()
             room = self.most_held - len(self._held) + len(self._missing)
             deliveries = link.take(max(0, min(_MOST, room)))
+            if link.is_ready and self._shown is not link:
+                self._shown = link
+                self.context.end_batch()  # or `connected` would be shown with the next message
             if link.session is not None and link.session != self._session:
                 self._forget_session(link.session)
             if deliveries:

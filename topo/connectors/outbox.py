@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from topo.components import StatefulBasicBolt
-from topo.connectors.base import REJECTED_FIELDS, OnBad, as_record, check_choice, check_positive
+from topo.connectors.base import (
+    REJECTED_FIELDS,
+    OnBad,
+    as_record,
+    check_choice,
+    check_guarantee,
+    check_positive,
+)
 from topo.errors import ComponentError
 from topo.tuples import Tuple
 
@@ -58,12 +65,7 @@ class OutboxSink(StatefulBasicBolt):
         retry_secs: float,
     ) -> None:
         """Check and keep what every such sink has; called by the constructor."""
-        if guarantee in self.refused:
-            reason, _, remedy = self.refused[guarantee].partition("; ")
-            raise ComponentError(
-                f"{self.connector}: guarantee={guarantee!r} is not to be had: {reason}", hint=remedy
-            )
-        check_choice(self.connector, "guarantee", guarantee, self.guarantees)
+        check_guarantee(self.connector, guarantee, self.guarantees, self.refused)
         check_choice(self.connector, "on_bad", on_bad, ("stop", "stream", "skip"))
         check_positive(self.connector, retry_secs=retry_secs)
         if after_commit and guarantee == "none":

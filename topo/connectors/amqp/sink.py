@@ -15,13 +15,13 @@ from copy import copy
 from typing import Any
 
 from topo.config.secrets import Secret
-from topo.connectors.addresses import check_tls, check_url
 from topo.connectors.amqp.broker import REQUIRES, SCHEMES, Access, Broker
 from topo.connectors.amqp.spout import check_declare
-from topo.connectors.base import OnBad, load_client
-from topo.connectors.outbox import Chosen, OutboxSink, Outgoing, Refused, chosen
-from topo.connectors.serdes import Encode, check_form, encoder
-from topo.connectors.takeover import Claim, Shared, close_earlier, hold
+from topo.connectors.base import OnBad
+from topo.connectors.brokers import BrokerSink
+from topo.connectors.outbox import Chosen, Outgoing, Refused, chosen
+from topo.connectors.serdes import Encode, check_form
+from topo.connectors.takeover import Shared
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
@@ -31,7 +31,7 @@ _PAUSE_SECS = 0.25
 _PERSISTENT = 2
 
 
-class AmqpBolt(OutboxSink):
+class AmqpBolt(BrokerSink):
     """A sink of AMQP messages.
 
     `routing_key` is a text, or a function of the tuple; one that returns None skips it. With the
@@ -41,8 +41,9 @@ class AmqpBolt(OutboxSink):
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_publisher", "_claim", "_encode", *OutboxSink.transient)
     connector = _NAME
+    schemes = SCHEMES
+    client = ("pika", "amqp")
     refused = {
         "exactly_once": "AMQP has no marker that a broker would compare; use after_commit=True, "
         "and drop at the consumer the message_ids that it knows",
@@ -67,8 +68,7 @@ class AmqpBolt(OutboxSink):
         retry_secs: float = 30.0,
         on_bad: OnBad = "stop",
     ) -> None:
-        check_url(_NAME, url, SCHEMES)
-        check_tls(_NAME, tls)
+        self.set_access(url, tls)
         check_form(value, _NAME, "value")
         if not callable(routing_key) and not isinstance(routing_key, str):
             raise ComponentError(
@@ -80,9 +80,8 @@ class AmqpBolt(OutboxSink):
                 f"{_NAME}: declare= declares the queue that routing_key names, and it names none",
                 hint="declare exchanges, queues and bindings at the broker",
             )
-        self.url, self.routing_key, self.exchange, self.value = url, routing_key, exchange, value
+        self.routing_key, self.exchange, self.value = routing_key, exchange, value
         self.headers, self.persistent, self.mandatory = headers, persistent, mandatory
-        self.tls = None if tls is None else dict(tls)
         self.set_up(
             guarantee=guarantee,
             after_commit=after_commit,
@@ -91,13 +90,8 @@ class AmqpBolt(OutboxSink):
             retry_secs=retry_secs,
         )
 
-    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
-        load_client("pika", _NAME, "amqp")
-        self._encode = encoder(self.value, _NAME, "value")
-        self._publisher: Publisher | None = None
-
-    def cleanup(self) -> None:
-        close_earlier(self.context)
+    def connect(self) -> Publisher:
+        return Publisher(Access(_NAME, self.url, self.tls, 0, self.task_name()), self)
 
     def outgoing(self, tup: Tuple) -> Outgoing | None:
         key = self.routing_key if isinstance(self.routing_key, str) else self.routing_key(tup)
@@ -108,16 +102,8 @@ class AmqpBolt(OutboxSink):
         return Outgoing(key, self._encode(self.as_record(tup)), chosen(self.headers, tup))
 
     def send(self, records: Sequence[Outgoing]) -> Refused:
-        publisher = self._publisher
-        if publisher is None:
-            context = self.context
-            close_earlier(context)
-            name = f"topo/{context.topology_name}/{context.this_component_id}"
-            access = Access(_NAME, self.url, self.tls, 0, f"{name}/{context.this_task_index}")
-            publisher = self._publisher = Publisher(access, self)
-            self._claim: Claim = hold(context, publisher)
         try:
-            return publisher.publish(records, self.retry_secs)
+            return super().send(records)
         except Unavailable:
             if self.guarantee != "none":
                 raise

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from topo.config.secrets import Secret
-from topo.connectors.addresses import check_tls, check_url
 from topo.connectors.amqp.broker import REQUIRES, SCHEMES, Access, Broker
 from topo.connectors.base import OnBad, check_positive
 from topo.connectors.deliveries import Delivery, DeliverySpout, Link
@@ -52,6 +51,7 @@ class AmqpSpout(DeliverySpout):
 
     requires: Iterable[str] = (REQUIRES,)
     connector = _NAME
+    schemes = SCHEMES
     refused = {
         "exactly_once": "AMQP cannot say whether a message that comes again was committed before; "
         "use 'at_least_once', and drop in a StatefulBolt the message_ids that it knows",
@@ -75,17 +75,15 @@ class AmqpSpout(DeliverySpout):
         tls: Mapping[str, Any] | None = None,
         on_bad: OnBad = "stop",
     ) -> None:
-        check_url(_NAME, url, SCHEMES)
-        check_tls(_NAME, tls)
+        self.set_access(url, tls)
         check_positive(_NAME, prefetch=prefetch, heartbeat_secs=heartbeat_secs)
         if prefetch > 65_535:
             raise ComponentError(f"{_NAME}: prefetch={prefetch}; AMQP has at most 65,535")
         self.queues = tuple(Fields(queue))
         if not self.queues or not all(self.queues):
             raise ComponentError(f"{_NAME}: queue={queue!r} names no queue")
-        self.url, self.prefetch, self.heartbeat_secs = url, prefetch, heartbeat_secs
+        self.prefetch, self.heartbeat_secs = prefetch, heartbeat_secs
         self.declare = check_declare(_NAME, declare)
-        self.tls = None if tls is None else dict(tls)
         self.set_up(
             Message,
             ("routing_key", "value"),
@@ -106,11 +104,7 @@ class AmqpSpout(DeliverySpout):
             self._let_go()
 
     def connect(self) -> AmqpLink:
-        context = self.context
-        name = f"topo/{context.topology_name}/{context.this_component_id}"
-        access = Access(
-            _NAME, self.url, self.tls, self.heartbeat_secs, f"{name}/{context.this_task_index}"
-        )
+        access = Access(_NAME, self.url, self.tls, self.heartbeat_secs, self.task_name())
         acks = self.guarantee != "none"
         return AmqpLink(access, self.queues, self.prefetch, self.declare, acks=acks)
 

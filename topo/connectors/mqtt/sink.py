@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from topo.config.secrets import Secret
-from topo.connectors.addresses import check_tls, check_url
-from topo.connectors.base import OnBad, check_choice, check_positive, load_client
+from topo.connectors.base import OnBad, check_choice, check_positive
+from topo.connectors.brokers import BrokerSink
 from topo.connectors.mqtt.connection import REQUIRES, SCHEMES, Access, Connection
-from topo.connectors.outbox import OutboxSink, Outgoing, Refused
-from topo.connectors.serdes import Encode, check_form, encoder
-from topo.connectors.takeover import Claim, Shared, close_earlier, hold
+from topo.connectors.outbox import Outgoing, Refused
+from topo.connectors.serdes import Encode, check_form
+from topo.connectors.takeover import Shared
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
@@ -33,7 +33,7 @@ _REFUSED_RECORDS = ("Topic name invalid", "Packet too large", "Payload format in
                     "Not authorized", "QoS not supported", "Retain not supported")  # fmt: skip
 
 
-class MqttBolt(OutboxSink):
+class MqttBolt(BrokerSink):
     """A sink of MQTT messages.
 
     `topic` is a name, or a function of the tuple; one that returns None skips it. The value is a
@@ -42,8 +42,9 @@ class MqttBolt(OutboxSink):
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_publisher", "_claim", "_encode", *OutboxSink.transient)
     connector = _NAME
+    schemes = SCHEMES
+    client = ("paho.mqtt.client", "mqtt")
     refused = {
         "exactly_once": "MQTT has no transactions; use after_commit=True, and drop at the consumer "
         "what it knows by the user property topo-batch",
@@ -68,8 +69,7 @@ class MqttBolt(OutboxSink):
         retry_secs: float = 30.0,
         on_bad: OnBad = "stop",
     ) -> None:
-        check_url(_NAME, url, SCHEMES)
-        check_tls(_NAME, tls)
+        self.set_access(url, tls)
         check_choice(_NAME, "qos", qos, (0, 1, 2))
         check_choice(_NAME, "version", version, (4, 5))
         check_form(value, _NAME, "value")
@@ -82,9 +82,8 @@ class MqttBolt(OutboxSink):
             _check_topic(topic)
         elif not callable(topic):
             raise ComponentError(f"{_NAME}: topic={topic!r}; it is a name, or a function of tuples")
-        self.url, self.topic, self.qos, self.retain, self.value = url, topic, qos, retain, value
+        self.topic, self.qos, self.retain, self.value = topic, qos, retain, value
         self.client_id, self.keepalive_secs, self.version = client_id, keepalive_secs, version
-        self.tls = None if tls is None else dict(tls)
         self.set_up(
             guarantee=guarantee,
             after_commit=after_commit,
@@ -93,30 +92,14 @@ class MqttBolt(OutboxSink):
             retry_secs=retry_secs,
         )
 
-    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
-        load_client("paho.mqtt.client", _NAME, "mqtt")
-        self._encode = encoder(self.value, _NAME, "value")
-        self._publisher: Publisher | None = None
-
-    def cleanup(self) -> None:
-        close_earlier(self.context)
-
-    def publisher(self) -> Publisher:
-        """Return what publishes, and keeps its connection from batch to batch."""
-        if self._publisher is None:
-            context = self.context
-            close_earlier(context)
-            first = self.client_id or f"topo/{context.topology_name}/{context.this_component_id}"
-            access = Access(_NAME, self.url, self.tls, self.version, self.keepalive_secs)
-            self._publisher = Publisher(
-                access,
-                f"{first}/{context.this_task_index}",
-                qos=self.qos,
-                retain=self.retain,
-                waits=self.guarantee != "none",
-            )
-            self._claim: Claim = hold(context, self._publisher)
-        return self._publisher
+    def connect(self) -> Publisher:
+        return Publisher(
+            Access(_NAME, self.url, self.tls, self.version, self.keepalive_secs),
+            self.task_name(self.client_id),
+            qos=self.qos,
+            retain=self.retain,
+            waits=self.guarantee != "none",
+        )
 
     def outgoing(self, tup: Tuple) -> Outgoing | None:
         topic = self.topic if isinstance(self.topic, str) else self.topic(tup)
@@ -128,9 +111,6 @@ class MqttBolt(OutboxSink):
         if len(body) > _MOST_BYTES - 70_000:
             raise ValueError(f"a message of {len(body):,} bytes is more than MQTT has")
         return Outgoing(topic, body)
-
-    def send(self, records: Sequence[Outgoing]) -> Refused:
-        return self.publisher().publish(records, self.retry_secs)
 
 
 def _check_topic(topic: Any) -> None:

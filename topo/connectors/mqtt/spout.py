@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from topo.config.secrets import Secret
-from topo.connectors.addresses import check_tls, check_url
 from topo.connectors.base import OnBad, check_choice, check_positive
 from topo.connectors.deliveries import Delivery, DeliverySpout, Link
 from topo.connectors.mqtt.connection import REQUIRES, SCHEMES, Access, Connection
@@ -51,6 +50,7 @@ class MqttSpout(DeliverySpout):
 
     requires: Iterable[str] = (REQUIRES,)
     connector = _NAME
+    schemes = SCHEMES
     refused = {
         "exactly_once": "MQTT cannot say whether a message that comes again was committed before; "
         "use 'at_least_once', and drop in a StatefulBolt the ids that it knows",
@@ -78,8 +78,7 @@ class MqttSpout(DeliverySpout):
         tls: Mapping[str, Any] | None = None,
         on_bad: OnBad = "stop",
     ) -> None:
-        check_url(_NAME, url, SCHEMES)
-        check_tls(_NAME, tls)
+        self.set_access(url, tls)
         check_choice(_NAME, "qos", qos, (0, 1, 2))
         check_choice(_NAME, "version", version, (4, 5))
         check_positive(
@@ -98,10 +97,9 @@ class MqttSpout(DeliverySpout):
                 f"{_NAME}: the broker forgets messages of QoS 0 as it sends them",
                 hint="qos=1, or guarantee='none'",
             )
-        self.url, self.qos, self.group = url, qos, group
+        self.qos, self.group = qos, group
         self.max_unacked, self.session_secs, self.client_id = max_unacked, session_secs, client_id
         self.keepalive_secs, self.version = keepalive_secs, version
-        self.tls = None if tls is None else dict(tls)
         self.set_up(
             Message,
             ("topic", "value"),
@@ -118,7 +116,6 @@ class MqttSpout(DeliverySpout):
 
     def connect(self) -> MqttLink:
         context = self.context
-        first = self.client_id or f"topo/{context.topology_name}/{context.this_component_id}"
         tasks = len(context.component_tasks(context.this_component_id))
         group = self.group
         if group is None and tasks > 1:
@@ -126,7 +123,7 @@ class MqttSpout(DeliverySpout):
         keeps = self.guarantee != "none"
         return MqttLink(
             Access(_NAME, self.url, self.tls, self.version, self.keepalive_secs),
-            f"{first}/{context.this_task_index}",
+            self.task_name(self.client_id),
             [f"$share/{group}/{topic}" if group else topic for topic in self.topics],
             min(self.qos, 1) if keeps else self.qos,
             session_secs=self.session_secs if keeps else 0,
