@@ -15,16 +15,17 @@ from typing import Any
 
 import pytest
 
+from tests.connectors.dying import KILLS
 from tests.connectors.test_kafka_kills import Fresh, killed
 from tests.fault.spark_processes import wait_until
 from tests.servers import postgres, redis
 from topo import LocalCluster, TopologyBuilder, Tuple
 from topo.connectors.redis import RedisStoreBolt
 from topo.connectors.sql import PostgresChanges, SqlBolt
+from topo.connectors.sql.rows import Rows, halves
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.server, pytest.mark.timeout(900)]
 
-KILLS = int(os.environ.get("TOPO_KILLS", "1"))
 POINTS = ("execute", "pre_commit", "prepared", "committed", "publishing", "published")
 CONF = {"topology.workers": 2, "topology.restart.max": 20}
 
@@ -65,10 +66,13 @@ class _Dying:
 
 
 class DyingTable(_Dying, SqlBolt):
-    def _execute(self, connection: Any, rows: list[dict[str, Any]]) -> None:
-        super()._execute(connection, rows[: len(rows) // 2])
+    def _execute(self, connection: Any, rows: Rows) -> None:
+        first, second = halves([rows])
+        for half in first:
+            super()._execute(connection, half)
         self.die("publishing")  # with a transaction open, in which rows are
-        super()._execute(connection, rows[len(rows) // 2 :])
+        for half in second:
+            super()._execute(connection, half)
 
 
 class DyingList(_Dying, RedisStoreBolt):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 
@@ -247,28 +248,43 @@ def test_rows_that_the_database_refuses_are_rejected_alone(base: Any, guarantee:
 def test_many_rows_are_what_few_are(server: PostgresServer) -> None:
     """They are copied."""
     columns = "id integer not null, t text, j jsonb, d timestamptz, n numeric, a integer[], b bytea"
+    columns += ", f float8, y boolean, m numeric, day date, at time, u uuid, e text, s text"
     few, many = server.table(columns), server.table(columns)
     rows = [
         {
             "id": number,
-            "t": ["x\ty\n\\N", "", None, "é"][number % 4],
+            "t": ["x\ty\n\\N", "", None, "é", "\b\v\f\r", "\\."][number % 6],
             "j": {"k": [number, None]} if number % 3 else None,
             "d": datetime(2026, 1, 2, 3, 4, number % 60, tzinfo=UTC),
             "n": Decimal(number) / 8,
             "a": [number, None],
             "b": bytes([number % 256, 0]),
+            "f": [0.1, float("inf"), 1e300, None, -0.0][number % 5],
+            "y": [True, None, False][number % 3],
+            "m": [number, number / 4, Decimal("1.50")][number % 3],
+            "day": date(2026, 1, 1) + timedelta(number),
+            "at": time(number % 24, 30),
+            "u": UUID(int=number),
+            "e": None,
+            "s": f"s{number}",
         }
         for number in range(300)
     ]
     for start in range(0, 300, 50):
         run_bolt(SqlBolt(server.url, few), batches=[batch(*rows[start : start + 50])])
     run_bolt(SqlBolt(server.url, many), batches=[batch(*rows)])
-    assert server.rows(f"select * from {many}") == server.rows(f"select * from {few}")
+    assert server.rows(f"select *, j is null from {many}") == server.rows(
+        f"select *, j is null from {few}"
+    )
     rows[7] = {**rows[7], "id": None}
     rows[200] = {**rows[200], "n": "no number"}
+    rows[250] = {**rows[250], "s": "nul \0"}
+    rows[251] = {**rows[251], "s": "half a pair \udc00"}
+    rows[252] = {**rows[252], "j": {"k": object()}}
     run = run_bolt(SqlBolt(server.url, many, on_bad="stream"), batches=[batch(*rows)])
-    assert sorted(emitted[0][1] for emitted in run.emitted) == [rows[200]["t"], rows[7]["t"]]
-    assert server.rows(f"select count(*) from {many}") == [(598,)]
+    bad = [rows[number] for number in (7, 200, 250, 251, 252)]
+    assert [emitted[0] for emitted in run.emitted] == [list(row.values()) for row in bad]
+    assert server.rows(f"select count(*) from {many}") == [(595,)]
 
 
 def test_a_batch_that_was_written_is_not_written_again(base: Any) -> None:

@@ -1,17 +1,40 @@
-"""Adds many rows to a table of PostgreSQL by COPY: two to four times as fast as by INSERT."""
+"""Adds many rows to a table of PostgreSQL by COPY, encoded a column at a time.
+
+Row by row, psycopg converts each value by itself. Here a column of numbers, or of text in which
+nothing has to be escaped, is encoded by a few calls in all, and values of other types are given to
+psycopg's own dumpers one by one. COPY's binary format takes as long to write (0.2 us for a row of a
+number and a text; 0.3 us as text), and would need the types of the table's columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
 from typing import Any
 
 LEAST = 100
 """Fewer rows are not worth it."""
+_CHUNK = 4_000  # rows that are encoded while the server reads the ones before
+_NULL = "\\N"
+
+_SPECIAL = re.compile(r"[\b\t\n\v\f\r\\]")
+_ESCAPES = str.maketrans(
+    {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\v": "\\v", "\f": "\\f", "\r": "\\r", "\\": "\\\\"}
+)
+_TEXTS: dict[type, Callable[[Any], str]] = {
+    int: str,
+    float: repr,
+    bool: {True: "t", False: "f"}.__getitem__,
+    datetime: str,
+    date: str,
+}
+"""Types whose text is the same for psycopg, and has nothing to escape."""
 
 
-def can_copy(connection: Any, rows: Sequence[Any]) -> bool:
+def can_copy(connection: Any, columns: Sequence[str], rows: int) -> bool:
     """Return True if so many rows are to be copied: by psycopg, which alone is known to."""
-    return len(rows) >= LEAST and connection.engine.dialect.driver == "psycopg"
+    return rows >= LEAST and bool(columns) and connection.engine.dialect.driver == "psycopg"
 
 
 def copy_rows(
@@ -19,7 +42,7 @@ def copy_rows(
     connection: Any,
     table: Any,
     columns: Sequence[str],
-    rows: Sequence[dict[str, Any]],
+    rows: Sequence[Sequence[Any]],
 ) -> None:
     """Copy rows into columns of a table, in the connection's transaction.
 
@@ -28,17 +51,16 @@ def copy_rows(
     from psycopg import Error, sql
 
     dialect = connection.engine.dialect
-    processors = [table.columns[name].type.dialect_impl(dialect) for name in columns]
-    makers = [impl.bind_processor(dialect) for impl in processors]
+    driver = connection.connection.driver_connection
+    encoder = _Encoder(driver, [_maker(table.columns[name], dialect) for name in columns])
     place = sql.Identifier(*filter(None, (table.schema, table.name)))
     listed = sql.SQL(", ").join(map(sql.Identifier, columns))
     statement = sql.SQL("copy {} ({}) from stdin").format(place, listed)
     cursor = connection.connection.cursor()
     try:
         with cursor.copy(statement) as copy:
-            write = copy.write_row
-            for values in _in_order(columns, makers, rows):
-                write(values)
+            for start in range(0, len(rows), _CHUNK):
+                copy.write(encoder.encoded(rows[start : start + _CHUNK]))
     except Error as error:
         raise alchemy.exc.DBAPIError.instance(
             f"COPY {table.name}",
@@ -52,15 +74,58 @@ def copy_rows(
         cursor.close()
 
 
-def _in_order(
-    columns: Sequence[str], makers: Sequence[Any], rows: Sequence[dict[str, Any]]
-) -> Iterator[Sequence[Any]]:
-    """Yield the values of each row as the driver takes them."""
-    if not any(makers):
-        yield from (tuple(row.values()) for row in rows)  # all have these columns, in this order
-        return
-    for row in rows:
-        yield [
-            row[name] if make is None or row[name] is None else make(row[name])
-            for name, make in zip(columns, makers, strict=True)
-        ]
+def _maker(column: Any, dialect: Any) -> Callable[[Any], Any] | None:
+    """Return what makes of a column's value the driver's; None if it takes it as it is."""
+    make: Callable[[Any], Any] | None = column.type.dialect_impl(dialect).bind_processor(dialect)
+    return make
+
+
+class _Encoder:
+    """A writer of rows in COPY's text format."""
+
+    def __init__(self, driver: Any, makers: Sequence[Callable[[Any], Any] | None]) -> None:
+        from psycopg import adapt
+
+        self._makers = makers
+        self._charset = driver.info.encoding
+        self._transformer = adapt.Transformer(driver)
+
+    def encoded(self, rows: Sequence[Sequence[Any]]) -> bytes:
+        """Return rows as they are sent."""
+        columns = zip(*rows, strict=True)
+        texts = map(self._texts, columns, self._makers)
+        lines = map("\t".join, zip(*texts, strict=True))
+        return ("\n".join(lines) + "\n").encode(self._charset)
+
+    def _texts(self, values: Sequence[Any], make: Callable[[Any], Any] | None) -> Sequence[str]:
+        if make is not None:
+            values = [None if value is None else make(value) for value in values]
+        kinds = set(map(type, values))
+        has_null = type(None) in kinds
+        kinds.discard(type(None))
+        if kinds == {str}:
+            return self._escaped(values, has_null)
+        text = _TEXTS.get(kinds.pop()) if len(kinds) == 1 else None
+        if text is None:
+            return list(map(self._dumped, values))
+        if has_null:
+            return [_NULL if value is None else text(value) for value in values]
+        return list(map(text, values))
+
+    def _escaped(self, values: Sequence[Any], has_null: bool) -> Sequence[str]:
+        joined = "".join(filter(None, values) if has_null else values)
+        if "\0" in joined:
+            return list(map(self._dumped, values))  # which raises as for any statement
+        if _SPECIAL.search(joined) is not None:
+            return [_NULL if value is None else value.translate(_ESCAPES) for value in values]
+        return [_NULL if value is None else value for value in values] if has_null else values
+
+    def _dumped(self, value: Any) -> str:
+        from psycopg.adapt import PyFormat
+
+        if value is None:
+            return _NULL
+        dumped = self._transformer.get_dumper(value, PyFormat.TEXT).dump(value)
+        if dumped is None:
+            return _NULL
+        return bytes(dumped).decode(self._charset).translate(_ESCAPES)

@@ -53,9 +53,13 @@ class Database:
         schema, _, bare = name.rpartition(".")
         with self.reaching():
             try:
-                return self.alchemy.Table(
+                found = self.alchemy.Table(
                     bare, self.alchemy.MetaData(), schema=schema or None, autoload_with=self.engine
                 )
+                for column in found.columns:
+                    if isinstance(column.type, self.alchemy.types.JSON):
+                        column.type.none_as_null = True  # None is NULL, as in other columns
+                return found
             except self.alchemy.exc.NoSuchTableError:
                 known = self.alchemy.inspect(self.engine).get_table_names(schema=schema or None)
         raise ComponentError(

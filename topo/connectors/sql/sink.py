@@ -17,6 +17,7 @@ from topo.config.secrets import Secret
 from topo.connectors.base import REJECTED_FIELDS, Guarantee, OnBad, as_record, check_choice
 from topo.connectors.sql.copying import can_copy, copy_rows
 from topo.connectors.sql.database import REQUIRES, Database, check_url, is_passing
+from topo.connectors.sql.rows import Rows, count, from_state, halves, last_by_key, merged
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields, Tuple
 
@@ -24,7 +25,11 @@ _NAME = "SqlBolt"
 MARKERS = "topo_batches"
 _TICK_SECS = 1.0
 
+_UNFIT = (TypeError, ValueError, ArithmeticError)
+"""What drivers raise for a value that they cannot send."""
+
 Row = dict[str, Any]
+Refused = list[tuple[list[Any], Exception]]
 
 
 class SqlBolt(StatefulBasicBolt):
@@ -35,7 +40,7 @@ class SqlBolt(StatefulBasicBolt):
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_checked", "_database", "_table", "_rows")
+    transient = ("_append", "_checked", "_database", "_table", "_rows")
 
     def __init__(
         self,
@@ -80,8 +85,15 @@ class SqlBolt(StatefulBasicBolt):
         self._database.columns(self._table, self.key)
         if self.guarantee == "by_batch":
             self._database.columns(self._table, self.batch_columns)
-        self._rows: list[Row] = []
-        self._checked: Any = None
+        self._begin()
+
+    def _begin(self) -> list[Rows]:
+        """Return the rows that came, and begin with none."""
+        came = getattr(self, "_rows", [])
+        self._rows: list[Rows] = []
+        self._checked: Any = None  # the fields of the tuples whose values are appended unseen
+        self._append: Any = None
+        return came
 
     def restored(self) -> None:
         """Remove what batches have written that did not commit."""
@@ -109,7 +121,7 @@ class SqlBolt(StatefulBasicBolt):
 
     def execute(self, tup: Tuple) -> None:
         if tup.fields is self._checked:
-            self._rows.append(dict(zip(self._checked, tup.values, strict=True)))
+            self._append(tup.values)
             return
         try:
             row = dict(as_record(tup, self.map))
@@ -122,15 +134,18 @@ class SqlBolt(StatefulBasicBolt):
         except (TypeError, ValueError) as error:
             self._reject(list(tup.values), error)
             return
-        if self.map is None:
-            self._checked = tup.fields  # one object for all tuples of a stream
-        self._rows.append(row)
+        columns = tuple(row)
+        if not self._rows or self._rows[-1].columns != columns:
+            self._rows.append(Rows(columns))
+        self._append = self._rows[-1].values.append
+        self._append(list(row.values()))
+        self._checked = tup.fields if self.map is None else None  # one object for a whole stream
 
     def on_tick(self, tup: Tuple) -> None:
         """Do nothing but work in this batch: `pre_commit` emits what was rejected late."""
 
     def pre_commit(self, batch_id: int) -> None:
-        rows, self._rows = self._rows, []
+        rows = self._begin()
         if self.guarantee == "exactly_once":
             self._emit_rejected()
             if rows:
@@ -140,22 +155,22 @@ class SqlBolt(StatefulBasicBolt):
             return
         if self.guarantee == "by_batch":
             batch, task = self.batch_columns
-            rows = [{**row, batch: batch_id, task: self._task} for row in rows]
+            rows = [each.with_constants({batch: batch_id, task: self._task}) for each in rows]
             self.state["last"] = batch_id
-        for row, error in self._written(rows, lambda connection: True):
-            self._reject(list(row.values()), error)
+        for values, error in self._written(rows, lambda connection: True):
+            self._reject(values, error)
 
     def committed(self, batch_id: int) -> None:
         """Write what the batch has kept, unless its number is in the database."""
         kept = sorted(key[1] for key in self.state.raw() if key[0] == "outbox")
         for number in kept:
-            rows = self.state.raw()["outbox", number]
+            rows = from_state(self.state.raw()["outbox", number])
             refused = self._written(rows, partial(self._mark, batch=number))
             if refused and self.on_bad == "stop":
                 raise refused[0][1]
             self.context.counter("rejected", len(refused))
             if refused and self.on_bad == "stream":
-                told = [(list(row.values()), _said(error)) for row, error in refused]
+                told = [(values, _said(error)) for values, error in refused]
                 self.state["rejected"] = [*self.state.get("rejected", []), *told]
             del self.state["outbox", number]
 
@@ -174,44 +189,40 @@ class SqlBolt(StatefulBasicBolt):
 
     # -- the database -------------------------------------------------------------------------
 
-    def _written(
-        self, rows: list[Row], begin: Callable[[Any], bool]
-    ) -> list[tuple[Row, Exception]]:
+    def _written(self, rows: list[Rows], begin: Callable[[Any], bool]) -> Refused:
         """Write rows in one transaction; return those that the database refuses."""
-        if self.mode != "append":
-            rows = list({tuple(row[name] for name in self.key): row for row in rows}.values())
-        refused: list[tuple[Row, Exception]] = []
+        rows = merged(rows) if self.mode == "append" else last_by_key(rows, self.key)
+        refused: Refused = []
         with self._database.reaching(), self._database.engine.begin() as connection:
             if begin(connection):
                 self._write(connection, rows, refused)
-        self.context.counter("rows", len(rows) - len(refused))
+        self.context.counter("rows", count(rows) - len(refused))
         return refused
 
-    def _write(self, connection: Any, rows: list[Row], refused: list[Any]) -> None:
+    def _write(self, connection: Any, rows: list[Rows], refused: Refused) -> None:
         """Write rows; halve them to find those that the database refuses."""
         errors = self._database.alchemy.exc
         try:
             with connection.begin_nested():
-                self._execute(connection, rows)
-        except errors.DBAPIError as error:
-            if is_passing(errors, error):
+                for each in rows:
+                    self._execute(connection, each)
+        except (errors.StatementError, *_UNFIT) as error:
+            if isinstance(error, errors.DBAPIError) and is_passing(errors, error):
                 raise
-            if len(rows) == 1:
-                refused.append((rows[0], ValueError(str(error.orig).strip())))
+            if count(rows) == 1:
+                reason = str(getattr(error, "orig", error)).strip()
+                refused.append((list(rows[0].values[0]), ValueError(reason)))
                 return
-            middle = len(rows) // 2
-            self._write(connection, rows[:middle], refused)
-            self._write(connection, rows[middle:], refused)
+            for half in halves(rows):
+                self._write(connection, half, refused)
 
-    def _execute(self, connection: Any, rows: list[Row]) -> None:
-        by_columns: dict[tuple[str, ...], list[Row]] = {}
-        for row in rows:
-            by_columns.setdefault(tuple(row), []).append(row)
-        for columns, listed in by_columns.items():
-            if self.mode == "append" and can_copy(connection, listed):
-                copy_rows(self._database.alchemy, connection, self._table, columns, listed)
-                continue
-            connection.execute(self._statement(columns), self._parameters(listed))
+    def _execute(self, connection: Any, rows: Rows) -> None:
+        """Write rows of the same columns."""
+        if self.mode == "append" and can_copy(connection, rows.columns, len(rows)):
+            alchemy = self._database.alchemy
+            copy_rows(alchemy, connection, self._table, rows.columns, rows.values)
+            return
+        connection.execute(self._statement(rows.columns), self._parameters(rows.dicts()))
 
     def _statement(self, columns: tuple[str, ...]) -> Any:
         alchemy, table = self._database.alchemy, self._table
