@@ -23,6 +23,15 @@ def sockets_of_clients(request: pytest.FixtureRequest) -> Iterator[None]:
         _collect()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def older_objects() -> Iterator[None]:
+    """Spare the collections of a module's tests what was there before, which takes them longest."""
+    _collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def _collect() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

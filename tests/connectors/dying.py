@@ -1,4 +1,7 @@
-"""Components that kill their process at chosen points of a batch."""
+"""Components that kill their process at chosen points of a batch.
+
+TOPO_KILLS=100 kills a hundred times at each point instead of once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 from topo import Tuple
 
-KILLS = int(os.environ.get("TOPO_KILLS", "1"))
+KILLS = int(os.environ.get("TOPO_KILLS") or 1)
 OF_SPOUTS = ("emitted", "pre_commit", "prepared", "committed", "published")
 OF_BOLTS = ("executed", "pre_commit", "prepared", "committed", "published")
 
@@ -28,6 +31,8 @@ class Dying:
     context: Any
 
     def dying_at(self, points: tuple[str, ...], directory: Path) -> Any:
+        """Set the points, and the directory in which each death leaves a mark."""
+        directory.mkdir(exist_ok=True)
         self.points, self.deaths = points, directory
         return self
 

@@ -1,4 +1,4 @@
-"""Slots are killed at every point of a batch between an MQTT and an AMQP broker, both ways.
+"""Slots are killed at the points of a batch on the way from MQTT to AMQP, and back to MQTT.
 
 Nothing may be lost: every message is in a committed batch, and every committed row is published. A
 bolt that publishes after the commit shows nothing else, and what it publishes twice bears the same
@@ -15,19 +15,32 @@ from typing import Any
 
 import pytest
 
-from tests.connectors.dying import KILLS, OF_BOLTS, OF_SPOUTS, DyingBolt, DyingSpout, killed
+from tests.connectors.dying import (
+    KILLS,
+    OF_BOLTS,
+    OF_SPOUTS,
+    DyingBolt,
+    DyingSpout,
+    killed,
+)
 from tests.fault.spark_processes import wait_until
 from tests.servers import mosquitto, rabbitmq
 from tests.servers.mosquitto import MosquittoServer
 from tests.servers.rabbitmq import RabbitServer
-from topo import LocalCluster, Spout, Topology, TopologyBuilder
+from topo import LocalCluster, TopologyBuilder
 from topo.connectors.amqp import AmqpBolt, AmqpSpout
 from topo.connectors.mqtt import MqttBolt, MqttSpout
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.server]
+pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.server, pytest.mark.timeout(900)]
 
 CONF = {"topology.workers": 2, "topology.restart.max": 20}
-COUNT = 2_000
+LEAST = 500
+POINTS: dict[str, tuple[str, ...]] = {
+    "mqtt-source": OF_SPOUTS,
+    "queue": OF_BOLTS,
+    "amqp-source": ("prepared", "committed"),
+    "topic": ("prepared", "committed"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -58,88 +71,69 @@ class DyingAmqpBolt(DyingBolt, AmqpBolt):
     pass
 
 
-def between(source: Spout, sink: Any) -> Topology:
+class Arrived:
+    """The numbers that have come out of the other end."""
+
+    def __init__(self, messages: list[Any]) -> None:
+        self._messages, self._read, self.numbers = messages, 0, set[int]()
+
+    def count(self) -> int:
+        new = self._messages[self._read :]
+        self._read += len(new)
+        self.numbers.update(json.loads(message.payload)["number"] for message in new)
+        return len(self.numbers)
+
+
+def test_what_is_committed_is_published_wherever_slots_die(
+    mqtt: MosquittoServer, amqp: RabbitServer, tmp_path: Path
+) -> None:
+    queue = amqp.queue()
+    components: dict[str, Any] = {
+        "mqtt-source": DyingMqttSpout(mqtt.url, "in", value="json", fields="value", track=False),
+        "queue": DyingAmqpBolt(amqp.url, queue, after_commit=True),
+        "amqp-source": DyingAmqpSpout(
+            amqp.url,
+            queue,
+            value="json",
+            fields=("id", "number"),
+            translate=lambda message: [message.message_id, message.value["value"]],
+        ),
+        "topic": DyingMqttBolt(mqtt.url, "out"),
+    }
     builder = TopologyBuilder()
-    builder.set_spout("source", source)
-    builder.set_bolt("sink", sink).shuffle_grouping("source")
-    return builder.create_topology()
+    for name, component in components.items():
+        component.dying_at(POINTS[name], tmp_path / name)
+    for source, sink in (("mqtt-source", "queue"), ("amqp-source", "topic")):
+        builder.set_spout(source, components[source])
+        builder.set_bolt(sink, components[sink]).shuffle_grouping(source)
+    directories = [tmp_path / name for name in components]
+    deaths = sum(map(len, POINTS.values())) * KILLS
 
-
-def committed_rows(topology: Topology, write: Any, points: int, *directories: Path) -> list[Any]:
-    """Run while the test writes, until all were killed; return what committed batches emitted."""
-    deaths = points * KILLS
-    with LocalCluster("local[2]") as cluster:
-        run = cluster.submit_topology("kills", topology, CONF, capture=["source"])
+    with LocalCluster("local[2]") as cluster, mqtt.reader("out") as found, mqtt.client() as client:
+        topology, capture = builder.create_topology(), ["mqtt-source", "amqp-source"]
+        run = cluster.submit_topology("kills", topology, CONF, capture=capture)
         wait_until(lambda: connected(run) or run.wait(0), "the source")
-        pause = threading.Event()
-        count = 0
-        while count < COUNT or (killed(directories) < deaths and not run.wait(0)):
-            write(count)
-            count += 50
-            pause.wait(0.1)
-        wanted = set(range(count))
-        wait_until(lambda: {row[0] for row in run.tuples("source")} >= wanted or run.wait(0), "all")
+        arrived, pause, count = Arrived(found), threading.Event(), 0
+        while count < LEAST or (killed(directories) < deaths and not run.wait(0)):
+            for number in range(count, count + 10):
+                client.publish("in", str(number), 1).wait_for_publish(30)
+            count += 10
+            pause.wait(0.02)
+        wait_until(lambda: arrived.count() == count or run.wait(0), "all of it")
         for each in directories:
             (each / "stop").touch()
         run.await_completion(120)
-        rows = [row[0] for row in run.tuples("source")]
+        into, back = (run.tuples(name) for name in capture)
     assert killed(directories) == deaths
-    assert set(rows) == wanted
-    return rows
+    assert {number for (number,) in into} == arrived.numbers == set(range(count))
+    by_id: dict[str, set[int]] = {}
+    for name, number in back:
+        by_id.setdefault(name, set()).add(number)
+    assert all(len(numbers) == 1 for numbers in by_id.values())
+    published = sorted(number for numbers in by_id.values() for number in numbers)
+    assert published == sorted(number for (number,) in into)
+    assert amqp.length(queue) == 0
 
 
 def connected(run: Any) -> float:
-    return float(run.stats().components["source"].gauges.get("connected") or 0)
-
-
-def numbers(start: int) -> list[bytes]:
-    return [str(number).encode() for number in range(start, start + 50)]
-
-
-def made_in(tmp_path: Path) -> tuple[Path, Path]:
-    made = tmp_path / "source", tmp_path / "sink"
-    for path in made:
-        path.mkdir()
-    return made
-
-
-def test_what_is_committed_reaches_the_queue_wherever_slots_die(
-    mqtt: MosquittoServer, amqp: RabbitServer, tmp_path: Path
-) -> None:
-    queue = amqp.queue()
-    of_source, of_sink = made_in(tmp_path)
-    source = DyingMqttSpout(mqtt.url, "in", value="json", fields="value", track=False)
-    sink = DyingAmqpBolt(amqp.url, queue, after_commit=True)
-    topology = between(source.dying_at(OF_SPOUTS, of_source), sink.dying_at(OF_BOLTS, of_sink))
-    points = len(OF_SPOUTS) + len(OF_BOLTS)
-    rows = committed_rows(
-        topology, lambda at: mqtt.write("in", numbers(at)), points, of_source, of_sink
-    )
-    by_id: dict[str, set[int]] = {}
-    for properties, body in amqp.read(queue):
-        by_id.setdefault(properties.message_id, set()).add(json.loads(body)["value"])
-    assert all(len(values) == 1 for values in by_id.values())
-    assert sorted(value for values in by_id.values() for value in values) == sorted(rows)
-
-
-def test_what_is_committed_reaches_the_topic_wherever_slots_die(
-    mqtt: MosquittoServer, amqp: RabbitServer, tmp_path: Path
-) -> None:
-    queue = amqp.queue()
-    of_source, of_sink = made_in(tmp_path)
-    source = DyingAmqpSpout(amqp.url, queue, value="json", fields="value")
-    sink = DyingMqttBolt(mqtt.url, "out")
-    some = ("prepared", "committed")
-    topology = between(source.dying_at(some, of_source), sink.dying_at(some, of_sink))
-    with mqtt.reader("out") as found:
-        rows = committed_rows(
-            topology,
-            lambda at: amqp.write(queue, numbers(at)),
-            2 * len(some),
-            of_source,
-            of_sink,
-        )
-        wait_until(
-            lambda: {json.loads(one.payload)["value"] for one in found} >= set(rows), "all of it"
-        )
-    assert amqp.length(queue) == 0
+    return float(run.stats().components["mqtt-source"].gauges.get("connected") or 0)

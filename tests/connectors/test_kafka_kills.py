@@ -15,29 +15,27 @@ import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from tests.fault.spark_processes import wait_until
+from tests.connectors.dying import KILLS
+from tests.fault.spark_processes import command_of, wait_until
 from tests.servers import kafka
 from tests.servers.kafka import KafkaServer
-from topo import LocalCluster, Spout, TopologyBuilder, Tuple
+from topo import LocalCluster, Spout, StatefulBasicBolt, TopologyBuilder, Tuple
 from topo.connectors.kafka import KafkaBolt, KafkaSpout
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.server]
 
-KILLS = int(os.environ.get("TOPO_KILLS", "1"))
 CONF = {"topology.workers": 2, "topology.restart.max": 20}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    server = kafka.start(tmp_path_factory.mktemp("kafka"))
-    yield server
-    server.process.stop()
+def server() -> KafkaServer:
+    return kafka.shared()
 
 
 class Fresh(Spout):
@@ -170,11 +168,11 @@ def test_publishing_before_the_commit_shows_what_was_rolled_back(
     assert max(shown.values()) > 1
 
 
-def test_a_topology_between_two_topics_survives_slots_and_the_broker(tmp_path: Path) -> None:
+def test_a_topology_between_two_topics_survives_slots_and_the_broker(
+    server: KafkaServer, tmp_path: Path
+) -> None:
     """[G-08, I-06]"""
-    (tmp_path / "kafka").mkdir()
-    server = kafka.start(tmp_path / "kafka")
-    try:
+    with server.restarted():
         source, target = server.topic(4), server.topic(2)
         first, second = (
             [json.dumps({"number": number}).encode() for number in range(start, start + 5000)]
@@ -198,16 +196,83 @@ def test_a_topology_between_two_topics_survives_slots_and_the_broker(tmp_path: P
             run = cluster.submit_topology("between", builder.create_topology(), CONF)
             wait_until(lambda: published(run) >= 1 or run.wait(0), "the first batch")
             server.process.kill()
-            wait_until(lambda: run.status == "STALLED" or run.wait(0), "the stall")
-            assert server.address in run.reason
+            wait_until(lambda: server.address in run.reason or run.wait(0), "the stall")
+            assert run.status == "STALLED"
             server.process.start()
             for start in range(0, 5000, 500):
                 server.write(source, second[start : start + 500])
             wait_until(lambda: seen(server, target) >= 10_000 or run.wait(0), "all of it")
         numbers = Counter(row[0] for row in visible(server, target))
         assert numbers == dict.fromkeys(range(10_000), 1)
-    finally:
-        server.process.stop()
+
+
+class Sums(StatefulBasicBolt):
+    """Counts the messages of each partition, and adds up their numbers and their offsets."""
+
+    outputs = ("partition", "count", "numbers", "offsets")
+    transient = ("changed",)
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.changed: set[int] = set()
+
+    def execute(self, tup: Tuple) -> None:
+        count, numbers, offsets = self.state.get(tup.partition, (0, 0, 0))
+        sums = count + 1, numbers + int(tup.value), offsets + tup.offset
+        self.state[tup.partition] = sums
+        self.changed.add(tup.partition)
+
+    def pre_commit(self, batch_id: int) -> None:
+        for partition in sorted(self.changed):
+            self.emit([partition, *self.state[partition]])
+        self.changed.clear()
+
+
+@pytest.mark.skipif(KILLS < 2, reason="takes minutes; TOPO_KILLS=2 and more asks for it")
+@pytest.mark.timeout(1800)
+def test_a_million_messages_count_once_each_while_slots_are_killed(server: KafkaServer) -> None:
+    """[G-08]"""
+    total, partitions, kills = 1_000_000, 4, max(4, KILLS)
+    topic = server.topic(partitions)
+    for number in range(partitions):
+        own = range(number, total, partitions)
+        server.write(topic, (str(each).encode() for each in own), partition=number)
+    spout = KafkaSpout(
+        server.address,
+        topic,
+        fields=("partition", "offset", "value"),
+        guarantee="exactly_once",
+        until="latest",
+    )
+    builder = TopologyBuilder()
+    builder.set_spout("source", spout, parallelism=4)
+    builder.set_bolt("sums", Sums(), parallelism=4).fields_grouping("source", ["partition"])
+    conf = {**CONF, "topology.workers": 4}
+
+    def done() -> int:
+        return sum({row[0]: row[1] for row in run.tuples("sums")}.values())
+
+    with LocalCluster("local[4]") as cluster:
+        run = cluster.submit_topology("many", builder.create_topology(), conf, capture=["sums"])
+        began = time.monotonic()
+        for kill in range(kills):
+            least = (kill + 1) * total // (kills + 1)
+            wait_until(lambda least=least: done() >= least or run.wait(0), "messages")  # type: ignore[misc]
+            secrets.choice(slot_processes()).kill()
+        run.await_completion(1200)
+        print(f"{total:,} messages, {kills} slots killed: {time.monotonic() - began:.1f} s")
+        sums = {row[0]: tuple(row[1:]) for row in run.tuples("sums")}
+    each = total // partitions
+    offsets = each * (each - 1) // 2
+    assert sums == {
+        number: (each, sum(range(number, total, partitions)), offsets)
+        for number in range(partitions)
+    }
+
+
+def slot_processes() -> list[psutil.Process]:
+    """Return those of this process's slots."""
+    children = psutil.Process().children(recursive=True)
+    return [each for each in children if "slot_process import main" in command_of(each)]
 
 
 def published(run: Any) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -25,10 +24,8 @@ pytestmark = [pytest.mark.server, pytest.mark.xdist_group("servers")]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    server = kafka.start(tmp_path_factory.mktemp("kafka"))
-    yield server
-    server.process.stop()
+def server() -> KafkaServer:
+    return kafka.shared()
 
 
 @pytest.fixture(autouse=True)
@@ -145,8 +142,9 @@ def test_data_that_was_deleted_before_it_was_read_is_an_error(server: KafkaServe
         moved_until(reading, lambda: False)
 
 
-def test_a_wrong_address_is_said(server: KafkaServer) -> None:
+def test_a_wrong_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """[C-06]"""
+    monkeypatch.setattr("topo.connectors.kafka.client._TIMEOUT_SECS", 1.0)
     reading = Reading(KafkaSpout("127.0.0.1:1", "t"))
     moved_until(reading, lambda: reading.run.status == "STALLED", 1)
     assert "127.0.0.1:1" in reading.run.reason
@@ -303,10 +301,9 @@ class Paced(Spout):
 
 
 def test_a_broker_that_is_killed_and_started_again_loses_and_doubles_nothing(
-    tmp_path: Path,
+    server: KafkaServer,
 ) -> None:
-    server = kafka.start(tmp_path)
-    try:
+    with server.restarted():
         source, target = server.topic(), server.topic()
         server.write(source, numbers(50))
         spout = KafkaSpout(server.address, source, value="json", fields="value", discover_secs=0.5)
@@ -320,8 +317,6 @@ def test_a_broker_that_is_killed_and_started_again_loses_and_doubles_nothing(
         server.write(source, numbers(100)[50:])
         moved_until(reading, lambda: _published(reading) == 100, 1)
         assert sorted(value["value"] for value in values(server, target)) == list(range(100))
-    finally:
-        server.process.stop()
 
 
 def _published(reading: Reading) -> int:

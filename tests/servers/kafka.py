@@ -5,10 +5,15 @@ Java is the one that topo brings along. `TOPO_KAFKA_JARS` names the directory of
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
+import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +66,15 @@ class KafkaServer:
         command = [*java, "kafka.Kafka", str(settings)]
         self.process = ServerProcess("kafka", command, directory, port)
         self.process.start()
+
+    @contextmanager
+    def restarted(self) -> Iterator[None]:
+        """Have the broker run again after a test that kills it, whatever the test does."""
+        try:
+            yield
+        finally:
+            if not self.process.is_running:
+                self.process.start()
 
     def topic(self, partitions: int = 1, **config: Any) -> str:
         """Make a topic with a name of its own."""
@@ -118,6 +132,21 @@ def start(directory: Path) -> KafkaServer:
     if not any(JARS.glob("kafka_*.jar")):
         missing("Kafka")
     return KafkaServer(directory)
+
+
+_lock = threading.Lock()
+_shared: list[KafkaServer] = []
+
+
+def shared() -> KafkaServer:
+    """Start a broker for all tests of this process; each of them makes topics of its own."""
+    with _lock:
+        if not _shared:
+            directory = tempfile.mkdtemp(prefix="topo-kafka-")
+            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+            _shared.append(start(Path(directory)))
+            atexit.register(_shared[0].process.kill)
+        return _shared[0]
 
 
 def _java() -> str:

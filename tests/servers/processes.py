@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 _START_SECS = 90.0
+_FIRST_PORT, _AFTER_PORTS = 10_000, 32_768  # below those that Linux gives to connections
 
 
 def missing(name: str) -> None:
@@ -23,10 +26,16 @@ def missing(name: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody listens on now, and no connection gets as its own meanwhile.
+
+    The system gives a port of its range to whoever connects: to other processes before a server has
+    started, and to one that keeps trying to reach that server, which then has reached itself.
+    """
+    while True:
+        port = random.SystemRandom().randrange(_FIRST_PORT, _AFTER_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listens(port: int) -> bool:
@@ -57,6 +66,10 @@ class ServerProcess:
             pause.wait(0.1)
             left -= 0.1
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         """Kill it where it stands."""
         self._end(signal.SIGKILL)
@@ -66,7 +79,7 @@ class ServerProcess:
         self._end(how)
 
     def _end(self, how: signal.Signals) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or not self.is_running:
             return
         self._process.send_signal(how)
         try:
