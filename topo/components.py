@@ -84,6 +84,14 @@ class Component:
     external: Mapping[str, Any] = {}
     """What an engine reads or writes for this component, as data: "engine" is the engine's name."""
 
+    leaves: Mapping[str, Any] = {}
+    """What it leaves outside for as long as its checkpoint is kept, as data.
+
+    "by" is a module with two functions of this mapping, the checkpoint's id and the component's:
+    `left` returns what is there, a line each, and `drop` drops it. `topo doctor` asks the first,
+    `topo kill --purge` the second. A `Secret` in it is looked up there.
+    """
+
     context: TopologyContext
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -11,12 +12,19 @@ import pyarrow.parquet
 import pytest
 
 from examples import changes_to_parquet
+from tests.connectors.moving import moved_until
 from tests.servers import postgres
 from tests.servers.postgres import PostgresServer
+from tests.unit.test_control_registry import make, say
+from tests.unit.test_control_submit import begun
 from tests.wiring import line
 from topo import BasicBolt, ComponentError, Topology, Tuple
+from topo.cli.root import run as topo
+from topo.connectors import Secret
 from topo.connectors.sql import PostgresChanges
 from topo.connectors.sql.replication import Shown, is_shown
+from topo.manage.records import RunRecord
+from topo.manage.registry import Registry
 from topo.testing import TestCluster
 
 
@@ -191,8 +199,7 @@ def test_a_server_that_is_killed_loses_and_doubles_nothing() -> None:
                 server.run(f"insert into {table} select generate_series({first}, {first + 99})")
                 run.step()
                 server.process.kill()
-                cluster.advance(2)
-                assert run.status == "STALLED"
+                moved_until(cluster, lambda: run.status == "STALLED", 1)
                 assert "slot topo_" in run.reason
                 server.start()
                 cluster.advance(30)
@@ -216,9 +223,9 @@ def test_what_cannot_be_read_is_said(base: PostgresServer) -> None:
         (lambda: PostgresChanges(base.url, ()), "names no table"),
         (lambda: PostgresChanges(base.url, "t", slot="A b"), "'A b' is no name of a slot"),
     ]
-    for make, said in wrong:
+    for made, said in wrong:
         with pytest.raises(Exception, match=said), TestCluster() as cluster:
-            cluster.submit_topology("t", line(make())).settle()
+            cluster.submit_topology("t", line(made())).settle()
     base.run("drop publication of_others")
 
 
@@ -284,3 +291,65 @@ def test_the_example_joins_orders_with_customers(base: PostgresServer, tmp_path:
         ("read", 1, 1, "ann", 9.5),
         ("read", 2, 2, "bob", 3.0),
     ]
+
+
+# -- what is left behind ------------------------------------------------------------------------
+
+
+def slots(base: PostgresServer) -> list[str]:
+    return [name for (name,) in base.rows("select slot_name from pg_replication_slots")]
+
+
+def killed_run(base: PostgresServer, registry: Registry, directory: Path, **more: Any) -> RunRecord:
+    """Run a topology that reads changes; return it as one that was submitted and killed."""
+    table = base.table("id integer primary key")
+    topology = line(PostgresChanges(Secret.env("DATABASE"), table, **more), Replica())
+    before = set(slots(base))
+    with TestCluster() as cluster:
+        run: Any = cluster.submit_topology("changes", topology)
+        run.step()
+        checkpoint_id = run._host.spouts[0].component.context.checkpoint_id
+    assert len(set(slots(base)) - before) == 1
+    plan = begun(directory) / "topo-plan.json"
+    plan.write_text(json.dumps({"id": checkpoint_id}))
+    made = make(registry, "changes", topology.to_bytes(), checkpoint=str(directory))
+    say(made, status="KILLED")
+    return made
+
+
+@pytest.mark.server
+@pytest.mark.xdist_group("servers")
+def test_a_slot_that_was_left_is_named_by_doctor_and_dropped_by_purge(
+    base: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TOPO_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DATABASE", base.url)
+    monkeypatch.chdir(tmp_path)
+    base.run("create publication named for all tables")
+    registry = Registry(tmp_path / "home")
+    first = killed_run(base, registry, tmp_path / "first")
+    killed_run(base, registry, tmp_path / "second", slot="given", publication="named")
+    (own,) = set(slots(base)) - {"given"}
+    topo(["doctor"])
+    said = capsys.readouterr().out
+    assert f"replication slot {own} of postgresql://lab@" in said
+    assert "replication slot given of" in said
+    assert f"topo kill --purge {first.id}" in said
+
+    monkeypatch.delenv("DATABASE")
+    topo(["doctor"])
+    assert "the environment variable 'DATABASE' of a secret is not set" in capsys.readouterr().out
+
+    monkeypatch.setenv("DATABASE", base.url)
+    assert topo(["kill", "--purge", first.id]) == 0
+    assert f"dropped replication slot {own}" in capsys.readouterr().err
+    assert slots(base) == ["given"]
+    assert topo(["checkpoints", "--remove", str(tmp_path / "second")]) == 0
+    assert slots(base) == []
+    assert base.rows("select pubname from pg_publication where pubname like 'topo_%'") == []
+    assert len(base.rows("select 1 from pg_publication where pubname = 'named'")) == 1
+    topo(["doctor"])
+    assert "replication slot" not in capsys.readouterr().out

@@ -9,7 +9,7 @@ import click
 
 from topo.cli.failures import STATUS, CommandError, usage_error
 from topo.cli.output import Output, common_options
-from topo.cli.runs import Runs, duration, size
+from topo.cli.runs import Runs, drop_outside, duration, size
 from topo.errors import did_you_mean
 from topo.manage.checkpoints import Checkpoint, known_checkpoints, remove
 
@@ -69,6 +69,8 @@ def _remove(out: Output, runs: Runs, each: Checkpoint) -> None:
             code="checkpoint-in-use",
             hint=f"topo kill {each.name} first",
         )
+    if each.run is not None:
+        drop_outside(out, each.run)
     left = remove(each.place)
     if left is None:
         out.note(

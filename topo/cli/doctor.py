@@ -24,6 +24,9 @@ from topo.config.project import Environment, Project, load_project
 from topo.engine.base import engine_named
 from topo.engine.shapes import Check
 from topo.errors import words_of
+from topo.manage.outside import left_by
+from topo.manage.records import RunRecord
+from topo.manage.registry import Registry
 
 CONNECT_SECS = 3.0
 
@@ -90,6 +93,7 @@ def _checks(project: Project, master: str) -> list[Callable[[], Checks]]:
         lambda: _master(environment, master),
         lambda: _checkpoint_dir(environment),
         lambda: _registry(environment),
+        lambda: _left_outside(environment),
         _acker_port,
         lambda: _topo_toml(project),
     ]
@@ -189,6 +193,25 @@ def _registry(environment: Environment) -> Checks:
     else:
         detail = f"registry {home}: no such directory, and it cannot be made"
         yield Check("registry", "FAIL", detail, "set TOPO_HOME to a directory of yours")
+
+
+def _left_outside(environment: Environment) -> Checks:
+    """Name what topologies that are over have left outside, and what would drop it."""
+    if not environment.registry.exists():
+        return
+    last: dict[str, RunRecord] = {}
+    for run in Registry(environment.registry).runs():
+        last[run.submission.checkpoint] = run
+    for run in last.values():
+        if not run.over:
+            continue
+        for outside in left_by(run):
+            told = f"{run.name} ({run.status}), {outside.component}"
+            fix = f"topo submit --resume, or topo kill --purge {run.id}"
+            for line in outside.lines:
+                yield Check("outside", "warn", f"{told}: {line}", fix)
+            if outside.error:
+                yield Check("outside", "warn", f"{told}: not known: {outside.error}", fix)
 
 
 def _writable(name: str, directory: Path) -> Check:

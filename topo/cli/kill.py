@@ -10,7 +10,7 @@ import click
 
 from topo.cli.failures import STATUS, CommandError
 from topo.cli.output import Output, common_options
-from topo.cli.runs import Runs
+from topo.cli.runs import Runs, drop_outside
 from topo.config import Config
 from topo.errors import TopoError
 from topo.manage.answers import figures_of
@@ -34,7 +34,12 @@ CLOSING_SECS = 30.0
     help="How long to let what is in flight finish; default: the message timeout.",
 )
 @click.option("-i", "--ignore-errors", is_flag=True, help="Continue with the next NAME.")
-@click.option("--purge", "purging", is_flag=True, help="Delete the checkpoint too.")
+@click.option(
+    "--purge",
+    "purging",
+    is_flag=True,
+    help="Delete the checkpoint too, and what it leaves outside, such as replication slots.",
+)
 @click.option("--force", is_flag=True, help="Its driver is gone, or stuck: end and forget it.")
 @common_options()
 @click.pass_obj
@@ -81,7 +86,9 @@ def _kill(
         limit = Config(run.submission.conf).message_timeout_secs if wait_secs is None else wait_secs
         pending, waited = _drain(out, runs, run, limit)
     checkpoint: str | None = run.submission.checkpoint
+    dropped: list[str] = []
     if purging:
+        dropped = drop_outside(out, run)
         left = remove(run.submission.checkpoint)
         if left is None:
             out.note(f"{run.name}: {checkpoint} is not on this machine: delete it there")
@@ -99,6 +106,7 @@ def _kill(
         "pending": pending,
         "waited_secs": round(waited, 1),
         "checkpoint": checkpoint,
+        "dropped": dropped,
     }
 
 

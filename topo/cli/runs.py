@@ -8,6 +8,7 @@ from topo.cli.failures import STATUS, CommandError, environment_error, usage_err
 from topo.cli.output import Output, short_number
 from topo.config.project import Project, load_project
 from topo.errors import did_you_mean
+from topo.manage.outside import drop
 from topo.manage.records import RunRecord
 from topo.manage.registry import Registry
 from topo.topology.model import Topology
@@ -62,6 +63,21 @@ def check_component(run: RunRecord, component: str | None) -> None:
             f"{run.name} has no component {component!r}",
             hint=f"{near} {it_has}" if near else it_has,
         )
+
+
+def drop_outside(out: Output, run: RunRecord) -> list[str]:
+    """Drop what the topology has left outside; tell what was dropped, and what could not be."""
+    dropped = []
+    for outside in drop(run):
+        for line in outside.lines:
+            out.note(f"{run.name}: dropped {line}")
+        if outside.error:
+            out.note(
+                f"{run.name}: what {outside.component!r} has left outside is still there: "
+                f"{outside.error}"
+            )
+        dropped += outside.lines
+    return dropped
 
 
 # Words for figures

@@ -44,6 +44,14 @@ def slots_in(plan: str | bytes) -> int | None:
     return slots if isinstance(slots, int) and slots > 0 else None
 
 
+def checkpoint_id_in(path: Path) -> str | None:
+    """Return the id of the checkpoint in a directory; None if there is none that can be read."""
+    try:
+        return str(json.loads((path / PLAN_FILE).read_bytes())["id"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
 def holds_checkpoint(path: Path) -> bool:
     """Return True if topo has begun a checkpoint there."""
     return (path / PLAN_FILE).is_file()

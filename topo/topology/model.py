@@ -92,12 +92,14 @@ class ComponentDef:
     timed: bool = False  # a bolt that works in event time
     requires: tuple[str, ...] = ()  # distributions it imports where it runs
     external: Mapping[str, Any] = field(default_factory=dict)  # what an engine does for it
+    leaves: Mapping[str, Any] = field(default_factory=dict)  # what it leaves outside
     # The same component for engines in this process, which need no copy of its classes.
     local: LocalPickle | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conf", MappingProxyType(dict(self.conf)))
         object.__setattr__(self, "external", MappingProxyType(dict(self.external)))
+        object.__setattr__(self, "leaves", MappingProxyType(dict(self.leaves)))
 
     @property
     def is_spout(self) -> bool:

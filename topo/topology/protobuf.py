@@ -61,7 +61,8 @@ def _component_message(component: ComponentDef) -> pb.Component:
         basic=component.basic,
         timed=component.timed,
         requires=component.requires,
-        external=_external_text(component.external),
+        external=_json_text(component.external),
+        leaves=_json_text(component.leaves),
     )
     for output in component.outputs:
         message.outputs.add(name=output.name, fields=output.fields, direct=output.direct)
@@ -92,14 +93,15 @@ def _component(message: pb.Component) -> ComponentDef:
         timed=message.timed,
         requires=tuple(message.requires),
         external=json.loads(message.external or "{}", object_hook=_with_secret),
+        leaves=json.loads(message.leaves or "{}", object_hook=_with_secret),
     )
 
 
-def _external_text(external: Mapping[str, Any]) -> str:
+def _json_text(data: Mapping[str, Any]) -> str:
     def told(value: Secret) -> dict[str, list[str]]:
         return {_SECRET: list(value.told())}
 
-    return json.dumps(dict(external), sort_keys=True, default=told) if external else ""
+    return json.dumps(dict(data), sort_keys=True, default=told) if data else ""
 
 
 def _with_secret(value: dict[str, Any]) -> Any:

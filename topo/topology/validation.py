@@ -126,6 +126,7 @@ def _component(draft: Draft, outputs: Streams, conf: Mapping[str, Any]) -> Compo
         timed=isinstance(draft.component, TimedBolt),
         requires=tuple(Fields(draft.component.requires)),
         external=draft.component.external,
+        leaves=draft.component.leaves,
         local=local,
     )
 

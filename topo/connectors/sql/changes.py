@@ -23,6 +23,7 @@ from topo.connectors.base import check_positive
 from topo.connectors.sql.database import check_url
 from topo.connectors.sql.pgoutput import Change, Relation, Row, Transaction, decoded, transactions
 from topo.connectors.sql.replication import Page, Server, Shown, is_shown, lsn_text
+from topo.connectors.sql.slots import leaves, slot_name
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -69,6 +70,7 @@ class PostgresChanges(StatefulSpout):
                     hint="such a name has small letters, digits and underscores",
                 )
         self.url, self.snapshot, self.slot, self.publication = url, snapshot, slot, publication
+        self.leaves = leaves(url, slot, publication)
         self.tables = tuple(name if "." in name else f"public.{name}" for name in Fields(tables))
         if not self.tables:
             raise ComponentError(f"{_NAME}: tables={tables!r} names no table")
@@ -91,7 +93,8 @@ class PostgresChanges(StatefulSpout):
             self._server.close()
             log.info(
                 "the replication slot %r is kept, with the log behind it; "
-                "if this topology will not be resumed: select pg_drop_replication_slot('%s')",
+                "if this topology will not be resumed: topo kill --purge, "
+                "or select pg_drop_replication_slot('%s')",
                 self._name,
                 self._name,
             )
@@ -103,8 +106,7 @@ class PostgresChanges(StatefulSpout):
     @property
     def _name(self) -> str:
         context = self.context
-        component = re.sub(r"\W", "_", context.this_component_id.lower(), flags=re.ASCII)
-        return self.slot or f"topo_{context.checkpoint_id[:12].lower()}_{component}"[:63]
+        return slot_name(self.slot, context.checkpoint_id, context.this_component_id)
 
     def _opened(self) -> Server:
         if self._server is None:

@@ -11,6 +11,7 @@ from typing import Any
 from topo.config.secrets import Secret, without_password
 from topo.connectors.base import load_client
 from topo.connectors.sql.pgoutput import Relation, Row
+from topo.connectors.sql.slots import driver_url
 from topo.errors import ComponentError, Unavailable, did_you_mean
 
 _CREATE_SECS = 30
@@ -80,10 +81,8 @@ class Server:
     def __init__(self, connector: str, url: str | Secret, slot: str, publication: str) -> None:
         self._connector, self._slot, self._publication = connector, slot, publication
         self._psycopg = load_client("psycopg", connector, "postgres")
-        text = url.reveal() if isinstance(url, Secret) else url
-        scheme, _, rest = text.partition("://")
-        self._url = f"{scheme.partition('+')[0]}://{rest}"
-        self.shown = without_password(text)
+        self._url = driver_url(url)
+        self.shown = without_password(url.reveal() if isinstance(url, Secret) else url)
         self._connection: Any = None
         self._snapshot: Any = None
         self._taken: Any = None
