@@ -2,8 +2,7 @@
 
 It runs in a thread of its own and trusts nobody: a request has limits of size and of time before
 it is looked at, a connection that is slow is closed, and no more of them are open than it allows.
-h11 does the protocol. A general server would do too much here, and has no limit of time for the
-head of a request, with which a few hundred idle connections would stop it.
+A general server would do too much here, and has no limit of time for the head of a request.
 """
 
 from __future__ import annotations
@@ -11,39 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import json
 import secrets
 import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from topo.connectors.base import load_client
+from topo.connectors.http.connection import CHUNK, Connection, Limits, Refusal
 from topo.connectors.takeover import Shared
 
-_HEAD_BYTES = 16_384
-_IDLE_SECS = 75.0
-_CHUNK = 65_536
-_WRITE_SECS = 10.0
 _RETRY_SECS = 1
 _INACTIVE_SECS = 5
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The bounds of what clients may ask of the server."""
-
-    body_bytes: int
-    waiting: int
-    """Requests that wait for their commit."""
-    waiting_bytes: int
-    connections: int
-    read_secs: float
-    """For a whole request to arrive."""
-    answer_secs: float
-    """For its data to become durable."""
 
 
 @dataclass(eq=False)
@@ -60,15 +40,6 @@ class Arrived:
     serial: int = -1
     batch: int = -1
     """The batch that emitted it."""
-
-
-@dataclass(eq=False)
-class Refusal(Exception):
-    """A request that is not taken: the status, the reason, and other headers."""
-
-    status: int
-    reason: str
-    headers: dict[str, str] = field(default_factory=dict)
 
 
 Decode = Callable[[bytes, str], list[Any]]
@@ -188,7 +159,7 @@ class Ingest(Shared):
         host, port = self._bind
         try:
             listening = asyncio.start_server(
-                self._serve, host, port, ssl=self._context, limit=_CHUNK, backlog=256
+                self._serve, host, port, ssl=self._context, limit=CHUNK, backlog=256
             )
             server = loop.run_until_complete(listening)
         except OSError as error:
@@ -217,7 +188,7 @@ class Ingest(Shared):
             return
         self._connections.add(writer)
         peer = writer.get_extra_info("peername")
-        connection = _Connection(self._h11, reader, writer, self._limits, str(peer and peer[0]))
+        connection = Connection(self._h11, reader, writer, self._limits, str(peer and peer[0]))
         try:
             while await connection.next_request():
                 await self._answer(connection)
@@ -230,7 +201,7 @@ class Ingest(Shared):
             with contextlib.suppress(Exception):
                 writer.transport.abort() if connection.is_hostile else writer.close()
 
-    async def _answer(self, connection: _Connection) -> None:
+    async def _answer(self, connection: Connection) -> None:
         try:
             self._check_head(connection)
             body = await connection.body()
@@ -244,7 +215,7 @@ class Ingest(Shared):
             headers = {"Retry-After": str(_RETRY_SECS), **headers}
         await connection.respond(status, document, headers)
 
-    def _check_head(self, connection: _Connection) -> None:
+    def _check_head(self, connection: Connection) -> None:
         """Raise Refusal for what is refused before a body is read."""
         if connection.path.partition("?")[0] != self._path:
             raise Refusal(404, f"there is only {self._path}")
@@ -266,7 +237,7 @@ class Ingest(Shared):
         if self.waiting >= self._limits.waiting or self._bytes >= self._limits.waiting_bytes:
             raise Refusal(429, "too much is waiting", {"Retry-After": str(_RETRY_SECS)})
 
-    async def _accept(self, connection: _Connection, body: bytes) -> tuple[int, Any]:
+    async def _accept(self, connection: Connection, body: bytes) -> tuple[int, Any]:
         """Queue the data of a request, and wait until it is durable."""
         try:
             records = self._decode(body, connection.headers.get("content-type", ""))
@@ -302,134 +273,6 @@ class Ingest(Shared):
             if was_taken:
                 raise Refusal(504, "the data is not known to be durable yet") from None
             raise Refusal(503, "the data was not taken in time, and will not be") from None
-
-
-class _Connection:
-    """The HTTP of one connection, with its limits."""
-
-    def __init__(
-        self,
-        h11: Any,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        limits: Limits,
-        client: str,
-    ) -> None:
-        self._h11, self._reader, self._writer, self._limits = h11, reader, writer, limits
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
-        self._is_first = True
-        self._until = 0.0
-        self.client = client
-        self.is_hostile = False
-        self.method = self.path = ""
-        self.headers: dict[str, str] = {}
-
-    async def next_request(self) -> bool:
-        """Read the head of the next request; return False at the connection's end."""
-        http, h11 = self._http, self._h11
-        if not self._is_first:
-            if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
-                return False
-            http.start_next_cycle()
-        loop = asyncio.get_running_loop()
-        idle = self._limits.read_secs if self._is_first else _IDLE_SECS
-        self._until = loop.time() + idle
-        self._is_first = False
-        began = False
-        try:
-            while True:
-                event = http.next_event()
-                if event is h11.NEED_DATA:
-                    data = await self._read()
-                    if not began and data:
-                        began, self._until = True, loop.time() + self._limits.read_secs
-                    http.receive_data(data)
-                elif isinstance(event, h11.Request):
-                    break
-                else:
-                    return False
-        except TimeoutError:
-            if began:
-                await self._refuse(408, "the request did not arrive in time")
-            return False
-        except h11.RemoteProtocolError as error:
-            await self._refuse(error.error_status_hint, str(error))
-            return False
-        self._until = min(self._until, loop.time() + self._limits.read_secs)
-        self.method = event.method.decode("ascii")
-        self.path = event.target.decode("ascii", "replace")
-        self.headers = {
-            name.decode("ascii"): value.decode("latin-1") for name, value in event.headers
-        }
-        return True
-
-    async def body(self) -> bytes:
-        """Read the body; raise Refusal if it is too large, too slow, or broken."""
-        http, h11, most = self._http, self._h11, self._limits.body_bytes
-        length = self.headers.get("content-length", "0")
-        if int(length) > most:
-            raise Refusal(413, f"a body has at most {most:,} bytes")
-        if http.they_are_waiting_for_100_continue:
-            await self._write(http.send(h11.InformationalResponse(status_code=100, headers=[])))
-        parts: list[bytes] = []
-        size = 0
-        try:
-            while True:
-                event = http.next_event()
-                if event is h11.NEED_DATA:
-                    http.receive_data(await self._read())
-                elif isinstance(event, h11.Data):
-                    size += len(event.data)
-                    if size > most:
-                        raise Refusal(413, f"a body has at most {most:,} bytes")
-                    parts.append(bytes(event.data))
-                elif isinstance(event, h11.EndOfMessage):
-                    return b"".join(parts)
-                else:
-                    raise EOFError
-        except TimeoutError:
-            raise Refusal(408, "the body did not arrive in time") from None
-        except h11.RemoteProtocolError as error:
-            raise Refusal(error.error_status_hint, str(error)) from error
-
-    async def respond(self, status: int, document: Any, headers: dict[str, str]) -> None:
-        http, h11 = self._http, self._h11
-        if http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            raise EOFError
-        body = json.dumps(document).encode()
-        whole = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-        whole += list(headers.items())
-        if http.their_state is not h11.DONE:  # what is left of a body is not read
-            whole.append(("Connection", "close"))
-            self.is_hostile = status == 413
-        sent = http.send(h11.Response(status_code=status, headers=whole))
-        sent += http.send(h11.Data(data=body)) + http.send(h11.EndOfMessage())
-        await self._write(sent)
-        if self.is_hostile:
-            await self._drain()
-
-    async def _drain(self) -> None:
-        """Read for a moment what is being sent, so that the client sees the answer."""
-        with contextlib.suppress(TimeoutError, OSError):
-            async with asyncio.timeout(0.5):
-                while await self._reader.read(_CHUNK):
-                    pass
-
-    async def _refuse(self, status: int, reason: str) -> None:
-        http, h11 = self._http, self._h11
-        if http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            with contextlib.suppress(h11.LocalProtocolError):
-                await self.respond(status, {"error": reason}, {})
-        raise EOFError(reason)
-
-    async def _read(self) -> bytes:
-        async with asyncio.timeout_at(self._until):
-            return await self._reader.read(_CHUNK)
-
-    async def _write(self, data: bytes | None) -> None:
-        async with asyncio.timeout(_WRITE_SECS):
-            self._writer.write(data or b"")
-            await self._writer.drain()
 
 
 async def _ended(tasks: set[asyncio.Task[Any]]) -> None:

@@ -16,7 +16,8 @@ from topo.components import StatefulSpout
 from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, tls_context
 from topo.connectors.base import check_choice, check_positive
-from topo.connectors.http.server import Arrived, Ingest, Limits
+from topo.connectors.http.connection import Limits
+from topo.connectors.http.server import Arrived, Ingest
 from topo.connectors.serdes import decoder
 from topo.connectors.takeover import close_earlier, held_by, hold
 from topo.connectors.translation import Translation, stream_and_values
