@@ -1,4 +1,4 @@
-"""What MQTT and AMQP share: access to a broker, and sinks that keep a connection to it."""
+"""The parts of MQTT and AMQP: access to a broker, and sinks that keep a connection to it."""
 
 from __future__ import annotations
 

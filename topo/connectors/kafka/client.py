@@ -152,6 +152,17 @@ def check_settings(connector: str, settings: Mapping[str, Any], owned: Mapping[s
             raise ComponentError(f"{connector}: the setting {name!r} is not yours: {instead}")
 
 
+def checked_servers(servers: Any) -> str:
+    """Return the addresses of brokers as one text; raise ComponentError if there are none."""
+    if isinstance(servers, str) and servers:
+        return servers
+    if isinstance(servers, Iterable) and not isinstance(servers, bytes | str):
+        listed = [str(one) for one in servers]
+        if listed:
+            return ",".join(listed)
+    raise ComponentError(f'KafkaSpout: servers={servers!r}; it is "host:port,host:port"')
+
+
 def check_consumer_settings(settings: Mapping[str, Any]) -> None:
     """Raise ComponentError for consumer settings that the spout sets itself."""
     check_settings("KafkaSpout", settings, _OWNED)

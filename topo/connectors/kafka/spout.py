@@ -25,14 +25,15 @@ from topo.connectors.kafka.client import (
     OutOfRange,
     Topics,
     check_consumer_settings,
+    checked_servers,
 )
 from topo.connectors.kafka.discovery import Discovery
+from topo.connectors.kafka.failures import Failures
 from topo.connectors.kafka.offsets import Offsets
 from topo.connectors.kafka.partitions import Partition
 from topo.connectors.kafka.records import DEAD_FIELDS, Record, Translation, bad_record
-from topo.connectors.kafka.replay import Replayer
 from topo.connectors.kafka.starts import Start, end_offsets
-from topo.connectors.retries import Backoff, Retries
+from topo.connectors.retries import Backoff
 from topo.connectors.serdes import Decode
 from topo.errors import ComponentError
 from topo.tuples import DEFAULT_STREAM
@@ -60,9 +61,8 @@ class KafkaSpout(StatefulSpout):
     requires: Iterable[str] = (REQUIRES,)
     transient = (
         "_client",
-        "_replayer",
+        "_failures",
         "_discovery",
-        "_retries",
         "_queue",
         "_held",
         "_fetched",
@@ -70,7 +70,6 @@ class KafkaSpout(StatefulSpout):
         "_is_tracked",
         "_ready_in",
         "_decoders",
-        "_has_dead",
         "_quick",
     )
 
@@ -96,7 +95,7 @@ class KafkaSpout(StatefulSpout):
         on_bad: OnBad = "stop",
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        self.servers, self.settings = _checked_servers(servers), dict(settings or {})
+        self.servers, self.settings = checked_servers(servers), dict(settings or {})
         check_consumer_settings(self.settings)
         reset = self.settings.pop("auto.offset.reset", None)
         if reset in ("earliest", "latest", "smallest", "largest") and on_data_loss == "stop":
@@ -138,24 +137,20 @@ class KafkaSpout(StatefulSpout):
         self._quick = self.translation.quick(*self._decoders)
         self._client: Client | None = None
         self._discovery: Discovery | None = None
-        self._replayer = Replayer(self.connect)
-        self._retries: Retries[TP] = Retries(self.retry, context.now)
+        self._failures = Failures(self, self.connect, self.retry, context.now)
         self._queue: deque[Message] = deque()
         self._held: dict[TP, deque[Message]] = {}  # of partitions at their limit
         self._fetched: frozenset[TP] = frozenset()  # the partitions as they were found last
         self._own: set[TP] = set()
         self._ready_in = -1
-        self._has_dead = False
         self.has_started = False
 
     def restored(self) -> None:
         """Go on where the committed batch was."""
-        for key, partition in self.state.raw().items():
-            self._retries.restore(key, partition.again)
-            self._has_dead |= bool(partition.dead)
+        self._failures.restore()
 
     def close(self) -> None:
-        self._replayer.close()
+        self._failures.close()
         if self._discovery is not None:
             self._discovery.close()
         if self._client is not None:
@@ -189,9 +184,8 @@ class KafkaSpout(StatefulSpout):
             return False
         self._follow_holes()
         partitions = [self.state.raw()[key] for key in self._own]
-        return all(one.is_finished and not (one.again or one.dead) for one in partitions) and not (
-            len(self._retries)
-        )
+        done = all(one.is_finished and not (one.again or one.dead) for one in partitions)
+        return done and not self._failures.is_waiting
 
     # -- partitions ---------------------------------------------------------------------------
 
@@ -250,14 +244,14 @@ class KafkaSpout(StatefulSpout):
         self.context.counter("data_losses")
         position = first if self.on_data_loss == "earliest" else end
         self.state[key] = Partition(position, Offsets(position), partition.until)
-        self._retries.retain(set(self.state.raw()) - {key})
+        self._failures.forget_partition(key)
 
     # -- reading ------------------------------------------------------------------------------
 
     def next_tuple(self) -> None:
         if not self._look_for_partitions():
             return
-        if (len(self._retries) or self._has_dead) and self._emit_again():
+        if self._failures and self._failures.emit():
             return
         if self.guarantee == "at_most_once":
             self._emit_of_earlier_batches()
@@ -377,8 +371,7 @@ class KafkaSpout(StatefulSpout):
         if partition is None:
             return
         partition.offsets.ack(offset)
-        if len(self._retries):
-            self._retries.forget((topic, number), offset)
+        self._failures.acked((topic, number), offset)
 
     def fail(self, msg_id: Any, reason: str = "") -> None:
         topic, number, offset = msg_id
@@ -386,19 +379,16 @@ class KafkaSpout(StatefulSpout):
         partition = self.state.get(key)
         if not self._is_tracked or partition is None or not partition.offsets.is_open(offset):
             return
-        self._retries.fail(key, offset)
-        if not self._retries.schedule(key, offset):
+        if not self._failures.failed(key, offset):
             self._give_up(key, offset, reason)
 
     def _give_up(self, key: TP, offset: int, reason: str) -> None:
         """Tell of a message that failed too often; what it held is read again for that."""
         self.context.counter("dead")
-        partition: Partition = self.state[key]
         if self.context.this_targets.get("dead"):
-            partition.dead[offset] = reason
-            self._has_dead = True
+            self._failures.give_up(key, offset, reason)
             return
-        partition.offsets.ack(offset)
+        self.state[key].offsets.ack(offset)
         self.report_error(
             f"{key[0]}-{key[1]} at {offset} failed {self._most_failures} times, and is given up; "
             f"the last time: {reason}"
@@ -408,60 +398,24 @@ class KafkaSpout(StatefulSpout):
     def _most_failures(self) -> int:
         return 1 + (self.retry.retries or 0)
 
-    def _emit_again(self) -> bool:
-        """Emit failed messages whose pause is over; return False if there were none."""
-        if self._replayer.is_idle:
-            self._replayer.want(self._wanted())
-        messages, gone = self._replayer.fetch()
-        for key, offset in gone:
-            self._bury(key, offset, None)
-            self._done(key, offset)
-        emitted = False
-        for message in messages:
-            key, offset = (message.topic(), message.partition()), message.offset()
-            if offset in self.state.raw()[key].dead:
-                self._bury(key, offset, message)
-                self._done(key, offset)
-                emitted = True
-            elif self._retries.remove(key, offset):
-                emitted |= self._emit_once_more(key, message)
-        return emitted
-
-    def _wanted(self) -> dict[TP, list[int]]:
-        """Return what is to be read again, by partition, in order."""
-        wanted = self._retries.ready()
-        if self._has_dead:
-            for key, partition in self.state.raw().items():
-                if partition.dead:
-                    wanted[key] = sorted({*wanted.get(key, ()), *partition.dead})
-            self._has_dead = any(partition.dead for partition in self.state.raw().values())
-        return wanted
-
-    def _emit_once_more(self, key: TP, message: Message) -> bool:
+    def emit_once_more(self, key: TP, message: Message) -> bool:
+        """Emit a message that has failed; return False if nothing is to be emitted of it now."""
         values = self._values(message)
         stream = DEFAULT_STREAM
         if isinstance(values, tuple) and len(values) == 2 and isinstance(values[0], str):
             stream, values = values
         if values is None:
-            self._done(key, message.offset())
             return False
         self.context.counter("replayed")
         self.emit(values, stream=stream, msg_id=(*key, message.offset()))
         return True
 
-    def _bury(self, key: TP, offset: int, message: Message | None) -> None:
+    def bury(self, key: TP, offset: int, message: Message | None, reason: str) -> None:
         """Emit a message that was given up on the stream `dead`; None: the log has it no longer."""
-        reason = self.state[key].dead.pop(offset, None)
-        if reason is None:
-            return
         held = [None] * 3 if message is None else [message.key(), message.value()]
         if message is not None:
             held.append(message.headers())
         self.emit([*key, offset, *held, reason, self._most_failures], stream="dead")
-
-    def _done(self, key: TP, offset: int) -> None:
-        self.state[key].offsets.ack(offset)
-        self._retries.forget(key, offset)
 
     # -- the end of a batch -------------------------------------------------------------------
 
@@ -470,9 +424,7 @@ class KafkaSpout(StatefulSpout):
         self._follow_holes()
         for key in self._own:
             partition: Partition = self.state.raw()[key]
-            again = self._retries.saved(key)
-            if again != partition.again:
-                self.state[key].again = again
+            self._failures.save(key)
             found = partition.offsets.next()
             if found is not None:
                 self.state[key].offsets.commit(found)
@@ -504,13 +456,3 @@ class KafkaSpout(StatefulSpout):
 
     def _note_failed_commit(self, error: str) -> None:
         self.context.counter("commits_failed")
-
-
-def _checked_servers(servers: Any) -> str:
-    if isinstance(servers, str) and servers:
-        return servers
-    if isinstance(servers, Iterable) and not isinstance(servers, bytes | str):
-        listed = [str(one) for one in servers]
-        if listed:
-            return ",".join(listed)
-    raise ComponentError(f'{_NAME}: servers={servers!r}; it is "host:port,host:port"')
