@@ -13,26 +13,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from topo.components import StatefulSpout
-from topo.config.secrets import revealed
 from topo.connectors.base import BAD_FIELDS, BadRecord, OnBad, check_choice, check_positive
 from topo.connectors.kafka.client import (
     REQUIRES,
     TP,
-    Client,
-    KafkaClient,
     Message,
     OutOfRange,
     Topics,
     check_consumer_settings,
     checked_servers,
 )
-from topo.connectors.kafka.discovery import Discovery
 from topo.connectors.kafka.failures import Failures
-from topo.connectors.kafka.offsets import Offsets
 from topo.connectors.kafka.partitions import Partition
+from topo.connectors.kafka.reading import PartitionReader
 from topo.connectors.kafka.records import DEAD_FIELDS, Record, Translation, bad_record
-from topo.connectors.kafka.starts import Start, end_offsets
+from topo.connectors.kafka.starts import Start
 from topo.connectors.retries import Backoff
 from topo.connectors.serdes import Decode
 from topo.errors import ComponentError
@@ -44,7 +39,7 @@ _MOST = 500  # messages a call of next_tuple; Kafka's own default of a poll
 GUARANTEES = ("at_least_once", "exactly_once", "at_most_once", "none")
 
 
-class KafkaSpout(StatefulSpout):
+class KafkaSpout(PartitionReader):
     """A spout of the records of Kafka topics.
 
     `topics` is a name, a list of names, a pattern, or `{(topic, partition): offset}`. By default a
@@ -60,13 +55,10 @@ class KafkaSpout(StatefulSpout):
 
     requires: Iterable[str] = (REQUIRES,)
     transient = (
-        "_client",
+        *PartitionReader.transient,
         "_failures",
-        "_discovery",
         "_queue",
         "_held",
-        "_fetched",
-        "_own",
         "_is_tracked",
         "_ready_in",
         "_decoders",
@@ -135,15 +127,11 @@ class KafkaSpout(StatefulSpout):
         self._is_tracked = (self.guarantee or default) == "at_least_once"
         self._decoders = self.translation.decoders()
         self._quick = self.translation.quick(*self._decoders)
-        self._client: Client | None = None
-        self._discovery: Discovery | None = None
+        self.open_reader()
         self._failures = Failures(self, self.connect, self.retry, context.now)
         self._queue: deque[Message] = deque()
         self._held: dict[TP, deque[Message]] = {}  # of partitions at their limit
-        self._fetched: frozenset[TP] = frozenset()  # the partitions as they were found last
-        self._own: set[TP] = set()
         self._ready_in = -1
-        self.has_started = False
 
     def restored(self) -> None:
         """Go on where the committed batch was."""
@@ -151,105 +139,25 @@ class KafkaSpout(StatefulSpout):
 
     def close(self) -> None:
         self._failures.close()
-        if self._discovery is not None:
-            self._discovery.close()
-        if self._client is not None:
-            self._client.close()
-        self._client = self._discovery = None
+        self.close_reader()
 
-    def connect(self) -> Client:
-        """Make a consumer."""
-        client = KafkaClient(self.servers, self.group, revealed(self.settings))
-        client.on_commit_failed = self._note_failed_commit
-        return client
-
-    def discover(self) -> frozenset[TP] | None:
-        """Return the partitions that there are, None if they are not known yet."""
-        if self._discovery is None:
-            connect, wake = self.connect, self.wake
-            self._discovery = Discovery(connect, self.topics, self.discover_secs, wake)
-            self._discovery.start()
-        if self._discovery.found is None and self._discovery.error is not None:
-            raise self._discovery.error
-        return self._discovery.found
-
-    def owner(self, key: Any, tasks: int) -> int:
-        """Return the task of a partition: one topic's go round from a hash of its name."""
-        topic, number = key
-        return (self.context.stable_hash(topic) + int(number)) % tasks
+    def position_lost(self, key: TP) -> None:
+        """Forget what failed of a partition that is read elsewhere now."""
+        self._failures.forget_partition(key)
 
     def is_exhausted(self) -> bool:
         """Return True if a bounded reading has come to the end of every partition."""
         if self.until is None or not self.has_started or self._queue or self._held:
             return False
-        self._follow_holes()
+        self.follow_holes(self._own)
         partitions = [self.state.raw()[key] for key in self._own]
         done = all(one.is_finished and not (one.again or one.dead) for one in partitions)
         return done and not self._failures.is_waiting
 
-    # -- partitions ---------------------------------------------------------------------------
-
-    def _look_for_partitions(self) -> bool:
-        """Read what is new among the partitions; return False while none are known."""
-        found = self.discover()
-        if found is None:
-            return False
-        if found is self._fetched:
-            return True
-        missing = self.topics.missing(found)
-        if missing and self.missing == "fail":
-            raise ComponentError(f"{_NAME}: there is no topic {', '.join(map(repr, missing))}")
-        self.context.gauge("missing_topics", len(missing) or None)
-        fresh = {key for key in found if self.owns(key)} - self._own
-        self._begin(sorted(fresh))
-        self._fetched, self._own, self.has_started = found, self._own | fresh, True
-        return True
-
-    def _begin(self, fresh: list[TP]) -> None:
-        """Begin to read these partitions, where they were left or where the rule says."""
-        if self._client is None:
-            self._client = self.connect()
-        client = self._client
-        unknown = [key for key in fresh if key not in self.state]
-        if not self.has_started:
-            first = self.start.first_offsets(client, unknown, self._commit_metadata)
-        else:
-            first = {key: client.ends(key)[0] for key in unknown}
-        ends: dict[TP, int] = {}
-        if self.until is not None:
-            ends = end_offsets(self.until, client, unknown, self.topics.names[0])
-        for key in unknown:
-            self.state[key] = Partition(first[key], Offsets(first[key]), ends.get(key))
-        for key in fresh:
-            self._check_position(key)
-        client.assign({key: self.state.raw()[key].position for key in fresh})
-
-    def _check_position(self, key: TP) -> None:
-        """Raise, or go on elsewhere, if the log has not got the position any more."""
-        assert self._client is not None
-        partition: Partition = self.state.raw()[key]
-        first, end = self._client.ends(key)
-        if first <= partition.position <= end:
-            return
-        lost = (
-            f"{_NAME}: {key[0]}-{key[1]}: the position {partition.position} is not in the log, "
-            f"which has {first} to {end}"
-        )
-        if self.on_data_loss == "stop":
-            raise ComponentError(
-                f"{lost}: data was deleted before it was read, or the topic was made anew",
-                hint="on_data_loss='earliest' or 'latest' goes on there, and reports it",
-            )
-        self.report_error(f"{lost}: goes on at its {self.on_data_loss}")
-        self.context.counter("data_losses")
-        position = first if self.on_data_loss == "earliest" else end
-        self.state[key] = Partition(position, Offsets(position), partition.until)
-        self._failures.forget_partition(key)
-
     # -- reading ------------------------------------------------------------------------------
 
     def next_tuple(self) -> None:
-        if not self._look_for_partitions():
+        if not self.look_for_partitions():
             return
         if self._failures and self._failures.emit():
             return
@@ -267,7 +175,7 @@ class KafkaSpout(StatefulSpout):
         try:
             fetched = client.fetch(_MOST)
         except OutOfRange as lost:
-            self._check_position(lost.partition)
+            self.check_position(lost.partition)
             client.assign({lost.partition: self.state.raw()[lost.partition].position})
             fetched = client.fetch(_MOST)
         if not fetched and discovery is not None and discovery.error is not None:
@@ -421,7 +329,8 @@ class KafkaSpout(StatefulSpout):
 
     def pre_commit(self, batch_id: int) -> None:
         """Note what the batch is to keep, and how far behind the reading is."""
-        self._follow_holes()
+        if not self._queue:
+            self.follow_holes(self._own - set(self._held))
         for key in self._own:
             partition: Partition = self.state.raw()[key]
             self._failures.save(key)
@@ -433,26 +342,10 @@ class KafkaSpout(StatefulSpout):
                 behind = max(0, end - partition.position)
                 self.context.gauge("lag", behind, topic=key[0], partition=key[1])
 
-    def _follow_holes(self) -> None:
-        """Take over positions behind markers, aborted records and compacted ones."""
-        if self._client is None or self._queue:
-            return
-        for key in self._own - set(self._held):
-            position = self._client.position(key)
-            if position is not None and position > self.state.raw()[key].position:
-                self.state[key].position = position
-
     def committed(self, batch_id: int) -> None:
         """Tell the group how far the topology is; tools look at it, the spout does not."""
         if self.group is None or self._client is None:
             return
         offsets = {key: self.state.raw()[key].committable for key in self._own}
         if offsets:
-            self._client.commit(offsets, self._commit_metadata)
-
-    @property
-    def _commit_metadata(self) -> str:
-        return f"topo {self.context.topology_name}"
-
-    def _note_failed_commit(self, error: str) -> None:
-        self.context.counter("commits_failed")
+            self._client.commit(offsets, self.commit_metadata)

@@ -1,0 +1,147 @@
+"""The reading of a task's partitions: which there are, where each begins, and where it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from topo.components import StatefulSpout
+from topo.config.secrets import revealed
+from topo.connectors.kafka.client import TP, Client, KafkaClient, Topics
+from topo.connectors.kafka.discovery import Discovery
+from topo.connectors.kafka.offsets import Offsets
+from topo.connectors.kafka.partitions import Partition
+from topo.connectors.kafka.starts import Start, end_offsets
+from topo.errors import ComponentError
+
+_NAME = "KafkaSpout"
+
+
+class PartitionReader(StatefulSpout):
+    """The base of a spout whose tasks read partitions; their positions are its keyed state."""
+
+    transient: Iterable[str] = ("_client", "_discovery", "_fetched", "_own")
+    servers: str
+    topics: Topics
+    start: Start
+    until: Any
+    group: str | None
+    missing: str
+    on_data_loss: str
+    discover_secs: float
+    settings: Mapping[str, Any]
+
+    def open_reader(self) -> None:
+        """Begin with no partitions; called by `open`."""
+        self._client: Client | None = None
+        self._discovery: Discovery | None = None
+        self._fetched: frozenset[TP] = frozenset()  # the partitions as they were found last
+        self._own: set[TP] = set()
+        self.has_started = False
+
+    def close_reader(self) -> None:
+        if self._discovery is not None:
+            self._discovery.close()
+        if self._client is not None:
+            self._client.close()
+        self._client = self._discovery = None
+
+    def position_lost(self, key: TP) -> None:
+        """Hear that a partition goes on elsewhere than it was left."""
+
+    def connect(self) -> Client:
+        """Make a consumer."""
+        client = KafkaClient(self.servers, self.group, revealed(self.settings))
+        client.on_commit_failed = self._note_failed_commit
+        return client
+
+    def discover(self) -> frozenset[TP] | None:
+        """Return the partitions that there are, None if they are not known yet."""
+        if self._discovery is None:
+            connect, wake = self.connect, self.wake
+            self._discovery = Discovery(connect, self.topics, self.discover_secs, wake)
+            self._discovery.start()
+        if self._discovery.found is None and self._discovery.error is not None:
+            raise self._discovery.error
+        return self._discovery.found
+
+    def owner(self, key: Any, tasks: int) -> int:
+        """Return the task of a partition: one topic's go round from a hash of its name."""
+        topic, number = key
+        return (self.context.stable_hash(topic) + int(number)) % tasks
+
+    def look_for_partitions(self) -> bool:
+        """Read what is new among the partitions; return False while none are known."""
+        found = self.discover()
+        if found is None:
+            return False
+        if found is self._fetched:
+            return True
+        missing = self.topics.missing(found)
+        if missing and self.missing == "fail":
+            raise ComponentError(f"{_NAME}: there is no topic {', '.join(map(repr, missing))}")
+        self.context.gauge("missing_topics", len(missing) or None)
+        fresh = {key for key in found if self.owns(key)} - self._own
+        self._begin(sorted(fresh))
+        self._fetched, self._own, self.has_started = found, self._own | fresh, True
+        return True
+
+    def _begin(self, fresh: list[TP]) -> None:
+        """Begin to read these partitions, where they were left or where the rule says."""
+        if self._client is None:
+            self._client = self.connect()
+        client = self._client
+        unknown = [key for key in fresh if key not in self.state]
+        if not self.has_started:
+            first = self.start.first_offsets(client, unknown, self.commit_metadata)
+        else:
+            first = {key: client.ends(key)[0] for key in unknown}
+        ends: dict[TP, int] = {}
+        if self.until is not None:
+            ends = end_offsets(self.until, client, unknown, self.topics.names[0])
+        for key in unknown:
+            self.state[key] = Partition(first[key], Offsets(first[key]), ends.get(key))
+        for key in fresh:
+            self.check_position(key)
+        client.assign({key: self.state.raw()[key].position for key in fresh})
+
+    def check_position(self, key: TP) -> None:
+        """Raise, or go on elsewhere, if the log has not got the position any more."""
+        assert self._client is not None
+        partition: Partition = self.state.raw()[key]
+        first, end = self._client.ends(key)
+        if first <= partition.position <= end:
+            return
+        lost = (
+            f"{_NAME}: {key[0]}-{key[1]}: the position {partition.position} is not in the log, "
+            f"which has {first} to {end}"
+        )
+        if self.on_data_loss == "stop":
+            raise ComponentError(
+                f"{lost}: data was deleted before it was read, or the topic was made anew",
+                hint="on_data_loss='earliest' or 'latest' goes on there, and reports it",
+            )
+        self.report_error(f"{lost}: goes on at its {self.on_data_loss}")
+        self.context.counter("data_losses")
+        position = first if self.on_data_loss == "earliest" else end
+        self.state[key] = Partition(position, Offsets(position), partition.until)
+        self.position_lost(key)
+
+    def follow_holes(self, keys: Iterable[TP]) -> None:
+        """Take over positions behind markers, aborted records and compacted ones.
+
+        For partitions of which everything that was fetched has been emitted.
+        """
+        if self._client is None:
+            return
+        for key in keys:
+            position = self._client.position(key)
+            if position is not None and position > self.state.raw()[key].position:
+                self.state[key].position = position
+
+    @property
+    def commit_metadata(self) -> str:
+        return f"topo {self.context.topology_name}"
+
+    def _note_failed_commit(self, error: str) -> None:
+        self.context.counter("commits_failed")
