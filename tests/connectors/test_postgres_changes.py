@@ -328,7 +328,7 @@ def test_a_slot_that_was_left_is_named_by_doctor_and_dropped_by_purge(
     monkeypatch.setenv("TOPO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DATABASE", base.url)
     monkeypatch.chdir(tmp_path)
-    base.run("create publication named for all tables")
+    base.run("drop publication if exists named", "create publication named for all tables")
     registry = Registry(tmp_path / "home")
     first = killed_run(base, registry, tmp_path / "first")
     killed_run(base, registry, tmp_path / "second", slot="given", publication="named")
@@ -349,7 +349,7 @@ def test_a_slot_that_was_left_is_named_by_doctor_and_dropped_by_purge(
     assert slots(base) == ["given"]
     assert topo(["checkpoints", "--remove", str(tmp_path / "second")]) == 0
     assert slots(base) == []
-    assert base.rows("select pubname from pg_publication where pubname like 'topo_%'") == []
+    assert base.rows(f"select 1 from pg_publication where pubname = '{own}'") == []
     assert len(base.rows("select 1 from pg_publication where pubname = 'named'")) == 1
     topo(["doctor"])
     assert "replication slot" not in capsys.readouterr().out
