@@ -8,6 +8,7 @@ All of it runs on one core, and processor time is what counts.
     sliding    counts by key in 60 s windows, one every second
     sessions   counts by key in sessions
     live       batches that change 10,000 of so many live keys
+    raw        windows of a second over raw tuples, and by key; the loop is a bolt that keeps tuples
 
 Every result is compared with a direct computation. Beside each stands a plain loop over the same
 columns; bytewax's `count_window` too, if it is installed, right before each measurement and over
@@ -26,6 +27,7 @@ from time import process_time
 from typing import Any
 
 from benchmarks.model import BenchOptions, Measurement, Param
+from benchmarks.raw_windows import measure_raw
 from benchmarks.slots import OneSlot
 from benchmarks.window_peers import Found, counted, is_installed, with_bytewax
 from topo import (
@@ -276,7 +278,10 @@ def live_keys(keys: int, batches: int) -> tuple[float, bool]:
 
 def run(options: BenchOptions) -> list[Measurement]:
     kinds = [(kind, tracked) for kind in _LOOPS for tracked in (False, True)]
-    return [_measure(options, kind, tracked) for kind, tracked in kinds] + _measure_live(options)
+    made = [_measure(options, kind, tracked) for kind, tracked in kinds]
+    total = max(_BATCH, int(options.seconds * _EVENTS_A_SECOND) // 8)
+    made += measure_raw(options, lambda count, tracked: Events(count, _KEYS, tracked), total)
+    return made + _measure_live(options)
 
 
 def _measure(options: BenchOptions, kind: str, tracked: bool) -> Measurement:

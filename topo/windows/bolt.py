@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from topo.components import OutputFieldsDeclarer, StatefulBolt
 from topo.errors import Problem, WindowError, did_you_mean
@@ -22,6 +22,7 @@ from topo.windows.assigners import Session, Sliding, Tumbling
 from topo.windows.keyed import MODES, Pane, Rules
 from topo.windows.storm import Extent
 from topo.windows.triggers import Trigger, check_trigger, prepared
+from topo.windows.waiting import Unread
 
 B = TypeVar("B", bound="WindowedBolt")
 
@@ -29,6 +30,8 @@ ARRIVAL = EventTime(None, unit="us", idle=None)
 """Stands for the time of windows by arrival: the batch's clock, in microseconds inside."""
 
 _BOLTS = "topology.bolts."
+
+Tuples: TypeAlias = "list[Tuple] | Unread"
 
 
 class Window:
@@ -40,34 +43,64 @@ class Window:
     report it is.
     """
 
-    __slots__ = ("end", "expired", "key", "new", "pane", "start", "tuples")
+    __slots__ = ("_expired", "_new", "_tuples", "end", "key", "pane", "start")
 
     def __init__(
         self,
-        tuples: list[Tuple],
-        new: list[Tuple],
-        expired: list[Tuple],
+        tuples: Tuples,
+        new: Tuples,
+        expired: Tuples,
         start: Any,
         end: Any,
         key: Any = None,
         pane: Pane | None = None,
     ) -> None:
-        self.tuples = tuples
-        self.new = new
-        self.expired = expired
+        self._tuples = tuples
+        self._new = new
+        self._expired = expired
         self.start = start
         self.end = end
         self.key = key
         self.pane = pane
 
+    # Tuples are made when somebody looks at them.
+
+    @property
+    def tuples(self) -> list[Tuple]:
+        """The tuples of the window."""
+        found = self._tuples
+        if isinstance(found, Unread):
+            found = self._tuples = found.read()
+        return found
+
+    @property
+    def new(self) -> list[Tuple]:
+        """The tuples that were in no window before."""
+        found = self._new
+        if isinstance(found, Unread):
+            found = self._new = found.read()
+        return found
+
+    @property
+    def expired(self) -> list[Tuple]:
+        """The tuples that have left since the last window."""
+        found = self._expired
+        if isinstance(found, Unread):
+            found = self._expired = found.read()
+        return found
+
+    def __reduce__(self) -> tuple[object, ...]:
+        own = (self.tuples, self.new, self.expired, self.start, self.end, self.key, self.pane)
+        return Window, own
+
     def __iter__(self) -> Iterator[Tuple]:
         return iter(self.tuples)
 
     def __len__(self) -> int:
-        return len(self.tuples)
+        return len(self._tuples)
 
     def __repr__(self) -> str:
-        return f"<Window {self.start!r}..{self.end!r} of {len(self.tuples)} tuples>"
+        return f"<Window {self.start!r}..{self.end!r} of {len(self)} tuples>"
 
 
 class WindowedBolt(TimedBolt, StatefulBolt):
@@ -400,7 +433,8 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         }
 
     def operator(self, task: OperatorTask) -> Operator:
-        from topo.windows.executing import PaneExecutor, StormExecutor
+        from topo.windows.executing import PaneExecutor
+        from topo.windows.storm_executing import StormExecutor
 
         return PaneExecutor(self, task) if self.is_general else StormExecutor(self, task)
 
