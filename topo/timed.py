@@ -226,6 +226,10 @@ class TimedBolt(Bolt):
         """Yield the problems of the declaration, given what the bolt reads and declares."""
         return ()
 
+    def warnings(self, where: str) -> Iterable[str]:
+        """Yield what is allowed, and is hardly what was meant."""
+        return ()
+
     def result_time(self, stream: str) -> tuple[str, int] | None:
         """Return the output field with a result's time, and what to add to it, in ticks."""
         return None

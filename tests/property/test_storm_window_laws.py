@@ -44,7 +44,7 @@ class Told(WindowedBolt):
 
 
 class Task:
-    """What the operator sees of its task."""
+    """The task, as far as the operator sees it."""
 
     owner = "bolt 'w' task 1"
     conf: dict[str, Any] = {}

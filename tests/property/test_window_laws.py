@@ -80,7 +80,11 @@ def expected(windows: Aligned, work: list[tuple[list[Event], int]]) -> tuple[lis
 
 
 def by_panes(
-    windows: Aligned, work: list[tuple[list[Event], int]], combiner: Combiner, saved: bool
+    windows: Aligned,
+    work: list[tuple[list[Event], int]],
+    combiner: Combiner,
+    saved: bool,
+    only_changed: bool = False,
 ) -> tuple[list[Fired], int]:
     fired: list[Fired] = []
     cells = Accumulators({"it": combiner})
@@ -88,7 +92,7 @@ def by_panes(
     def take(start: int, end: int, items: Any) -> None:
         fired.extend((key, start, end, cells.results(cell)[0]) for key, cell in items)
 
-    made = PaneWindows(windows, cells, take)
+    made = PaneWindows(windows, cells, take, only_changed=only_changed)
     late = 0
     for batch, watermark in work:
         if batch:
@@ -97,8 +101,9 @@ def by_panes(
         made.end_batch()
         made.advance(watermark)
         if saved:
-            again = PaneWindows(windows, cells, take)
-            again.restore(made.panes, made.watermark)
+            again = PaneWindows(windows, cells, take, only_changed=only_changed)
+            tables: Any = {name: dict(table) for name, table in made.tables.items()}
+            again.restore(tables, made.watermark)
             made = again
     assert made.rows == 0
     return fired, late
@@ -136,6 +141,33 @@ def test_panes_and_single_windows_are_what_brute_force_gives(
         assert sorted(ways[0]) == sorted(fired)
         assert ways[1] == late
         assert [one[2] for one in ways[0]] == sorted(one[2] for one in fired)  # in order
+
+
+@pytest.mark.parametrize("combiner", [Collect("v"), Count("v")], ids=["merged", "subtracted"])
+@pytest.mark.parametrize("saved", [False, True])
+@examples(100)
+@given(events, shapes, st.integers(0, 1000))
+def test_keys_that_did_not_change_are_left_out_when_so_wanted(
+    combiner: Combiner, saved: bool, events: list[Event], shape: tuple[int, int, int], seed: int
+) -> None:
+    windows = Aligned(*shape)
+    if windows.size == windows.slide:
+        return
+    numbered = [(key, ts, number) for number, (key, ts, _) in enumerate(events)]
+    work = batches(numbered, seed)
+    everything, late = by_panes(windows, work, Collect("v"), saved=False)
+    content = {(key, end): set(numbers) for key, _, end, numbers in everything}
+    wanted = [
+        (key, start, end, len(numbers))
+        for key, start, end, numbers in everything
+        if content.get((key, end - windows.slide)) != set(numbers)
+    ]
+    found = by_panes(windows, work, combiner, saved, only_changed=True)
+    fired = found[0]
+    if isinstance(combiner, Collect):
+        fired = [(key, start, end, len(numbers)) for key, start, end, numbers in fired]
+    assert sorted(fired) == sorted(wanted)
+    assert found[1] == late
 
 
 @examples(100)

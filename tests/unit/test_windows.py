@@ -687,6 +687,61 @@ def test_a_windowed_bolt_with_sessions_gets_all_tuples_of_one(seed: int) -> None
         assert sorted(run.tuples("w")) == [[8, [3]], [9, [1, 4]], [25, [20]], [35, [30]]]
 
 
+@SEEDS
+def test_keys_without_news_are_left_out_of_sliding_windows(seed: int) -> None:
+    feed = FeederSpout(["key", "ts"])
+    bolt = WindowAggregate(
+        key="key",
+        window=Sliding(td(milliseconds=40), td(milliseconds=10)),
+        time=EventTime("ts"),
+        aggregates={"n": Count()},
+        emit="changed",
+    )
+    builder = TopologyBuilder()
+    builder.set_spout("in", feed)
+    builder.set_bolt("w", bolt).fields_grouping("in", ["key"])
+    run = TestCluster(seed=seed).submit_topology("t", builder.create_topology())
+    for key, ts in (("a", 0), ("b", 5), ("b", 15), ("c", 60)):
+        feed.feed([key, ts])
+        run.settle()
+        run.restart()
+    assert run.tuples("w") == [
+        ["a", -30, 10, 1],
+        ["b", -30, 10, 1],
+        ["b", -20, 20, 2],
+        ["b", 10, 50, 1],  # one of its two has left; of "a" nothing is left
+    ]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"window": Session(10)},
+        {"window": Sliding(20, 10), "trigger": AtWatermark(early=AfterCount(1))},
+        {"window": Sliding(20, 10), "allowed_lateness": 5},
+        {"window": Sliding(20, 10), "emit": "new"},
+    ],
+)
+def test_only_sliding_windows_that_report_once_leave_keys_out(more: dict[str, Any]) -> None:
+    with pytest.raises(WindowError, match="emit"):
+        WindowAggregate(**{"emit": "changed", "time": EventTime("ts"), **more},
+                        aggregates={"n": Count()})  # fmt: skip
+
+
+def test_a_global_window_without_a_trigger_is_warned_of() -> None:
+    def warnings(**more: Any) -> Any:
+        builder = TopologyBuilder()
+        builder.set_spout("in", FeederSpout(["key", "ts"]))
+        bolt = WindowAggregate(window=Global(), aggregates={"n": Count()}, **more)
+        builder.set_bolt("totals", bolt).global_grouping("in")
+        return builder.create_topology().warnings
+
+    (said,) = warnings()
+    assert "bolt 'totals' has a Global window without a trigger" in said
+    assert "trigger=AfterCount(100)" in said
+    assert not warnings(trigger=AfterCount(3))
+
+
 def test_the_global_window_reports_by_its_trigger() -> None:
     feed = feeder()
     with running(counts(Global(), trigger=AfterCount(2), mode="discard"), feed) as (_, run):

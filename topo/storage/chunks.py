@@ -7,11 +7,11 @@ deleted. Nothing is written twice, and a row costs no record of its own when it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from topo.storage.saving import Changes
-from topo.wire.column import dump, load
+from topo.wire.column import decode_column, dump, encode_column, load
 
 
 class SavedChunks:
@@ -48,3 +48,14 @@ class SavedChunks:
         """Delete what was dropped."""
         changes.deletes += self._deleted
         self._deleted = []
+
+
+def pack_columns(head: Any, columns: Sequence[Sequence[Any]]) -> bytes:
+    """Return rows by column, and what belongs to all of them, as `unpack_columns` takes them."""
+    return dump((head, [encode_column(list(column)) for column in columns]))
+
+
+def unpack_columns(data: bytes) -> tuple[Any, list[list[Any]]]:
+    """Return the head and the columns that were packed."""
+    head, columns = load(data)
+    return head, list(map(decode_column, columns))

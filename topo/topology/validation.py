@@ -48,6 +48,8 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
         warnings += _shadowed_fields(draft, outputs[draft.id])
         warnings += shared_containers(draft.component, draft.where)
         warnings += sleeping_warnings(draft.component, draft.where)
+        if isinstance(draft.component, TimedBolt):
+            warnings += draft.component.warnings(draft.where)
     if not any(draft.kind == "spout" for draft in drafts.values()):
         problems.append(
             Problem("no-spout", "topology", "the topology has no spout", "add one with set_spout")

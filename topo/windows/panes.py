@@ -23,6 +23,9 @@ Fired: TypeAlias = Callable[[int, int, Iterable[tuple[Any, Any]]], None]
 
 _FEW = 6
 
+_OVERTAKEN = BEFORE_ALL - 1
+"""The namespace of keys that got tuples in a pane of which a window has fired."""
+
 
 class PaneWindows:
     """The panes of all keys of one task."""
@@ -34,7 +37,10 @@ class PaneWindows:
         fired: Fired,
         touch_all: Callable[[int, Iterable[Any]], None] = lambda pane, keys: None,
         drop: Callable[[int], None] = lambda pane: None,
+        *,
+        only_changed: bool = False,
     ) -> None:
+        """Make them; with `only_changed` a window has the keys of which a tuple came or left."""
         self._windows = windows
         self._accumulators = accumulators
         self._fired = fired
@@ -44,6 +50,10 @@ class PaneWindows:
         self.watermark = BEFORE_ALL
         self._fresh: dict[int, Cells] = {}
         self._tumbles = windows.size == windows.slide
+        self._only_changed = only_changed
+        # What has left a window is looked at once more, to know whose tuples have changed.
+        self._kept_for = windows.slide if only_changed else 0
+        self._overtaken: dict[Any, bool] = {}
         self._totals_work = accumulators.exact
         self._reach: PaneWindow | None = None  # of the window that fired last
         self._reached = 0  # its end
@@ -135,6 +145,9 @@ class PaneWindows:
         merge, size = self._accumulators.merge, self._windows.pane
         for pane, fresh in self._fresh.items():
             self._touch_all(pane, fresh)
+            if self._only_changed and self._windows.first_end(pane) <= self.watermark:
+                self._overtaken.update(dict.fromkeys(fresh, True))
+                self._touch_all(_OVERTAKEN, fresh)
             cells = self.panes.get(pane)
             if cells is None:
                 self.panes[pane] = fresh
@@ -173,19 +186,35 @@ class PaneWindows:
     def _fire(self, watermark: int) -> int:
         windows = self._windows
         fired = 0
+        after = self.watermark
         while self.panes:
-            oldest = min(self.panes)
-            after = self._reached if fired else self.watermark
-            end = windows.first_end(max(oldest, after))
+            after = end = windows.first_end(max(min(self.panes), after))
             if end > watermark or end >= AFTER_ALL:
                 break
             self._combine(end)
             assert self._reach is not None
-            self._fired(end - windows.size, end, self._reach.items())
-            fired += 1
+            items = self._reach.items()
+            if self._only_changed:
+                items = list(self._reach.of(self._changed(end)))
+            if items:
+                self._fired(end - windows.size, end, items)
+                fired += 1
             self._drop_until(end)
         self._drop_until(watermark)
         return fired
+
+    def _changed(self, end: int) -> dict[Any, None]:
+        """Return the keys with tuples that the window before this one did not have, or had."""
+        size, slide, step = self._windows.size, self._windows.slide, self._windows.pane
+        came, left = range(end - slide, end, step), range(end - size - slide, end - size, step)
+        found: dict[Any, None] = {}
+        for pane in (*came, *left):
+            found.update(dict.fromkeys(self.panes.get(pane, ())))
+        if self._overtaken:
+            found.update(dict.fromkeys(self._overtaken))
+            self._overtaken = {}
+            self._drop(_OVERTAKEN)
+        return found
 
     def _combine(self, end: int) -> None:
         """Make `_reach` that of the window with this end."""
@@ -214,7 +243,12 @@ class PaneWindows:
         return TwoStacks(self._accumulators)
 
     def _drop_until(self, watermark: int) -> None:
-        for pane in [p for p in self.panes if self._windows.last_end(p) <= watermark]:
+        over = [
+            pane
+            for pane in self.panes
+            if self._windows.last_end(pane) + self._kept_for <= watermark
+        ]
+        for pane in over:
             self._forget(pane)
 
     def _forget(self, pane: int) -> Cells:
@@ -227,11 +261,12 @@ class PaneWindows:
 
     @property
     def tables(self) -> Mapping[int, Mapping[Any, Any]]:
-        return self.panes
+        return {**self.panes, _OVERTAKEN: self._overtaken} if self._overtaken else self.panes
 
     def restore(self, panes: Mapping[int, Cells], watermark: int) -> None:
         """Take over the panes that were saved, at the committed watermark."""
         self.panes = {pane: cells for pane, cells in panes.items() if cells}
+        self._overtaken = self.panes.pop(_OVERTAKEN, {})
         self.rows = sum(map(len, self.panes.values()))
         self.watermark = watermark
 

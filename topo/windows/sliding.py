@@ -26,6 +26,9 @@ class PaneWindow(Protocol):
     def pop(self) -> None: ...
     def items(self) -> Iterable[tuple[Any, Any]]: ...
 
+    def of(self, keys: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+        """Yield those of these keys that are there, and their cells."""
+
 
 class CannotSubtract(Exception):
     """A cell that leaves a trace when it is taken away again: a float."""
@@ -62,6 +65,10 @@ class RunningTotals:
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         return self._totals.items()
+
+    def of(self, keys: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        totals = self._totals
+        return ((key, totals[key]) for key in keys if key in totals)
 
 
 class TwoStacks:
@@ -111,3 +118,13 @@ class TwoStacks:
         for key, cell in back.items():
             if key not in front:
                 yield key, cell
+
+    def of(self, keys: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        front, back, merge = self._front, self._back, self._merge
+        for key in keys:
+            older, newer = front.get(key, _NOTHING), back.get(key, _NOTHING)
+            if older is _NOTHING or newer is _NOTHING:
+                if older is not newer:
+                    yield key, newer if older is _NOTHING else older
+            else:
+                yield key, merge(older, newer)

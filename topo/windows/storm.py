@@ -42,7 +42,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class Position:
-    """How far the windows of a key have come: all that is saved of them beside the tuples."""
+    """The place that the windows of a key have come to: what is saved beside the tuples."""
 
     next_end: int | None
     last_end: int

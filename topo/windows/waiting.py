@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from topo.storage.chunks import pack_columns, unpack_columns
 from topo.storage.saving import Changes
 from topo.tuples import Source, Tuple, make_tuples, new_tuple
-from topo.wire.column import decode_column, dump, encode_column, load
 
 _PREFIX = "waiting/"
 _MOST = 4096
-"""How many rows a chunk that was joined may have."""
+"""The most rows of a chunk that was joined."""
 _SPARSE = 8
 """A chunk is written again when less than this part of its rows wait."""
 
@@ -138,21 +138,16 @@ class Chunk:
     def pack(self) -> bytes:
         """Return what `unpack` takes; times that are one of the columns are saved once."""
         same = [place for place, column in enumerate(self.columns) if column is self.times]
-        times = same[0] if same else encode_column(list(self.times))
-        columns = [encode_column(list(column)) for column in self.columns]
-        return dump((self.numbers, times, self.sources, columns))
+        columns = self.columns if same else [*self.columns, self.times]
+        place = same[0] if same else len(self.columns)
+        return pack_columns((self.numbers, self.sources, place), columns)
 
     @classmethod
     def unpack(cls, data: bytes) -> Chunk:
         """Return a chunk that was packed."""
-        numbers, times, sources, packed = load(data)
-        columns = [decode_column(column) for column in packed]
-        made = cls(
-            numbers,
-            columns[times] if isinstance(times, int) else decode_column(times),
-            sources,
-            columns,
-        )
+        (numbers, sources, place), columns = unpack_columns(data)
+        width = 1 if isinstance(sources, list) else len(sources.fields)
+        made = cls(numbers, columns[place], sources, columns[:width])
         made.is_saved = True
         return made
 
@@ -199,7 +194,7 @@ class WaitingRows:
         self._has_sparse = False
         self.next_number = 0
         self.count = 0
-        """How many rows wait."""
+        """The number of rows that wait."""
 
     def add(self, source: Source, columns: Sequence[Sequence[Any]], times: Sequence[int]) -> range:
         """Take rows in; return their numbers."""

@@ -25,7 +25,7 @@ class WaitingTuples:
 
     @property
     def count(self) -> int:
-        """How many tuples wait."""
+        """The number of tuples that wait."""
         return len(self._tuples) - len(self._gone)
 
     def add(self, tuples: Iterable[Tuple], times: Sequence[int], keys: Iterable[Any]) -> range:

@@ -1,0 +1,236 @@
+"""The operator of a WindowAggregate: columns go to the windows, and reports become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, repeat
+from typing import Any
+
+from topo.errors import TopoError
+from topo.event_time import AFTER_ALL, BEFORE_ALL
+from topo.storage.namespaces import SavedNamespaces
+from topo.timed import Clock, Operator, OperatorTask, Rows
+from topo.windows.accumulators import Accumulators
+from topo.windows.aggregate import ARRIVAL, WindowAggregate
+from topo.windows.assigners import Aligned, Sessions
+from topo.windows.blame import blamed, unmerged
+from topo.windows.combiners import Inputs
+from topo.windows.keyed import KeyedWindows, Pane, Rules
+from topo.windows.panes import PaneWindows
+from topo.windows.sessions import SessionWindows
+from topo.windows.triggers import AtWatermark, When, prepared
+
+_ARRIVED = "arrived"
+"""The record of the clock up to which windows by arrival have reported."""
+
+
+class AggregateOperator(Operator):
+    """The windows of one task of a WindowAggregate."""
+
+    def __init__(self, bolt: WindowAggregate, task: OperatorTask) -> None:
+        self._bolt = bolt
+        self._task = task
+        self._time = bolt.event_time or ARRIVAL
+        self._by_arrival = bolt.event_time is None
+        self._cells = Accumulators(bolt.aggregates)
+        self._saved = SavedNamespaces("cells", task.owner)
+        self._out: list[list[Any]] = []
+        self._inputs: dict[tuple[str, str], tuple[list[int], list[Inputs]]] = {}
+        assigner = bolt.window.in_ticks(self._time)
+        plain = bolt.trigger is None and bolt.rules == Rules(mode=bolt.rules.mode)
+        plain = plain and bolt.rules.mode != "retract"
+        self._plain: PaneWindows | SessionWindows | None = None
+        self._keyed: KeyedWindows | None = None
+        touch_all, drop = self._saved.touch_all, self._saved.drop
+        plain = plain and self._cells.mergeable
+        if plain and isinstance(assigner, Aligned):
+            changed = bolt.emit_changed
+            self._plain = PaneWindows(
+                assigner, self._cells, self._fired, touch_all, drop, only_changed=changed
+            )
+        elif plain and isinstance(assigner, Sessions) and assigner.dynamic is None:
+            self._plain = SessionWindows(assigner.gap, self._cells, self._fired, touch_all)
+        else:
+            self._keyed = KeyedWindows(
+                assigner,
+                self._cells,
+                prepared(bolt.trigger or AtWatermark(), self._time),
+                bolt.rules,
+                self._report,
+                self._saved.touch,
+                drop,
+            )
+        self._saved_watermark = BEFORE_ALL
+        parts = () if bolt.trigger is None else bolt.trigger.walk()
+        self._asks = any(isinstance(part, When) for part in parts)  # the user's code
+
+    @property
+    def _windows(self) -> PaneWindows | SessionWindows | KeyedWindows:
+        windows = self._plain or self._keyed
+        assert windows is not None, "it is made with one of them"
+        return windows
+
+    # -- tuples -------------------------------------------------------------------------------
+
+    def rows(self, rows: Rows) -> None:
+        key_places, inputs = self._places(rows)
+        columns = rows.columns
+        keys: Sequence[Any]
+        if not key_places:
+            keys = [None] * rows.count
+        elif len(key_places) == 1:
+            keys = columns[key_places[0]]
+        else:
+            keys = list(zip(*[columns[place] for place in key_places], strict=True))
+        if self._by_arrival:
+            times: list[Any] = [self._time.clock_ticks(self._task.now())] * rows.count
+        else:
+            times = rows.times or []
+        made: list[Any] = []
+        for one in inputs:
+            column = one.column(columns, times, rows.tuples)
+            is_ready = column is None or isinstance(column, list | tuple)
+            made.append(column if is_ready else list(column or ()))
+        places: Sequence[int] = range(rows.count)
+        if rows.times is not None and None in times:
+            good = [ts is not None for ts in times]
+            self._task.set_aside(rows, [place for place, ok in enumerate(good) if not ok])
+            places = list(compress(places, good))
+            keys, times = list(compress(keys, good)), list(compress(times, good))
+            made = [c if c is None else list(compress(c, good)) for c in made]
+        try:
+            late = self._add(rows, keys, times, made, places) if times else []
+        except TopoError:
+            raise
+        except Exception as error:
+            raise blamed(error, self._cells, keys, made, self._asks) from error
+        if late:
+            self._task.set_aside(rows, late)
+        self.state_rows = self._windows.rows
+
+    def _add(
+        self,
+        rows: Rows,
+        keys: Sequence[Any],
+        times: Sequence[int],
+        columns: Sequence[Any],
+        places: Sequence[int],
+    ) -> list[int]:
+        """Add tuples to the windows; return the places, among the rows, of those that are late."""
+        if self._plain is not None:
+            span = rows.span if len(times) == rows.count else None
+            return [places[index] for index in self._plain.add(keys, times, columns, span)]
+        assert self._keyed is not None
+        add, now = self._keyed.add, self._task.now()
+        needs_row = callable(getattr(self._bolt.window, "gap", None))
+        values = zip(*[repeat(None) if c is None else c for c in columns], strict=False)
+        late = []
+        for place, key, ts, value in zip(places, keys, times, values, strict=False):
+            row = rows.tuple(place) if needs_row else None
+            if not add(key, ts, value, now, row):
+                late.append(place)
+        return late
+
+    def _places(self, rows: Rows) -> tuple[list[int], list[Inputs]]:
+        stream = (rows.component, rows.stream)
+        found = self._inputs.get(stream)
+        if found is None:
+            fields = rows.fields
+            keys = [fields.index(name) for name in self._bolt.key]
+            inputs = [Inputs.of(c, fields, repr(rows.component)) for c in self._cells.combiners]
+            found = self._inputs[stream] = keys, inputs
+        return found
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def begin(self, clock: Clock) -> None:
+        if self._by_arrival:
+            self._move(self._time.clock_ticks(clock.now), clock.now)
+            self._flush()
+
+    def advance(self, clock: Clock) -> int:
+        fired = 0
+        try:
+            if self._plain is not None:
+                self._plain.end_batch()
+            elif self._keyed is not None:
+                self._keyed.end_batch(clock.now)
+            if not self._by_arrival:
+                fired = self._move(clock.watermark, clock.now)
+            elif clock.ended:
+                fired = self._move(AFTER_ALL, clock.now)
+        except (TypeError, ArithmeticError, ValueError) as error:
+            raise unmerged(error, self._cells, self._asks) from error
+        self.state_rows = self._windows.rows
+        return self._flush() or fired
+
+    def _move(self, watermark: int, now: float) -> int:
+        if self._plain is not None:
+            return self._plain.advance(watermark)
+        assert self._keyed is not None
+        return self._keyed.advance(watermark, now)
+
+    def next_event(self) -> int | None:
+        return self._windows.next_event()
+
+    def wakes_at(self) -> float | None:
+        times = []
+        if self._keyed is not None:
+            times.append(self._keyed.next_clock())
+        event = self.next_event() if self._by_arrival else None
+        if event is not None and event < AFTER_ALL:
+            times.append(self._time.clock_at(event))
+        return min((time for time in times if time is not None), default=None)
+
+    def oldest(self) -> int | None:
+        return self._windows.oldest
+
+    # -- results ------------------------------------------------------------------------------
+
+    def _flush(self) -> int:
+        out, self._out = self._out, []
+        self._task.emit(out)
+        return len(out)
+
+    def _fired(self, start: int, end: int, items: Iterable[tuple[Any, Any]]) -> None:
+        first, last = self._time.shown(start), self._time.shown(end)
+        if self._cells.counts_only and len(self._bolt.key) == 1:
+            self._out += [[key, first, last, count] for key, count in items]
+            return
+        results = self._cells.results
+        if len(self._bolt.key) == 1:
+            self._out += [[key, first, last, *results(cell)] for key, cell in items]
+        elif self._bolt.key:
+            self._out += [[*key, first, last, *results(cell)] for key, cell in items]
+        else:
+            self._out += [[first, last, *results(cell)] for _, cell in items]
+
+    def _report(self, pane: Pane) -> None:
+        key = pane.key if len(self._bolt.key) > 1 else [pane.key] if self._bolt.key else ()
+        shown = self._time.shown
+        row = [*key, shown(pane.start), shown(pane.end), *pane.results]
+        if self._bolt.rules.mode == "retract":
+            row.append(pane.change)
+        if self._bolt.reports_often:
+            row += [pane.timing, pane.index]
+        if self._bolt.rules.result_ts != "end":
+            row.append(shown(pane.ts))
+        self._out.append(row)
+
+    # -- what is saved ------------------------------------------------------------------------
+
+    def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
+        tables = self._saved.load(saved)
+        if self._by_arrival:
+            watermark = int(saved.get(_ARRIVED, b"%d" % BEFORE_ALL))
+        if self._plain is not None:
+            self._plain.restore(tables, watermark)
+        elif self._keyed is not None:
+            self._keyed.restore(tables, watermark)
+        self.state_rows = self._windows.rows
+
+    def save(self, changes: Any) -> None:
+        self._saved.save(self._windows.tables, changes)
+        if self._by_arrival and self._windows.watermark != self._saved_watermark:
+            self._saved_watermark = self._windows.watermark
+            changes.puts[_ARRIVED] = b"%d" % self._saved_watermark
