@@ -32,7 +32,7 @@ LAST_IN_WINDOW: dict[str, Any] = {
 
 
 @dataclass
-class Exit:
+class ChainExit:
     """A place where elements leave the tree of a chain."""
 
     node: Node
@@ -48,7 +48,7 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class Source:
+class ChainSource:
     """The way in which the elements of a chain come out of a tuple."""
 
     fields: tuple[str, ...]
@@ -80,8 +80,8 @@ class Source:
 class ChainPlan:
     """The plan of a chain bolt: picklable, without code."""
 
-    source: Source
-    exits: list[Exit] = field(default_factory=list)
+    source: ChainSource
+    exits: list[ChainExit] = field(default_factory=list)
     timed: bool = False
 
 
@@ -95,7 +95,7 @@ class Gathered:
     by_exit: dict[int, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, exits: list[Exit]) -> Gathered:
+    def of(cls, exits: list[ChainExit]) -> Gathered:
         made = cls()
         for number, leaving in enumerate(exits):
             if leaving.action == "for_each_batch":
@@ -124,12 +124,12 @@ def path_to(node: Node) -> Iterator[Node]:
 class _Tree:
     """The operators of all exits, those they have in common once."""
 
-    exits: list[Exit] = field(default_factory=list)
+    exits: list[ChainExit] = field(default_factory=list)
     children: list[tuple[Node, _Tree]] = field(default_factory=list)
     branches: dict[str, _Tree] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, exits: list[Exit]) -> _Tree:
+    def of(cls, exits: list[ChainExit]) -> _Tree:
         root = cls()
         for leaving in exits:
             tree = root
@@ -304,7 +304,7 @@ class ChainCode:
             self._write_children(part, value, key)
             self._depth = before - 1
 
-    def _write_exit(self, leaving: Exit, value: str, key: str | None) -> None:
+    def _write_exit(self, leaving: ChainExit, value: str, key: str | None) -> None:
         whole = value if key is None else f"({key}, {value})"
         if leaving.action == "for_each":
             self._line(f"{self._name('for_each', leaving.function)}({whole})", leaving.node)
@@ -323,7 +323,7 @@ class ChainCode:
             arguments = f"{key}, {lasting_value}, {self._time()}"
         self._line(f"{gather}({arguments})", leaving.node)
 
-    def _row(self, leaving: Exit, value: str, key: str | None) -> list[str]:
+    def _row(self, leaving: ChainExit, value: str, key: str | None) -> list[str]:
         value = "None" if leaving.needs_no_value else self._lasting(value)
         row = [value] if key is None else [key, value]
         return [*row, self._time()] if self._plan.timed else row

@@ -21,8 +21,8 @@ from topo.streams.chain_code import (
     TIME,
     VALUE,
     ChainCode,
+    ChainExit,
     ChainPlan,
-    Exit,
     Gathered,
     path_to,
 )
@@ -141,13 +141,13 @@ def _name_operator(error: BaseException, node: Node | None) -> None:
         error.add_note(f"in {node}")
 
 
-def _may_drop(exits: Sequence[Exit]) -> bool:
+def _may_drop(exits: Sequence[ChainExit]) -> bool:
     """Return True if an element may leave the chain by no stream."""
     path = {node.kind for leaving in exits for node in path_to(leaving.node)}
     return bool(path & _DROPS) and any(leaving.stream for leaving in exits)
 
 
-def exit_fields(plan: ChainPlan, leaving: Exit) -> tuple[str, ...]:
+def exit_fields(plan: ChainPlan, leaving: ChainExit) -> tuple[str, ...]:
     """Return the fields of the stream of an exit."""
     if leaving.action == "partial":
         return (KEY, VALUE) if leaving.node.keyed else (VALUE,)

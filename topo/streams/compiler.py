@@ -9,27 +9,35 @@ the elements of a key are together already: then by same_task grouping, which ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from topo.builder import BoltDeclarer, TopologyBuilder
-from topo.components import BasicBolt, Bolt, OutputFieldsDeclarer
+from topo.components import OutputFieldsDeclarer
 from topo.errors import StreamError
 from topo.event_time import EventTime
-from topo.streams.chain_code import KEY, STATELESS, TIME, VALUE, ChainPlan, Exit, Source
+from topo.streams.chain_code import KEY, STATELESS, ChainExit, ChainPlan, ChainSource, path_to
 from topo.streams.chains import ChainBolt
 from topo.streams.elements import GROUPINGS
 from topo.streams.graph import Node
 from topo.streams.joins import cogroup_bolt, common_time, duration, join_bolt, later_time
 from topo.streams.keyed import Dedupe, ProcessBolt
+from topo.streams.program import (
+    Outlet,
+    PlannedComponent,
+    Program,
+    Read,
+    pairs_source,
+    plain_source,
+    time_behind,
+    time_position,
+    topology_of,
+)
 from topo.streams.running import BatchTotalBolt, RunningBolt
 from topo.streams.table_plans import LAZY, TablePlans
 from topo.streams.trident import UPDATES, StateBolt
 from topo.streams.windowed import Adding, Merging, partial_of_window, reads_nothing
 from topo.timed import TimedBolt
-from topo.topology.model import Topology
 from topo.windows.aggregate import WindowAggregate
 from topo.windows.assigners import Global
 
@@ -40,60 +48,6 @@ ACTIONS = {"for_each", "for_each_batch"}
 _VALUES = "value"
 _BY_KEY = RUNNING | {"persistent_aggregate"}
 _KEEPS_KEY = {"filter", "with_value", "peek", "map_values", "flat_map_values"}
-
-
-@dataclass
-class Read:
-    """One stream that a component reads."""
-
-    component: str
-    stream: str
-    grouping: str
-    fields: tuple[str, ...] = ()
-
-
-@dataclass
-class Component:
-    """A component of the topology to be, and the operators that are in it."""
-
-    name: str
-    made: Any
-    parallelism: int
-    reads: list[Read] = field(default_factory=list)
-    operators: list[Node] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place at which the elements of a node come out."""
-
-    component: str
-    stream: str
-    source: Source
-    parallelism: int
-    time: EventTime | None
-    is_by_key: bool = False
-    """All elements of a key come out of the task that its key has by fields grouping."""
-
-
-@dataclass
-class Program:
-    """A compiled program."""
-
-    topology: Topology
-    components: list[Component]
-
-    def describe(self) -> str:
-        """Return a line for each component: its operators and its inputs."""
-        lines = []
-        for component in self.components:
-            tasks = f" x {component.parallelism}" if component.parallelism > 1 else ""
-            lines.append(f"{component.name}{tasks}: {', '.join(map(str, component.operators))}")
-            for read in component.reads:
-                by = f"({', '.join(read.fields)})" if read.fields else ""
-                stream = "" if read.stream == "default" else f" [{read.stream}]"
-                lines.append(f"    reads {read.component}{stream} by {read.grouping}{by}")
-        return "\n".join(lines)
 
 
 def compile_program(nodes: list[Node]) -> Program:
@@ -108,9 +62,9 @@ class _Compiler:
 
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
-        self._components: dict[str, Component] = {}
-        self._hubs: dict[int, Place] = {}
-        self._exits: dict[tuple[int, int], Place] = {}  # by node, of those that leave a chain
+        self._components: dict[str, PlannedComponent] = {}
+        self._hubs: dict[int, Outlet] = {}
+        self._exits: dict[tuple[int, int], Outlet] = {}  # by node, of those that leave a chain
         self._counts: dict[str, int] = {}
         self._tables = TablePlans(nodes, self._add_reading, self._exit_of)
 
@@ -118,7 +72,8 @@ class _Compiler:
         for node in self._nodes:
             if node.kind not in STATELESS | ACTIONS | LAZY:
                 self._make(node)
-        return Program(self._topology(), list(self._components.values()))
+        components = list(self._components.values())
+        return Program(topology_of(components), components)
 
     # -- hubs ---------------------------------------------------------------------------------
 
@@ -129,7 +84,7 @@ class _Compiler:
             self._hubs[id(node)] = place
             self._make_chain(node, place)
 
-    def _component_of(self, node: Node) -> Place | None:
+    def _component_of(self, node: Node) -> Outlet | None:
         kind = node.kind
         if kind == "stream":
             return self._spout(node)
@@ -147,7 +102,7 @@ class _Compiler:
             return self._state(node)
         if kind == "state_updates":
             state = self._components[self._hubs[id(node.inputs[0])].component]
-            return self._place(state, UPDATES, _pairs(None), None)
+            return self._place(state, UPDATES, pairs_source(None), None)
         if kind == "state_query":
             return self._query(node)
         if kind == "window":
@@ -158,7 +113,7 @@ class _Compiler:
             return self._table(node)
         raise StreamError(f"internal error: no component for {kind!r}; please report this")
 
-    def _spout(self, node: Node) -> Place:
+    def _spout(self, node: Node) -> Outlet:
         spout, time = node.options["spout"], node.options["time"]
         declarer = OutputFieldsDeclarer()
         spout.declare_output_fields(declarer)
@@ -169,11 +124,11 @@ class _Compiler:
                 at=node.place,
             )
         fields = tuple(declarer.streams["default"].fields)
-        position = _time_position(time, fields, node)
+        position = time_position(time, fields, node)
         made = self._add(node, spout, node.options["parallelism"])
-        return self._place(made, "default", Source(fields, False, time=position), time)
+        return self._place(made, "default", ChainSource(fields, False, time=position), time)
 
-    def _user_bolt(self, node: Node) -> Place | None:
+    def _user_bolt(self, node: Node) -> Outlet | None:
         bolt = node.options["bolt"]
         made = self._add(node, bolt, node.options["parallelism"])
         hub = self._hubs.get(id(node.inputs[0]))
@@ -190,9 +145,9 @@ class _Compiler:
                 at=node.place,
             )
         fields = tuple(declarer.streams["default"].fields)
-        return self._place(made, "default", Source(fields, False), None)
+        return self._place(made, "default", ChainSource(fields, False), None)
 
-    def _junction(self, node: Node) -> Place:
+    def _junction(self, node: Node) -> Outlet:
         """Make a chain that reads several streams, or one that is dealt anew."""
         places = [self._exit_of(node, number) for number in range(len(node.inputs))]
         times = {place.time for place in places}
@@ -202,9 +157,9 @@ class _Compiler:
                 hint="give all of them the same EventTime, or none",
                 at=node.place,
             )
-        source = _pairs(places[0].time) if node.keyed else _plain(places[0].time)
+        source = pairs_source(places[0].time) if node.keyed else plain_source(places[0].time)
         plan = ChainPlan(source, timed=places[0].time is not None)
-        leaving = Exit(node, stream="default")
+        leaving = ChainExit(node, stream="default")
         plan.exits.append(leaving)
         parallelism = node.options.get("parallelism") or max(p.parallelism for p in places)
         made = self._add(node, ChainBolt(plan), parallelism)
@@ -212,22 +167,22 @@ class _Compiler:
         made.reads += [Read(place.component, place.stream, grouping) for place in places]
         return self._place(made, "default", source, places[0].time)
 
-    def _batch_total(self, node: Node) -> Place:
+    def _batch_total(self, node: Node) -> Outlet:
         part = self._exit_of(node)
         made = self._add(node, BatchTotalBolt(node.function), 1)
         made.reads.append(Read(part.component, part.stream, "global"))
-        return self._place(made, "default", _plain(None), None)
+        return self._place(made, "default", plain_source(None), None)
 
-    def _running(self, node: Node) -> Place:
+    def _running(self, node: Node) -> Outlet:
         before = self._exit_of(node)
         bolt = RunningBolt(
             node.function, timed=before.time is not None, drops=node.options.get("drops", False)
         )
         made = self._keyed(node, bolt, before)
-        place = self._place(made, "default", _pairs(before.time), before.time)
+        place = self._place(made, "default", pairs_source(before.time), before.time)
         return replace(place, is_by_key=True)
 
-    def _process(self, node: Node) -> Place:
+    def _process(self, node: Node) -> Outlet:
         before = self._exit_of(node)
         if node.kind == "dedupe":
             within = node.function
@@ -240,26 +195,26 @@ class _Compiler:
             process: Any = Dedupe(within, before.time is not None)
         else:
             process = node.function
-        made = self._keyed(node, ProcessBolt(process, _time_of(before.time), node.keyed), before)
-        source = _pairs(before.time) if node.keyed else _plain(before.time)
+        made = self._keyed(node, ProcessBolt(process, time_behind(before.time), node.keyed), before)
+        source = pairs_source(before.time) if node.keyed else plain_source(before.time)
         return self._place(made, "default", source, before.time)
 
-    def _state(self, node: Node) -> Place:
+    def _state(self, node: Node) -> Outlet:
         part = self._exit_of(node)
         bolt = StateBolt(node.function, node.options["outside"])
         made = self._keyed(node, bolt, part)
-        return self._place(made, UPDATES, _pairs(None), None)
+        return self._place(made, UPDATES, pairs_source(None), None)
 
-    def _query(self, node: Node) -> Place:
+    def _query(self, node: Node) -> Outlet:
         question = self._exit_of(node)
         state = self._components[self._hubs[id(node.inputs[1])].component]
         answers = f"answers_{len(state.made.queries) + 1}"
         state.made.queries[f"{question.component} {question.stream}"] = (answers, node.function)
         state.reads.append(Read(question.component, question.stream, "fields", (KEY,)))
         state.operators.append(node)
-        return self._place(state, answers, _pairs(None), None)
+        return self._place(state, answers, pairs_source(None), None)
 
-    def _window(self, node: Node) -> Place:
+    def _window(self, node: Node) -> Outlet:
         before = self._exit_of(node)
         options = {k: v for k, v in node.options.items() if k != "parallelism"}
         if options.get("mode") == "retract":
@@ -268,7 +223,7 @@ class _Compiler:
                 hint="use WindowAggregate(mode='retract') by .through(...)",
                 at=node.place,
             )
-        time = _time_of(before.time)
+        time = time_behind(before.time)
         in_parts = _has_panes(node, before.time)
         combiner = Merging(node.function.combiner) if in_parts else node.function
         bolt = WindowAggregate(key=KEY, time=time, aggregates={_VALUES: combiner}, **options)
@@ -278,11 +233,11 @@ class _Compiler:
         fields = tuple(declarer.streams["default"].fields)
         if time is None or isinstance(node.options["window"], Global):
             # The window of all time has no end, so its results have no time.
-            return self._place(made, "default", Source(fields, True, True), None)
-        source = Source(fields, True, True, fields.index("end"), unit=time.unit)
+            return self._place(made, "default", ChainSource(fields, True, True), None)
+        source = ChainSource(fields, True, True, fields.index("end"), unit=time.unit)
         return self._place(made, "default", source, replace(time, lag=0))
 
-    def _join(self, node: Node) -> Place:
+    def _join(self, node: Node) -> Outlet:
         places = [self._exit_of(node, number) for number in range(len(node.inputs))]
         components = [place.component for place in places]
         time = common_time(node, components, [place.time for place in places])
@@ -293,14 +248,14 @@ class _Compiler:
         made = self._add(node, bolt, node.options["parallelism"] or parallelism)
         made.reads += [Read(p.component, p.stream, "fields", (KEY,)) for p in places]
         later = None if time is None else later_time(time, bolt.result_delay())
-        return self._place(made, "default", _pairs(later), later)
+        return self._place(made, "default", pairs_source(later), later)
 
-    def _table(self, node: Node) -> Place:
+    def _table(self, node: Node) -> Outlet:
         if node.kind == "table_lookup":
             kept, stream = self._tables.lookup(node), "default"
         else:
             kept, stream = self._tables.stream(node)
-        return Place(kept.component, stream, _pairs(kept.time), kept.parallelism, kept.time)
+        return Outlet(kept.component, stream, pairs_source(kept.time), kept.parallelism, kept.time)
 
     def _add_reading(
         self,
@@ -315,7 +270,7 @@ class _Compiler:
         made.reads += [Read(component, stream, "fields", (by,)) for component, stream, by in reads]
         return made.name
 
-    def _keyed(self, node: Node, bolt: Any, before: Place) -> Component:
+    def _keyed(self, node: Node, bolt: Any, before: Outlet) -> PlannedComponent:
         parallelism = node.options.get("parallelism") or before.parallelism
         made = self._add(node, bolt, parallelism)
         stays = before.is_by_key and parallelism == before.parallelism
@@ -325,11 +280,11 @@ class _Compiler:
 
     # -- chains -------------------------------------------------------------------------------
 
-    def _make_chain(self, hub: Node, place: Place) -> None:
+    def _make_chain(self, hub: Node, place: Outlet) -> None:
         """Make the bolt of the stateless operators behind a hub, if something needs it."""
         plan = ChainPlan(place.source, timed=place.time is not None)
         operators: list[Node] = []
-        wanted: list[tuple[Exit, Node, int]] = []
+        wanted: list[tuple[ChainExit, Node, int]] = []
         for consumer in self._nodes:
             for number, node in enumerate(consumer.inputs):
                 if consumer.kind in STATELESS or self._hub_of(node) is not hub:
@@ -347,15 +302,15 @@ class _Compiler:
             return
         for leaving, consumer, _ in wanted:
             plan.exits.append(leaving)
-            shown = [n.options.get("branch", n) for n in _operators(leaving.node)]
+            shown = [n.options.get("branch", n) for n in path_to(leaving.node)]
             operators += [n for n in dict.fromkeys(shown) if n not in operators]
             if leaving.action in ACTIONS:
                 operators.append(consumer)
         named = next((node.name for node in operators if node.name), "")
         name = self._unique(named or f"after_{place.component}", numbered=False)
-        made = Component(name, ChainBolt(plan), place.parallelism, operators=operators)
+        made = PlannedComponent(name, ChainBolt(plan), place.parallelism, operators=operators)
         stays = [
-            place.is_by_key and all(n.kind in _KEEPS_KEY for n in _operators(leaving.node))
+            place.is_by_key and all(n.kind in _KEEPS_KEY for n in path_to(leaving.node))
             for leaving, _, _ in wanted
         ]
         by_key = any(
@@ -369,19 +324,19 @@ class _Compiler:
             if leaving.stream is None:
                 continue
             keyed = leaving.node.keyed
-            source = _pairs(place.time) if keyed else _plain(place.time)
-            self._exits[id(consumer), number] = Place(
+            source = pairs_source(place.time) if keyed else plain_source(place.time)
+            self._exits[id(consumer), number] = Outlet(
                 name,
                 leaving.stream,
                 source,
                 place.parallelism,
-                _time_of(place.time),
+                time_behind(place.time),
                 by_key and stay,
             )
 
-    def _exit(self, consumer: Node, node: Node, number: int, place: Place) -> Exit:
+    def _exit(self, consumer: Node, node: Node, number: int, place: Outlet) -> ChainExit:
         if consumer.kind in ACTIONS:
-            return Exit(node, action=consumer.kind, function=consumer.function)
+            return ChainExit(node, action=consumer.kind, function=consumer.function)
         stream = "default" if number == 0 else f"out_{number + 1}"
         partial = consumer.kind == "persistent_aggregate" or (
             consumer.kind == "aggregate" and not consumer.keyed
@@ -390,18 +345,20 @@ class _Compiler:
             assert place.time is not None, "panes are in event time"
             windows = consumer.options["window"].in_ticks(place.time)
             combiner = Adding(consumer.function.combiner)
-            return Exit(node, stream=stream, action="panes", option=(combiner, windows))
+            return ChainExit(node, stream=stream, action="panes", option=(combiner, windows))
         if partial:
-            return Exit(node, stream=stream, action="partial", option=consumer.function)
+            return ChainExit(node, stream=stream, action="partial", option=consumer.function)
         counts = consumer.kind in ("aggregate", "count") and node.keyed
-        return Exit(node, stream=stream, needs_no_value=counts and reads_nothing(consumer.function))
+        return ChainExit(
+            node, stream=stream, needs_no_value=counts and reads_nothing(consumer.function)
+        )
 
-    def _exit_of(self, consumer: Node, number: int = 0) -> Place:
+    def _exit_of(self, consumer: Node, number: int = 0) -> Outlet:
         """Return the place where the elements for an operator come out."""
         found = self._exits.get((id(consumer), number))
         return self._hubs[id(consumer.inputs[number])] if found is None else found
 
-    def _reads_pairs(self, consumer: Node, place: Place) -> bool:
+    def _reads_pairs(self, consumer: Node, place: Outlet) -> bool:
         """Return True if an operator on tables can read a hub without a chain in between."""
         pairs = place.source.keyed and not place.source.window
         return pairs and consumer.kind in ("to_table", "table_lookup")
@@ -413,9 +370,9 @@ class _Compiler:
 
     # -- components ---------------------------------------------------------------------------
 
-    def _add(self, node: Node, made: Any, parallelism: int) -> Component:
+    def _add(self, node: Node, made: Any, parallelism: int) -> PlannedComponent:
         name = self._unique(node.name or node.kind, numbered=not node.name)
-        component = Component(name, made, parallelism, operators=[node])
+        component = PlannedComponent(name, made, parallelism, operators=[node])
         self._components[name] = component
         return component
 
@@ -425,19 +382,10 @@ class _Compiler:
             return name
         return f"{name}_{count}"
 
-    def _place(self, made: Component, stream: str, source: Source, time: EventTime | None) -> Place:
-        return Place(made.name, stream, source, made.parallelism, time)
-
-    def _topology(self) -> Topology:
-        builder = TopologyBuilder()
-        for component in self._components.values():
-            if isinstance(component.made, Bolt | BasicBolt):
-                declarer = builder.set_bolt(component.name, component.made, component.parallelism)
-                for read in component.reads:
-                    _wire(declarer, read)
-            else:
-                builder.set_spout(component.name, component.made, component.parallelism)
-        return builder.create_topology()
+    def _place(
+        self, made: PlannedComponent, stream: str, source: ChainSource, time: EventTime | None
+    ) -> Outlet:
+        return Outlet(made.name, stream, source, made.parallelism, time)
 
 
 def _has_panes(window: Node, time: EventTime | None) -> bool:
@@ -447,48 +395,3 @@ def _has_panes(window: Node, time: EventTime | None) -> bool:
         and time.unit in ("ms", "us")
         and partial_of_window(window.function, window.options)
     )
-
-
-def _wire(declarer: BoltDeclarer, read: Read) -> None:
-    method = getattr(declarer, f"{read.grouping}_grouping")
-    arguments: list[Any] = [list(read.fields)] if read.fields else []
-    method(read.component, *arguments, stream=read.stream)
-
-
-def _operators(node: Node) -> list[Node]:
-    """Return the stateless operators up to a node, in order."""
-    if node.kind not in STATELESS:
-        return []
-    return [*_operators(node.inputs[0]), node]
-
-
-def _pairs(time: EventTime | None) -> Source:
-    fields = (KEY, VALUE) if time is None else (KEY, VALUE, TIME)
-    return Source(fields, True, time=None if time is None else 2, hides_time=time is not None)
-
-
-def _plain(time: EventTime | None) -> Source:
-    fields = (VALUE,) if time is None else (VALUE, TIME)
-    return Source(fields, False, time=None if time is None else 1, hides_time=time is not None)
-
-
-def _time_of(time: EventTime | None) -> EventTime | None:
-    """Return the event time as operators behind a chain read it."""
-    return None if time is None else replace(time, field=TIME, extractor=None)
-
-
-def _time_position(time: Any, fields: tuple[str, ...], node: Node) -> int | None:
-    if time is None:
-        return None
-    if not isinstance(time, EventTime) or isinstance(time.field, Mapping) or time.extractor:
-        raise StreamError(
-            f"stream(time=...) takes an EventTime with the name of a field; got {time!r}",
-            hint='write time=EventTime("ts")',
-            at=node.place,
-        )
-    if time.field not in fields:
-        known = ", ".join(map(repr, fields))
-        raise StreamError(
-            f"the time field {time.field!r} is no field of the spout; it has {known}", at=node.place
-        )
-    return fields.index(time.field)

@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from topo.errors import JoinError, StreamError
 from topo.event_time import EventTime
 from topo.streams.graph import Node
+from topo.streams.program import Outlet
 from topo.tables.declared import lookup_rules
 from topo.tables.expression import Expression, Filter, Join, Projection, Source
 from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt
@@ -31,19 +32,6 @@ LAZY = {
 }  # fmt: skip
 """The kinds of operators that are made when something needs them."""
 _INLINE = {"table_map", "table_filter", "table_join"}
-
-
-class Exit(Protocol):
-    """The place where elements for a table come out."""
-
-    @property
-    def component(self) -> str: ...
-    @property
-    def stream(self) -> str: ...
-    @property
-    def parallelism(self) -> int: ...
-    @property
-    def time(self) -> EventTime | None: ...
 
 
 @dataclass(frozen=True)
@@ -73,7 +61,7 @@ Add = Callable[[Node, Any, int, list[tuple[str, str, str]], list[Node]], str]
 class TablePlans:
     """The bolts of the tables of one program."""
 
-    def __init__(self, nodes: list[Node], add: Add, exit_of: Callable[[Node, int], Exit]) -> None:
+    def __init__(self, nodes: list[Node], add: Add, exit_of: Callable[[Node, int], Outlet]) -> None:
         self._add = add
         self._exit_of = exit_of
         self._uses = Counter(id(read) for node in nodes for read in node.inputs)
