@@ -19,12 +19,11 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.model import BenchOptions, Measurement
-from benchmarks.slots import run_to_end
+from benchmarks.slots import ChunkSpout, Columns, run_to_end
 from benchmarks.words import sentences
 from topo import (
     BasicBolt,
     EventTime,
-    Spout,
     StatefulBasicBolt,
     Topology,
     TopologyBuilder,
@@ -41,27 +40,15 @@ _KEYS = 1000
 Result = dict[Any, int]
 
 
-class Rows(Spout):
-    """Emits prepared rows of one or two fields, in chunks."""
+def rows(fields: tuple[str, ...], make: Callable[[], list[list[Any]]]) -> ChunkSpout:
+    """Return a spout of prepared columns."""
+    return ChunkSpout(fields, partial(_chunks, make))
 
-    def __init__(self, fields: tuple[str, ...], make: Callable[[], list[list[Any]]]) -> None:
-        self.outputs = fields
-        self.make = make
-        self.sent = 0
 
-    def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.columns = self.make()
-
-    transient = ("columns",)
-
-    def next_tuple(self) -> None:
-        if not self.is_exhausted():
-            chunk = [column[self.sent : self.sent + _CHUNK] for column in self.columns]
-            self.collector.emit_many(dict(zip(self.outputs, chunk, strict=True)))
-            self.sent += _CHUNK
-
-    def is_exhausted(self) -> bool:
-        return self.sent >= len(self.columns[0])
+def _chunks(make: Callable[[], list[list[Any]]]) -> Iterator[Columns]:
+    columns = make()
+    for start in range(0, len(columns[0]), _CHUNK):
+        yield tuple(column[start : start + _CHUNK] for column in columns)
 
 
 class LastValues(BasicBolt):
@@ -89,7 +76,7 @@ def numbers(total: int) -> list[list[Any]]:
 def chain(total: int) -> Topology:
     s = StreamBuilder()
     (
-        s.stream(Rows(("n",), partial(numbers, total)))
+        s.stream(rows(("n",), partial(numbers, total)))
         .map(lambda n: n + 1)
         .filter(lambda n: n % 3)
         .map(lambda n: n * 2)
@@ -129,7 +116,7 @@ def minus_one(tup: Tuple) -> Iterator[list[Any]]:
 
 def chain_by_hand(total: int) -> Topology:
     builder = TopologyBuilder()
-    builder.set_spout("before", Rows(("n",), partial(numbers, total)))
+    builder.set_spout("before", rows(("n",), partial(numbers, total)))
     before = "before"
     for one in (plus_one, no_thirds, twice, no_tenths, minus_one):
         name = one.function.__name__
@@ -149,7 +136,7 @@ def some_sentences(total: int) -> list[list[Any]]:
 
 def word_count(total: int) -> Topology:
     s = StreamBuilder()
-    words = s.stream(Rows(("sentence",), partial(some_sentences, total))).flat_map(str.split)
+    words = s.stream(rows(("sentence",), partial(some_sentences, total))).flat_map(str.split)
     words.key_by().count().to(LastValues(), name="kept")
     return s.build()
 
@@ -170,7 +157,7 @@ class Count(StatefulBasicBolt):
 
 def word_count_by_hand(total: int) -> Topology:
     builder = TopologyBuilder()
-    builder.set_spout("sentences", Rows(("sentence",), partial(some_sentences, total)))
+    builder.set_spout("sentences", rows(("sentence",), partial(some_sentences, total)))
     builder.set_bolt("split", split).local_or_shuffle_grouping("sentences")
     builder.set_bolt("count", Count()).fields_grouping("split", ["word"])
     builder.set_bolt("kept", LastValues()).shuffle_grouping("count")
@@ -190,10 +177,10 @@ def keyed(total: int, *, distinct: bool) -> list[list[Any]]:
 
 def windowed(total: int, *, distinct: bool) -> Topology:
     s = StreamBuilder()
-    rows = s.stream(
-        Rows(("k", "ts"), partial(keyed, total, distinct=distinct)), time=EventTime("ts", idle=None)
+    timed = s.stream(
+        rows(("k", "ts"), partial(keyed, total, distinct=distinct)), time=EventTime("ts", idle=None)
     )
-    counted = rows.key_by("k").window(Tumbling(timedelta(seconds=1))).count()
+    counted = timed.key_by("k").window(Tumbling(timedelta(seconds=1))).count()
     counted.map(lambda pair: ((pair[0][0], pair[0][1].start), pair[1])).pairs().to(
         LastValues(), name="kept"
     )

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from time import perf_counter
+from typing import Any
 
-from topo import Topology
+from topo import Spout, Topology
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.topology.layout import TaskLayout
 from topo.tracking.ledger import Ledger
+
+Columns = tuple[list[Any], ...]
+
+
+class ChunkSpout(Spout):
+    """Emits prepared chunks of columns, one a call."""
+
+    transient = ("chunks",)
+
+    def __init__(
+        self, fields: tuple[str, ...], make: Callable[[], Iterable[Columns]], tracked: bool = False
+    ) -> None:
+        self.outputs = fields
+        self.make = make
+        self.tracked = tracked
+        self.sent = 0
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.chunks = list(self.make())
+
+    def next_tuple(self) -> None:
+        if self.sent < len(self.chunks):
+            columns = self.chunks[self.sent]
+            ids = range(len(columns[0])) if self.tracked else None
+            named = dict(zip(self.outputs, columns, strict=True))
+            self.collector.emit_many(named, msg_ids=ids)
+            self.sent += 1
+
+    def is_exhausted(self) -> bool:
+        return self.sent >= len(self.chunks)
 
 
 class OneSlot:

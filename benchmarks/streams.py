@@ -17,13 +17,14 @@ import importlib.util
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import perf_counter, process_time
 from typing import Any
 
 from benchmarks import operators, tables
 from benchmarks.model import BenchOptions, Measurement
-from benchmarks.slots import run_to_end
-from topo import BasicBolt, EventTime, IntervalJoin, Spout, Topology, TopologyBuilder, Tuple
+from benchmarks.slots import ChunkSpout, run_to_end
+from topo import BasicBolt, EventTime, IntervalJoin, Topology, TopologyBuilder, Tuple
 
 _BATCH = 40_000
 _CHUNK = 4_000
@@ -52,31 +53,6 @@ def events(total: int, side: int) -> Iterator[tuple[list[int], list[int]]]:
         )
 
 
-class Events(Spout):
-    """Emits prepared chunks."""
-
-    outputs = ("key", "ts")
-    transient = ("chunks",)
-
-    def __init__(self, total: int, side: int, tracked: bool) -> None:
-        self.total, self.side, self.tracked = total, side, tracked
-        self.sent = 0
-
-    def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.chunks = list(events(self.total, self.side))
-
-    def next_tuple(self) -> None:
-        if self.sent < len(self.chunks):
-            keys, times = self.chunks[self.sent]
-            ids = range(len(keys)) if self.tracked else None
-            columns: dict[str, list[Any]] = {"key": keys, "ts": times}
-            self.collector.emit_many(columns, msg_ids=ids)
-            self.sent += 1
-
-    def is_exhausted(self) -> bool:
-        return self.sent >= len(self.chunks)
-
-
 class Results(BasicBolt):
     """Adds results up."""
 
@@ -90,10 +66,14 @@ class Results(BasicBolt):
         self.total += tup[0] + tup[1] + 3 * tup[2]
 
 
+def _events(total: int, side: int, tracked: bool) -> ChunkSpout:
+    return ChunkSpout(("key", "ts"), partial(events, total, side), tracked)
+
+
 def topology(total: int, tracked: bool) -> Topology:
     builder = TopologyBuilder()
-    builder.set_spout("orders", Events(total, 0, tracked))
-    builder.set_spout("payments", Events(total, 1, tracked))
+    builder.set_spout("orders", _events(total, 0, tracked))
+    builder.set_spout("payments", _events(total, 1, tracked))
     join = IntervalJoin(
         left="orders",
         right="payments",

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from functools import partial
 from time import perf_counter, process_time
 from typing import Any
 
 from benchmarks.model import BenchOptions, Measurement
-from benchmarks.slots import run_to_end
-from topo import BasicBolt, Spout, Topology, Tuple
+from benchmarks.slots import ChunkSpout, run_to_end
+from topo import BasicBolt, Topology, Tuple
 from topo.streams import StreamBuilder
 
 _BATCH = 40_000
@@ -38,31 +39,6 @@ def changes(side: int, total: int) -> Iterator[Columns]:
         yield keys, list(range(start, start + size))
 
 
-class ChangeSpout(Spout):
-    """Emits prepared chunks."""
-
-    outputs = ("key", "value")
-    transient = ("chunks",)
-
-    def __init__(self, side: int, total: int, tracked: bool) -> None:
-        self.side, self.total, self.tracked = side, total, tracked
-        self.sent = 0
-
-    def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.chunks = list(changes(self.side, self.total))
-
-    def next_tuple(self) -> None:
-        if self.sent < len(self.chunks):
-            keys, rows = self.chunks[self.sent]
-            ids = range(len(keys)) if self.tracked else None
-            columns: dict[str, list[Any]] = {"key": keys, "value": rows}
-            self.collector.emit_many(columns, msg_ids=ids)
-            self.sent += 1
-
-    def is_exhausted(self) -> bool:
-        return self.sent >= len(self.chunks)
-
-
 class Results(BasicBolt):
     """Takes the changes of the joined table."""
 
@@ -75,10 +51,14 @@ class Results(BasicBolt):
         self.found[tup[0]] = tup[1]
 
 
+def _changes(side: int, total: int, tracked: bool) -> ChunkSpout:
+    return ChunkSpout(("key", "value"), partial(changes, side, total), tracked)
+
+
 def table_table(total: int, tracked: bool) -> Topology:
     program = StreamBuilder()
     left, right = (
-        program.stream(ChangeSpout(side, total // 2, tracked)).pairs().to_table() for side in (0, 1)
+        program.stream(_changes(side, total // 2, tracked)).pairs().to_table() for side in (0, 1)
     )
     left.join(right).to_stream().to(Results(), name="results")
     return program.build()
