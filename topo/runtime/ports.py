@@ -9,17 +9,17 @@ ns more. Defaults are tested by identity, which is the cheapest test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import get_ident
-from typing import Any, NoReturn
+from typing import Any
 
-from topo.errors import AnchorError, TupleSettledError, shown
+from topo.runtime.anchors import each_anchor, no_anchor, raise_no_tuple, refuse
 from topo.runtime.bulk_emit import BulkEmit
 from topo.runtime.emitter import Emitter, OutStream
 from topo.runtime.threads import CallsFromThreads
 from topo.tracking.trees import NO_ANCHOR, NOT_ANCHORED, SEVERAL, Anchor
-from topo.tuples import BASIC, COPIED, DEFAULT_STREAM, HELD, SETTLED, UNTRACKED, Tuple
+from topo.tuples import DEFAULT_STREAM, HELD, SETTLED, UNTRACKED, Tuple
 
 
 @dataclass
@@ -38,7 +38,39 @@ class Settling:
         self.reset.clear()
 
 
-class BoltPort:
+class _PortForThreads:
+    """The base of ports whose calls may come from any thread.
+
+    A call from another thread than the task's is left for that one, which makes it again.
+    """
+
+    _outlet: Emitter
+    _threads: CallsFromThreads
+
+    def _append(self, out: OutStream, values: Any, of: Any) -> None:
+        """Append a row that comes of these anchors, or has this message id."""
+        raise NotImplementedError
+
+    def _emit_or_leave(
+        self, again: Callable[..., Any], values: Any, stream: str, task_ids: bool, **of: Any
+    ) -> list[int] | None:
+        out = self._outlet.checked(values, stream, direct=False)
+        if self._threads.leave(again, values, stream=stream, task_ids=task_ids, **of):
+            return None
+        self._append(out, values, *of.values())
+        return self._outlet.flush(out) if task_ids else None
+
+    def _emit_or_leave_to(
+        self, again: Callable[..., Any], task: int, values: Any, stream: str, **of: Any
+    ) -> None:
+        out = self._outlet.checked_direct(task, values, stream)
+        if self._threads.leave(again, task, values, stream=stream, **of):
+            return
+        self._append(out, values, *of.values())
+        out.targets.append(task)
+
+
+class BoltPort(_PortForThreads):
     """The calls of a rich bolt."""
 
     def __init__(
@@ -95,21 +127,12 @@ class BoltPort:
         anchors: Any = None,
         task_ids: bool = False,
     ) -> list[int] | None:
-        out = self._outlet.checked(values, stream, direct=False)
-        options = {"stream": stream, "anchors": anchors, "task_ids": task_ids}
-        if self._threads.leave(self._any_emit, values, **options):
-            return None
-        self._append(out, values, anchors)
-        return self._outlet.flush(out) if task_ids else None
+        return self._emit_or_leave(self._any_emit, values, stream, task_ids, anchors=anchors)
 
     def emit_direct(
         self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, anchors: Any = None
     ) -> None:
-        out = self._outlet.checked_direct(task, values, stream)
-        if self._threads.leave(self.emit_direct, task, values, stream=stream, anchors=anchors):
-            return
-        self._append(out, values, anchors)
-        out.targets.append(task)
+        self._emit_or_leave_to(self.emit_direct, task, values, stream, anchors=anchors)
 
     def _append(self, out: OutStream, values: Any, anchors: Any) -> None:
         parent = NOT_ANCHORED if anchors is None else self._parent_of(anchors, out)
@@ -129,7 +152,7 @@ class BoltPort:
             elif link == HELD:
                 found.append(anchor._topo_held)
             elif link != UNTRACKED:
-                _refuse(anchor, "anchored to")
+                refuse(anchor, "anchored to")
         if not found:
             return NO_ANCHOR
         if len(found) == 1 and isinstance(found[0], int):
@@ -147,7 +170,7 @@ class BoltPort:
             try:
                 link = tup._topo_link
             except AttributeError:
-                _no_tuple(tup, "ack")
+                raise_no_tuple(tup, "ack")
             if link >= UNTRACKED:
                 tup._topo_link = SETTLED
                 acked(link)
@@ -155,7 +178,7 @@ class BoltPort:
                 tup._topo_link = SETTLED
                 held(tup)
             else:
-                _refuse(tup, "acked")
+                refuse(tup, "acked")
 
         return ack
 
@@ -175,14 +198,14 @@ class BoltPort:
 
     def _place_of(self, tup: Tuple, call: str, done: str) -> Anchor | None:
         if not isinstance(tup, Tuple):
-            _no_tuple(tup, call)
+            raise_no_tuple(tup, call)
         link = tup._topo_link
         if link == UNTRACKED:
             return None
         if link == HELD:
             return tup._topo_held
         if link < 0:
-            _refuse(tup, done)
+            refuse(tup, done)
         return link
 
 
@@ -271,13 +294,13 @@ class BasicBoltPort:
 
     def reset_timeout(self, tup: Tuple) -> None:
         if not isinstance(tup, Tuple):
-            _no_tuple(tup, "reset_timeout")
+            raise_no_tuple(tup, "reset_timeout")
         link = self._this_input()
         if link is not None:
             self.reset.append(link)
 
 
-class SpoutPort:
+class SpoutPort(_PortForThreads):
     """The calls of a spout."""
 
     def __init__(
@@ -329,21 +352,12 @@ class SpoutPort:
         msg_id: Any = None,
         task_ids: bool = False,
     ) -> list[int] | None:
-        out = self._outlet.checked(values, stream, direct=False)
-        options = {"stream": stream, "msg_id": msg_id, "task_ids": task_ids}
-        if self._threads.leave(self._any_emit, values, **options):
-            return None
-        self._append(out, values, msg_id)
-        return self._outlet.flush(out) if task_ids else None
+        return self._emit_or_leave(self._any_emit, values, stream, task_ids, msg_id=msg_id)
 
     def emit_direct(
         self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, msg_id: Any = None
     ) -> None:
-        out = self._outlet.checked_direct(task, values, stream)
-        if self._threads.leave(self.emit_direct, task, values, stream=stream, msg_id=msg_id):
-            return
-        self._append(out, values, msg_id)
-        out.targets.append(task)
+        self._emit_or_leave_to(self.emit_direct, task, values, stream, msg_id=msg_id)
 
     def _append(self, out: OutStream, values: Any, msg_id: Any) -> None:
         self._outlet.added(out, values)
@@ -357,40 +371,3 @@ def _is_plain(outlet: Emitter) -> bool:
     if stream is None or len(outlet.streams) > 1:
         return False
     return not (stream.takes_direct or outlet.strict or outlet.keeps_order)
-
-
-def no_anchor(anchor: Any) -> AnchorError:
-    return AnchorError(
-        f"an anchor must be an input tuple; got {shown(anchor)}",
-        hint="anchors=tup, or an iterable of the tuples execute was given",
-    )
-
-
-def each_anchor(anchors: Any) -> Iterable[Any]:
-    if isinstance(anchors, str | bytes) or not isinstance(anchors, Iterable):
-        return (anchors,)
-    return anchors
-
-
-def _no_tuple(value: object, call: str) -> NoReturn:
-    raise AnchorError(
-        f"{call} takes an input tuple; got {shown(value)}",
-        hint=f"{call} the tuple that execute was given",
-    )
-
-
-def _refuse(tup: Tuple, what: str) -> NoReturn:
-    if tup._topo_link == BASIC:
-        raise AnchorError(
-            f"{tup!r} cannot be {what}: it is the input of a basic bolt",
-            hint="a basic bolt's input is anchored to and acked for it; use Bolt to do it by hand",
-        )
-    if tup._topo_link == COPIED:
-        raise AnchorError(
-            f"{tup!r} cannot be {what}: it is a copy, made by pickling the tuple",
-            hint="settle the tuple that execute was given; send its values elsewhere",
-        )
-    raise TupleSettledError(
-        f"{tup!r} cannot be {what}: it is acked or failed already",
-        hint="ack or fail each input once, after the last emit anchored to it",
-    )
