@@ -6,7 +6,7 @@ import contextlib
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,24 +15,23 @@ from topo.config import ConfigView, effective, for_component
 from topo.config.layers import Layer
 from topo.context import TopologyContext
 from topo.errors import EmitError, TopoError, Unavailable, UncaughtError, sentence_of, shown
-from topo.groupings import CustomStreamGrouping
 from topo.logs.capture import LogSource
 from topo.metrics.counters import TaskMetrics
 from topo.routing.groupers import Grouper
 from topo.routing.hashing import stable_hash
-from topo.routing.registry import Wiring, grouping_named
 from topo.running import Listener
 from topo.runtime import user_errors as failures
-from topo.runtime.emitter import Emitter, OutStream, Subscription
+from topo.runtime.emitter import Emitter
+from topo.runtime.out_streams import OutStreams
 from topo.runtime.threads import CallsFromThreads
-from topo.runtime.time_reading import TimeObserver, time_reader
-from topo.shipping.pickling import LocalPickle, load_component
+from topo.runtime.time_reading import TimeObserver
+from topo.shipping.pickling import load_component
 from topo.storage.attributes import SavedAttributes
 from topo.storage.keyed import KeyedState
 from topo.storage.saving import Changes
 from topo.timed import TimedBolt
 from topo.topology.layout import TaskLayout
-from topo.topology.model import ComponentDef, GroupingDef, Topology
+from topo.topology.model import ComponentDef, Topology
 from topo.tracing.spans import TaskTracer, Tracer
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import UpdateLog
@@ -120,7 +119,7 @@ class Task(LogSource):
         self.outlet = Emitter(
             self.owner,
             task,
-            list(self._streams()),
+            list(OutStreams(self.setting, task, self.context, self.users_code)),
             strict=setting.strict,
             debug=bool(self.conf["topology.debug"]),
         )
@@ -375,28 +374,7 @@ class Task(LogSource):
             if defined.__module__ == "topo.components":
                 vars(self.component)[name] = call
 
-    # -- routing ------------------------------------------------------------------------------
-
-    def _streams(self) -> Iterator[OutStream]:
-        for index, output in enumerate(self.definition.outputs):
-            subscriptions = [
-                Subscription(consumer.id, self._grouper(consumer, read.grouping, output.name))
-                for consumer, read in self.setting.topology.consumers(self.component_id)
-                if read.stream == output.name
-            ]
-            made = OutStream(output.name, output.fields, output.direct, subscriptions, index)
-            if not self.definition.timed:  # the readers of such a bolt hear its watermark
-                made.observers += self._time_observers(output.name)
-            yield made
-
-    def _time_observers(self, stream: str) -> Iterator[TimeObserver]:
-        for consumer, read in self.setting.topology.consumers(self.component_id):
-            if consumer.timed and read.stream == stream:
-                bolt = self.setting.timed(consumer.id)
-                reader = time_reader(self.setting, consumer, bolt, self.component_id, stream)
-                time = bolt.timing()
-                if reader is not None and time is not None:
-                    yield TimeObserver(consumer.id, time, reader)
+    # -- times of what is emitted ---------------------------------------------------------------
 
     def _observers(self) -> Iterator[TimeObserver]:
         for out in self.outlet.streams.values():
@@ -408,29 +386,3 @@ class Task(LogSource):
             for observer in out.observers:
                 if observer.highest is not None:
                     yield observer.consumer, out.name, observer.highest
-
-    def _grouper(self, consumer: ComponentDef, grouping: GroupingDef, stream: str) -> Grouper:
-        tasks = list(self.setting.layout.tasks_of(consumer.id))
-        if grouping.is_local and not grouping.is_aligned:
-            tasks = [task for task in tasks if task in self.setting.local_tasks] or tasks
-        declared = self.definition.declared(stream)
-        wiring = Wiring(
-            tasks,
-            [declared.fields.index(name) for name in grouping.fields],
-            self.setting.layout.index_of(self.id),
-        )
-        if grouping.kind == "custom":
-            wiring = self._with_choice(wiring, grouping, stream)
-        return grouping_named(grouping.kind).grouper(wiring)
-
-    def _with_choice(self, wiring: Wiring, grouping: GroupingDef, stream: str) -> Wiring:
-        """Prepare the user's grouping, whose choice is the wiring's."""
-        local: LocalPickle | None = grouping.local_custom
-        made: CustomStreamGrouping = local.load() if local else pickle.loads(grouping.custom)
-        with self.users_code():
-            made.prepare(self.context, (self.component_id, stream), list(wiring.tasks))
-        return replace(
-            wiring,
-            choose=lambda values: made.choose_tasks(self.id, values),
-            name=type(made).__name__,
-        )
