@@ -1,0 +1,83 @@
+"""The ends of streams: what is done with each element, and the bolts that get them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from topo.components import BasicBolt, Bolt
+from topo.errors import StreamError
+from topo.streams.graph import Node, check_function, users_place
+
+if TYPE_CHECKING:
+    from topo.streams.builder import StreamBuilder
+    from topo.streams.elements import Stream
+
+T = TypeVar("T")
+
+
+class Endings(Generic[T]):
+    """The operators at which elements leave a program: actions, and bolts of the user's."""
+
+    def __init__(self, builder: StreamBuilder, node: Node) -> None:
+        self._builder = builder
+        self._node = node
+
+    def _next(self, kind: str, function: Any = None, *, keyed: bool, **options: Any) -> Node:
+        node = Node(kind, (self._node,), keyed, function, options)
+        return self._builder.add(node)
+
+    def for_each(self, function: Callable[[T], Any]) -> None:
+        """Call the function with each element, for its effect; at least once after a failure."""
+        self._next("for_each", check_function("for_each", function), keyed=self._node.keyed)
+
+    def for_each_batch(self, function: Callable[[int, list[T]], Any]) -> None:
+        """Call the function once a batch and task with the batch's id and elements.
+
+        A batch that runs again has the same id, perhaps with other elements: overwrite what was
+        written under it.
+        """
+        check_function("for_each_batch", function)
+        self._next("for_each_batch", function, keyed=self._node.keyed)
+
+    def print(self, label: str = "") -> None:
+        """Print each element; `topo logs` shows it."""
+        self._next("for_each", Printer(label), keyed=self._node.keyed)
+
+    def to(self, bolt: Bolt | BasicBolt, *, parallelism: int = 1, name: str = "") -> None:
+        """Send the elements to a bolt; its tuples have `value`, or `key` and `value`.
+
+        If the stream has event time, they have `ts` as well. A bolt right behind `stream` reads the
+        spout itself, with the spout's fields.
+        """
+        self._user_bolt("to", bolt, parallelism, name)
+
+    def through(
+        self, bolt: Bolt | BasicBolt, *, parallelism: int = 1, name: str = ""
+    ) -> Stream[Any]:
+        """Send the elements through a bolt; return the stream of its default stream."""
+        from topo.streams.elements import Stream
+
+        return Stream(self._builder, self._user_bolt("through", bolt, parallelism, name))
+
+    def _user_bolt(self, kind: str, bolt: Any, parallelism: int, name: str) -> Node:
+        if not isinstance(bolt, Bolt | BasicBolt):
+            raise StreamError(
+                f"{kind}() takes a bolt; got {bolt!r}",
+                hint=f"write .{kind}(MyBolt())",
+                at=users_place(),
+            )
+        keyed = self._node.keyed
+        node = self._next(kind, keyed=False, bolt=bolt, parallelism=parallelism, reads_keyed=keyed)
+        node.name = name
+        return node
+
+
+class Printer:
+    """Prints elements, each with a label."""
+
+    def __init__(self, label: str) -> None:
+        self.label = f"{label} " if label else ""
+
+    def __call__(self, element: Any) -> None:
+        print(f"{self.label}{element!r}")
