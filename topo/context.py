@@ -18,7 +18,7 @@ _MOST_FIGURES = 1000
 """Of one task: labels whose values never repeat would grow without end."""
 
 
-class Figures:
+class ComponentFigures:
     """The figures of one task: counts since they were last taken, and the latest levels."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class TopologyContext:
         """The batch in work; -1 before the task's first batch in this process."""
         self.stable_hash = stable_hash
         """The hash of fields grouping: 64 bits that depend on the value alone, in every process."""
-        self.figures = Figures()
+        self.figures = ComponentFigures()
         self.handed_out: list[bytes] = []
         """What `hand_out` was given and the engine has not taken."""
         self.ends_batch = False

@@ -20,7 +20,7 @@ from topo.logs.capture import LOG_DIR, JsonLines
 from topo.logs.reader import LogReader, Wanted
 from topo.logs.requests import (
     FILE,
-    Level,
+    AskedLevel,
     LogRequests,
     Requests,
     Sample,
@@ -83,7 +83,7 @@ def test_requests_are_met_by_a_slot_from_its_next_batch_on(logs: Path) -> None:
         slot = Slot(target, line(Numbers(12), Logs(), Ends()), capture=False)
         slot.batch()
         assert lines(logs) == []
-        ask(logs, Requests({"mine": Level("DEBUG", LATER)}, (Sample("b1", 5, LATER),)))
+        ask(logs, Requests({"mine": AskedLevel("DEBUG", LATER)}, (Sample("b1", 5, LATER),)))
         slot.batch()
         assert lines(logs) == [
             ("b1", 1, "saw 2"),
@@ -143,7 +143,9 @@ def test_a_level_is_taken_back_in_time(logs: Path, monkeypatch: Any) -> None:
     logger = logging.getLogger("mine.too")
     logger.setLevel(logging.ERROR)
     requests = LogRequests(masked)
-    ask(logs, Requests({"mine.too": Level("DEBUG", 1010.0), "": Level("WARNING", 1005.0)}))
+    ask(
+        logs, Requests({"mine.too": AskedLevel("DEBUG", 1010.0), "": AskedLevel("WARNING", 1005.0)})
+    )
     requests.meet([])
     assert (logger.level, logging.getLogger().level) == (logging.DEBUG, logging.WARNING)
     now[0] += 7

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Kind(Generic[T]):
+class ValueKind(Generic[T]):
     """The kind of values that a setting takes; `words` completes "... must be"."""
 
     words: str
@@ -25,50 +25,50 @@ class Kind(Generic[T]):
     parse: Callable[[str], object] | None = None
     """For hints: return the value that a string was probably meant to be, or None."""
 
-    def or_null(self) -> Kind[T | None]:
-        return Kind(
+    def or_null(self) -> ValueKind[T | None]:
+        return ValueKind(
             f"{self.words}, or null", lambda value: value is None or self.accepts(value), self.parse
         )
 
 
-def whole(at_least: int) -> Kind[int]:
+def whole(at_least: int) -> ValueKind[int]:
     def accepts(value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
 
-    return Kind(f"a whole number of at least {at_least}", accepts, _parse_whole)
+    return ValueKind(f"a whole number of at least {at_least}", accepts, _parse_whole)
 
 
 _LEAST_SECS, _MOST_SECS = 1e-3, 1e9
 
 
-def number(above: float) -> Kind[float]:
+def number(above: float) -> ValueKind[float]:
     def accepts(value: object) -> bool:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and math.isfinite(value) and value > above  # type: ignore[arg-type,operator]
 
-    return Kind(f"a number above {above:g}", accepts, _parse_number)
+    return ValueKind(f"a number above {above:g}", accepts, _parse_number)
 
 
-def share() -> Kind[float]:
+def share() -> ValueKind[float]:
     def accepts(value: object) -> bool:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and 0 <= value <= 1  # type: ignore[operator]
 
-    return Kind("a number from 0 to 1", accepts, _parse_number)
+    return ValueKind("a number from 0 to 1", accepts, _parse_number)
 
 
-def period() -> Kind[float]:
+def period() -> ValueKind[float]:
     """Return the kind of what ackers count in seconds."""
     kind = number(0)
 
     def accepts(value: object) -> bool:
         return kind.accepts(value) and _LEAST_SECS <= value <= _MOST_SECS  # type: ignore[operator]
 
-    return Kind(f"a number from {_LEAST_SECS:g} to {_MOST_SECS:g}", accepts, _parse_number)
+    return ValueKind(f"a number from {_LEAST_SECS:g} to {_MOST_SECS:g}", accepts, _parse_number)
 
 
-def choice(*words: str) -> Kind[str]:
-    return Kind(" or ".join(repr(word) for word in words), lambda value: value in words)
+def choice(*words: str) -> ValueKind[str]:
+    return ValueKind(" or ".join(repr(word) for word in words), lambda value: value in words)
 
 
 def _parse_whole(text: str) -> int | None:
@@ -85,7 +85,7 @@ def _parse_number(text: str) -> float | None:
         return None
 
 
-FLAG: Kind[bool] = Kind(
+FLAG: ValueKind[bool] = ValueKind(
     "true or false",
     lambda value: isinstance(value, bool),
     lambda text: {"true": True, "false": False}.get(text.lower()),
@@ -97,11 +97,13 @@ def _is_address(value: object) -> bool:
     return bool(host) and port.isdigit() and 0 < int(port) < 65536
 
 
-ADDRESSES: Kind[list[str]] = Kind(
+ADDRESSES: ValueKind[list[str]] = ValueKind(
     "a list of HOST:PORT",
     lambda value: isinstance(value, list) and bool(value) and all(map(_is_address, value)),
 )
-TEXT: Kind[str] = Kind("a non-empty string", lambda value: isinstance(value, str) and value != "")
+TEXT: ValueKind[str] = ValueKind(
+    "a non-empty string", lambda value: isinstance(value, str) and value != ""
+)
 
 
 class _Values(Protocol):
@@ -116,7 +118,7 @@ class Setting(Generic[T]):
         self,
         key: str,
         default: T,
-        kind: Kind[T] | Kind[T | None],
+        kind: ValueKind[T] | ValueKind[T | None],
         meaning: str,
         *,
         component: bool = False,

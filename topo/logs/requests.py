@@ -28,7 +28,7 @@ _log = logging.getLogger("topo.sample")
 
 
 @dataclass(frozen=True)
-class Level:
+class AskedLevel:
     """The level that a logger has until a time."""
 
     level: str
@@ -48,7 +48,7 @@ class Sample:
 class Requests:
     """Everything that is asked of the logs of one run."""
 
-    levels: Mapping[str, Level] = field(default_factory=dict)
+    levels: Mapping[str, AskedLevel] = field(default_factory=dict)
     """By logger; the root logger is ""."""
     samples: Sequence[Sample] = ()
 
@@ -62,7 +62,7 @@ def read_requests(directory: Path) -> Requests:
     """Return what is asked of the logs in a directory; nothing if the file is damaged."""
     try:
         document: Any = json.loads((directory / FILE).read_bytes())
-        levels = {str(name): Level(**level) for name, level in document["levels"].items()}
+        levels = {str(name): AskedLevel(**level) for name, level in document["levels"].items()}
         return Requests(levels, tuple(Sample(**sample) for sample in document["samples"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Requests()

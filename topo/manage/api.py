@@ -18,7 +18,7 @@ from topo.config.secrets import masked
 from topo.errors import RunError, TopoError, did_you_mean, words_of
 from topo.logs.reader import LogReader, Wanted
 from topo.logs.requests import FILE as REQUESTS
-from topo.logs.requests import Level, Requests, Sample, as_document, read_requests
+from topo.logs.requests import AskedLevel, Requests, Sample, as_document, read_requests
 from topo.manage.answers import (
     WINDOWS,
     asked_of,
@@ -199,7 +199,7 @@ class Management:
         """Give a logger of the user's code a level for a while; 0 seconds: its own again."""
 
         def changed(requests: Requests, now: float) -> Requests:
-            levels = {**requests.levels, logger: Level(level, now + secs)}
+            levels = {**requests.levels, logger: AskedLevel(level, now + secs)}
             return Requests(levels, requests.samples)
 
         return self._ask_logs(name, changed)

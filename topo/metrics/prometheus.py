@@ -43,7 +43,7 @@ class Exposed:
     restarts: int = 0
 
 
-class Figures(Collector):
+class FiguresCollector(Collector):
     """Collects the figures of topologies that were asked for them once."""
 
     def __init__(self, topologies: Iterable[Exposed], *, by_task: bool = False) -> None:
@@ -221,6 +221,6 @@ def exposition(
 ) -> tuple[bytes, str]:
     """Return the body and the content type of an answer to Prometheus."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Figures(topologies, by_task=by_task))
+    registry.register(FiguresCollector(topologies, by_task=by_task))
     encode, kind = choose_encoder(accept)
     return encode(registry), kind
