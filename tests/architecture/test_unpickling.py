@@ -22,6 +22,7 @@ TRUSTED = {
     "engine/spark/worker/stage_errors.py": "signed with the run's token",
     "engine/spark/worker/stages.py": "Spark's closure, which the driver made",
     "runtime/input_times.py": "marks, out of rows that this run's stages made",
+    "runtime/out_streams.py": "the topology",
     "runtime/task.py": "the topology, and the state in the checkpoint",
     "runtime/user_errors.py": "inside an error that is unpickled already",
     "shipping/pickling.py": "the topology",
