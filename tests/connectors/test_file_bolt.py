@@ -185,7 +185,7 @@ def test_a_full_disk_stalls_and_loses_nothing(
         patched.setattr(os, "fsync", full)
         run.settle()
         assert run.status == "STALLED"
-        assert f"writing in {tmp_path}: No space left on device" in run.reason
+        assert f"writing in {tmp_path}: no space left on device" in run.reason
         patched.undo()
         cluster.advance(60)
         assert run.status == "COMPLETED"

@@ -345,7 +345,7 @@ def test_a_full_disk_ends_all_acks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     committed.apply(records[0])
     with monkeypatch.context() as patched:
         patched.setattr(store, "_file", FullDisk(store))
-        with pytest.raises(LogFailed, match="nothing is acked: No space left") as raised:
+        with pytest.raises(LogFailed, match="nothing is acked: no space left") as raised:
             store.append(records[1], committed)
     assert "resumes from its last committed epoch" in raised.value.hint
     with pytest.raises(LogFailed):  # also when there is room again: what is written is not known

@@ -96,7 +96,7 @@ def test_lost_frames_are_made_again_from_the_last_commit() -> None:
 def test_a_directory_that_takes_no_frames_is_named(tmp_path: Path) -> None:
     gone = tmp_path / "file" / "gone"
     (tmp_path / "file").write_text("")
-    with pytest.raises(FramesLost, match="cannot be written: Not a directory") as caught:
+    with pytest.raises(FramesLost, match="cannot be written: not a directory") as caught:
         send(Spool(str(gone), 0, 0), 3)
     assert caught.value.at == str(gone)
     assert "TMPDIR" in caught.value.hint
