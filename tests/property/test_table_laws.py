@@ -12,8 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
-from math import inf, isfinite
+from math import inf, isfinite, isnan
 from random import Random
+from statistics import pvariance, variance
 from typing import Any
 
 import pytest
@@ -44,6 +45,7 @@ from topo.windows.combiners import (
     Min,
     Sum,
     TopK,
+    Var,
 )
 
 Row = tuple[str, Any]
@@ -247,6 +249,7 @@ AGGREGATES: dict[str, tuple[Combiner | None, Any]] = {
     "count": (Count(), len),
     "sum": (Sum("v"), sum),
     "mean": (Mean("v"), lambda found: sum(found) / len(found)),
+    "var": (Var("v"), pvariance),
     "min": (Min("v"), min),
     "max": (Max("v"), max),
     "distinct": (Distinct("v"), lambda found: len(set(found))),
@@ -308,6 +311,41 @@ def test_groups_are_those_of_the_table_at_every_batch(
                 members[row["group"]].append(row["v"])
         wanted = {group: AGGREGATES[name][1](found) for group, found in members.items()}
         assert reported.rows == wanted
+
+
+@given(
+    events=st.lists(
+        st.tuples(
+            st.one_of(st.integers(-5, 5), st.floats(-1e9, 1e9), st.none()), st.integers(0, 3)
+        ),
+        max_size=40,
+    ),
+    sample=st.booleans(),
+)
+def test_a_variance_is_that_of_the_values_that_are_left(
+    events: list[tuple[float | None, int]], sample: bool
+) -> None:
+    made = retracting(Var("v", sample=sample))
+    acc = made.init()
+    there: list[float | None] = []
+    for value, place in events:
+        if there and place:
+            acc = made.remove(acc, there.pop(place % len(there)))
+        else:
+            acc = made.add(acc, value)
+            there.append(value)
+        exact = [Fraction(value) for value in there if value is not None]
+        least = 2 if sample else 1
+        wanted = (variance if sample else pvariance)(exact) if len(exact) >= least else None
+        assert made.result(acc) == (None if wanted is None else float(wanted))
+
+
+def test_a_variance_of_what_is_no_finite_number_is_none() -> None:
+    made = retracting(Var("v"))
+    acc = made.add(made.add(made.init(), 1.0), inf)
+    assert isnan(made.result(acc))
+    assert made.result(made.remove(acc, inf)) == 0.0
+    assert made.result(made.add(made.add(made.init(), 1e300), -1e300)) == inf
 
 
 @given(st.lists(st.tuples(st.floats(allow_nan=False), st.integers(0, 3)), max_size=40))

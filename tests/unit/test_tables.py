@@ -295,6 +295,13 @@ def test_merges() -> None:
 # -- tables in streams ----------------------------------------------------------------------------
 
 
+class OneWay(Combiner):
+    """A combiner that has no way back."""
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return value
+
+
 def pairs(s: StreamBuilder, *items: Any) -> Any:
     return s.stream(Items(items)).pairs()
 
@@ -305,7 +312,11 @@ def pairs(s: StreamBuilder, *items: Any) -> Any:
         (lambda a, b: a.to_table().join(b), "a table joins a table; got KeyedStream"),
         (lambda a, b: a.outer_join(b.to_table()), "not outer"),
         (lambda a, b: a.to_table(ttl=3), "ttl is 3"),
-        (lambda a, b: a.to_table().group_by(str).aggregate(First("v")), "cannot take a value away"),
+        (lambda a, b: a.to_table().group_by(str).aggregate(First("v")), "not what came before"),
+        (
+            lambda a, b: a.to_table().group_by(str).aggregate(OneWay(None)),
+            "cannot take a value away",
+        ),
         (lambda a, b: a.to_table().group_by(str).aggregate(Count), "takes an instance"),
         (lambda a, b: a.to_table().group_by(str).aggregate(adder=max), "adder and a subtractor"),
         (lambda a, b: a.to_table(versioned=3).to_stream(), "needs event time"),

@@ -2,7 +2,8 @@
 
 - Counts and sums are added and subtracted. Floats are not: 1e16 + 1 - 1e16 is 0. So a sum of
   floats is kept as n / 2**k, exact whatever comes and goes, and is rounded once, in the result.
-  (Parts that do not overlap, after Shewchuk, would be smaller, but overflow.)
+  (Parts that do not overlap, after Shewchuk, would be smaller, but overflow.) A variance is that of
+  such a sum and one of squares, which loses nothing either.
 - Min, Max, Distinct, TopK, Collect and ArgMax keep how often each value is there, and a heap whose
   top is looked at; what is saved is the counts that changed, not the group.
 - A combiner of your own has `remove(acc, value)`, or the aggregate is given an adder and a
@@ -26,11 +27,14 @@ from topo.windows.combiners import (
     Combiner,
     Count,
     Distinct,
+    First,
+    Last,
     Max,
     Mean,
     Min,
     Sum,
     TopK,
+    Var,
 )
 
 
@@ -113,11 +117,66 @@ class ExactMean(Exact):
         return self.total(acc) / acc[0] if acc[0] else None
 
 
+class ExactVar:
+    """A variance that values can be taken away from: of the exact sums of values and squares.
+
+    The accumulator is (rows, values among them, their sum, the sum of their squares, those that
+    are no finite numbers), with both sums as (n, k) for n / 2**k. None is no value.
+    """
+
+    counted = False
+    users = False
+
+    def __init__(self, sample: bool) -> None:
+        self._sample = sample
+
+    def init(self) -> Any:
+        return (0, 0, (0, 0), (0, 0), 0)
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return self._changed(acc, value, 1)
+
+    def remove(self, acc: Any, value: Any) -> Any:
+        return self.init() if acc[0] <= 1 else self._changed(acc, value, -1)
+
+    def _changed(self, acc: Any, value: Any, sign: int) -> Any:
+        rows, values, total, squares, odd = acc
+        rows += sign
+        if value is None:
+            return rows, values, total, squares, odd
+        if not isinstance(value, int):
+            value = float(value)
+            if not math.isfinite(value):
+                return rows, values + sign, total, squares, odd + sign
+        n, whole = value.as_integer_ratio()
+        k = whole.bit_length() - 1
+        total, squares = _plus(total, n, k, sign), _plus(squares, n * n, 2 * k, sign)
+        return rows, values + sign, total, squares, odd
+
+    def result(self, acc: Any) -> Any:
+        _, values, (n, k), (squares, of), odd = acc
+        count = values - 1 if self._sample else values
+        if count <= 0:
+            return None
+        if odd:
+            return math.nan
+        # (squares / 2**of - (n / 2**k)**2 / values) / count, in whole numbers to the end.
+        distance = (squares * values << 2 * k) - (n * n << of)
+        try:
+            return distance / (count * values << (of + 2 * k))
+        except OverflowError:
+            return math.inf
+
+
 def _grown(parts: tuple[int, int], value: float, sign: int) -> tuple[int, int]:
     """Return a sum n / 2**k with a value more or less."""
-    n, k = parts
     more, whole = value.as_integer_ratio()
-    own = whole.bit_length() - 1
+    return _plus(parts, more, whole.bit_length() - 1, sign)
+
+
+def _plus(parts: tuple[int, int], more: int, own: int, sign: int) -> tuple[int, int]:
+    """Return a sum n / 2**k with more / 2**own more or less."""
+    n, k = parts
     if own > k:
         n, k = n << (own - k), own
     n += sign * (more << (k - own))
@@ -362,6 +421,8 @@ def retracting(combiner: Combiner) -> RetractableAggregate:
         return Exact()
     if kind is Mean:
         return ExactMean()
+    if isinstance(combiner, Var) and kind is Var:
+        return ExactVar(combiner.sample)
     if kind is Min:
         return OfBag(_first, _lowest_first)
     if kind is Max:
@@ -377,6 +438,13 @@ def retracting(combiner: Combiner) -> RetractableAggregate:
         return OfBag(_FirstPart(), _highest_by)
     if callable(getattr(combiner, "remove", None)):
         return OwnCombiner(combiner)
+    if kind in (First, Last):
+        raise StreamError(
+            f"{kind.__name__} cannot take a value away again: a table has the latest value of each "
+            "row, and not what came before or after it",
+            hint="write ArgMax(value, by=time) over rows that have their time, or "
+            "aggregate(init=, adder=, subtractor=)",
+        )
     raise StreamError(
         f"{kind.__name__} cannot take a value away again, as rows of a table come and go",
         hint="give it remove(acc, value), or write aggregate(init=, adder=, subtractor=)",
