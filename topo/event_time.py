@@ -116,6 +116,11 @@ class EventTime:
             found = math.nextafter(found, math.inf)
         return found
 
+    @property
+    def shows_ticks(self) -> bool:
+        """True iff a time is shown as it is, in ticks."""
+        return self.unit in ("ms", "us")
+
     def shown(self, ticks: int) -> Any:
         """Return a time in the unit of the field: what `start` and `end` of a window are."""
         if not BEFORE_ALL < ticks < AFTER_ALL:
@@ -230,7 +235,7 @@ class TimeReader:
         self._name = name or "extractor"
         self._offset = offset
         self._make = make
-        self._plain = time.unit in ("ms", "us") and not offset
+        self._plain = time.shows_ticks and not offset
         self.span: tuple[int, int] | None = None
         """The lowest and the highest of the times that were read last, where it is known."""
 

@@ -34,7 +34,7 @@ from topo.windows.combiners import (
 )
 from topo.windows.keyed import KeyedWindows, Pane, Rules
 from topo.windows.panes import PaneWindows
-from topo.windows.sessions import SessionWindows
+from topo.windows.sessions import Ended, SessionWindows
 from topo.windows.triggers import AfterCount, AtWatermark
 
 Event = tuple[str, int, int]
@@ -335,8 +335,8 @@ def test_columns_of_sessions_are_what_single_tuples_give(
     fired: list[Fired] = []
     cells = Accumulators({"it": Sum("v"), "all": Collect("v")})
 
-    def take(start: int, end: int, items: Any) -> None:
-        for key, cell in items:
+    def take(sessions: list[Ended]) -> None:
+        for key, start, end, cell in sessions:
             total, values = cells.results(cell)
             fired.append((key, start, end, (total, sorted(values))))
 

@@ -59,8 +59,9 @@ class Accumulators:
 
     def new(self) -> Any:
         """Return the cell of nothing."""
-        made = [combiner.init() for combiner in self.combiners]
-        return made[0] if self.alone else made
+        if self.alone:
+            return self.combiners[0].init()
+        return [combiner.init() for combiner in self.combiners]
 
     def add(self, cell: Any, values: Sequence[Any]) -> Any:
         """Return the cell with one tuple more; `values` has one for each aggregate."""

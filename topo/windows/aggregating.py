@@ -17,7 +17,7 @@ from topo.windows.blame import blamed, unmerged
 from topo.windows.combiners import Inputs
 from topo.windows.keyed import KeyedWindows, Pane, Rules
 from topo.windows.panes import PaneWindows
-from topo.windows.sessions import SessionWindows
+from topo.windows.sessions import Ended, SessionWindows
 from topo.windows.triggers import AtWatermark, When, prepared
 
 _ARRIVED = "arrived"
@@ -49,7 +49,7 @@ class AggregateOperator(Operator):
                 assigner, self._cells, self._fired, touch_all, drop, only_changed=changed
             )
         elif plain and isinstance(assigner, Sessions) and assigner.dynamic is None:
-            self._plain = SessionWindows(assigner.gap, self._cells, self._fired, touch_all)
+            self._plain = SessionWindows(assigner.gap, self._cells, self._ended, touch_all)
         else:
             self._keyed = KeyedWindows(
                 assigner,
@@ -204,6 +204,15 @@ class AggregateOperator(Operator):
             self._out += [[*key, first, last, *results(cell)] for key, cell in items]
         else:
             self._out += [[first, last, *results(cell)] for _, cell in items]
+
+    def _ended(self, sessions: list[Ended]) -> None:
+        one_key, shown = len(self._bolt.key) == 1, self._time.shown
+        if one_key and self._cells.counts_only and self._time.shows_ticks:
+            self._out += map(list, sessions)
+            return
+        for key, start, end, cell in sessions:
+            own = (key,) if one_key else key or ()
+            self._out.append([*own, shown(start), shown(end), *self._cells.results(cell)])
 
     def _report(self, pane: Pane) -> None:
         key = pane.key if len(self._bolt.key) > 1 else [pane.key] if self._bolt.key else ()

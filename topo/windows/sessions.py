@@ -22,6 +22,9 @@ from topo.windows.accumulators import Accumulators, Column
 Live: TypeAlias = list[Any]
 """[start, end, cell, earlier sessions of the key or None]."""
 
+Ended: TypeAlias = tuple[Any, int, int, Any]
+"""(key, start, end, cell) of a session that is over."""
+
 TABLE = 0
 """The namespace of what is saved: {key: the latest session}."""
 
@@ -35,12 +38,12 @@ class SessionWindows:
         self,
         gap: int,
         accumulators: Accumulators,
-        fired: Callable[[int, int, Iterable[tuple[Any, Any]]], None],
+        ended: Callable[[list[Ended]], None],
         touch_all: Callable[[int, Iterable[Any]], None] = lambda table, keys: None,
     ) -> None:
         self._gap = gap
         self._accumulators = accumulators
-        self._fired = fired
+        self._ended = ended
         self._touch_all = touch_all
         self.latest: dict[Any, Live] = {}
         self.watermark = BEFORE_ALL
@@ -71,9 +74,8 @@ class SessionWindows:
         """Take in a tuple that does not just continue the latest session of its key."""
         end = ts + self._gap
         latest = self.latest.get(key)
-        if latest is None or ts > latest[1]:
-            met: list[Live] = []
-        else:
+        met: list[Live] = []
+        if latest is not None and ts <= latest[1]:
             live = [*(latest[3] or ()), latest]
             # They do not touch each other, so that their ends are in order, too.
             first = bisect_left(live, ts, key=_end)
@@ -129,26 +131,27 @@ class SessionWindows:
 
     def advance(self, watermark: int) -> int:
         """Fire every session that ends up to a new watermark, in order; return how many."""
-        fired = 0
-        due = self._due
-        gone = []
+        ended: list[Ended] = []
+        due, latest = self._due, self.latest
         while due and due[0][0] <= watermark:
             at, _, key, session = heapq.heappop(due)
             end = session[1]
             if end > at:  # it has grown since
                 self._schedule(session, key)
             elif end == at:
-                self._remove(key, session)
-                gone.append(key)
-                self._fired(session[0], end, ((key, session[2]),))
-                fired += 1
-        if gone:
-            self._touch_all(TABLE, gone)
+                if session[3] is None and latest[key] is session:
+                    del latest[key]
+                else:
+                    self._remove(key, session)
+                ended.append((key, session[0], end, session[2]))
+        if ended:
+            self.rows -= len(ended)
+            self._touch_all(TABLE, [one[0] for one in ended])
+            self._ended(ended)
         self.watermark = max(self.watermark, watermark)
-        return fired
+        return len(ended)
 
     def _remove(self, key: Any, session: Live) -> None:
-        self.rows -= 1
         latest = self.latest[key]
         earlier = latest[3]
         if latest is not session:
