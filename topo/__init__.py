@@ -61,7 +61,7 @@ if typing.TYPE_CHECKING:
     from topo.topology.model import Topology
     from topo.windows.aggregate import WindowAggregate
     from topo.windows.assigners import Global, Session, Sliding, Tumbling
-    from topo.windows.bolt import StatefulWindowedBolt, Window, WindowedBolt
+    from topo.windows.bolt import StatefulWindowedBolt, WindowedBolt
     from topo.windows.combiners import (
         ArgMax,
         Collect,
@@ -90,6 +90,7 @@ if typing.TYPE_CHECKING:
         When,
     )
     from topo.windows.triggers import Any_ as Any
+    from topo.windows.window import Window
 
 __version__ = "0.1.0"
 
@@ -111,7 +112,8 @@ _WINDOWS = {
     "topo.timed": "TimedBolt",
     "topo.windows.aggregate": "WindowAggregate",
     "topo.windows.assigners": "Global Session Sliding Tumbling",
-    "topo.windows.bolt": "StatefulWindowedBolt Window WindowedBolt",
+    "topo.windows.bolt": "StatefulWindowedBolt WindowedBolt",
+    "topo.windows.window": "Window",
     "topo.windows.combiners": "ArgMax Collect Combiner Count Distinct First Last Max Mean Min "
     "Sum TopK Var",
     "topo.windows.triggers": "AfterCount AfterDelay AllOf AtWatermark EachBatch Every "

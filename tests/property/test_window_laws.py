@@ -32,8 +32,9 @@ from topo.windows.combiners import (
     TopK,
     Var,
 )
-from topo.windows.keyed import KeyedWindows, Pane, Rules
+from topo.windows.keyed import KeyedWindows
 from topo.windows.panes import PaneWindows
+from topo.windows.records import Pane, Rules
 from topo.windows.sessions import Ended, SessionWindows
 from topo.windows.triggers import AfterCount, AtWatermark
 

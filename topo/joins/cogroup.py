@@ -25,7 +25,7 @@ from topo.joins.inputs import (
     parse_inputs,
     unhashable,
 )
-from topo.joins.windowed import SessionRows, WindowOperator
+from topo.joins.window_operator import KeyedRowsOperator, SessionRows, WindowOperator
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Fields
@@ -233,7 +233,7 @@ class _GroupOperator(WindowOperator):
             self._out.append([*keys, *own, *bounds, *tail])
 
 
-class WindowedGroups(_GroupOperator):
+class WindowedGroups(KeyedRowsOperator, _GroupOperator):
     """The groups of one task, in windows."""
 
     def __init__(self, bolt: CoGroup, task: OperatorTask) -> None:
@@ -261,26 +261,6 @@ class WindowedGroups(_GroupOperator):
         for _, _, side, value in items:
             found += self._rule.add(groups, side, value)
         self._report(key, [*found, *self._rule.end(groups)], window, window[1] - 1)
-
-    def _move(self, watermark: int, now: float) -> int:
-        ended = self._rows.advance(watermark, now)
-        self.state_rows = self._rows.windows.rows
-        return ended
-
-    def next_event(self) -> int | None:
-        return self._rows.windows.next_event()
-
-    def oldest(self) -> int | None:
-        return self._rows.windows.oldest
-
-    def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
-        self.load_clock(saved, watermark)
-        self._rows.load(saved, self._watermark)
-        self.state_rows = self._rows.windows.rows
-
-    def save(self, changes: Any) -> None:
-        self._rows.save(changes)
-        self.save_clock(changes)
 
 
 _GROUPS = 0

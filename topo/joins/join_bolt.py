@@ -20,7 +20,8 @@ from topo.joins.inputs import INNER, LEFT, OUTER, RIGHT, JoinInput, unhashable
 from topo.joins.shapes import parse_select
 from topo.timed import InputFields
 from topo.tuples import Tuple
-from topo.windows.bolt import Window, WindowedBolt
+from topo.windows.bolt import WindowedBolt
+from topo.windows.window import Window
 
 J = TypeVar("J", bound="JoinBolt")
 

@@ -17,8 +17,9 @@ from topo.windows.assigners import (
     WindowSpec,
     check_spec,
 )
-from topo.windows.combiners import Combiner, Inputs, check_aggregates
-from topo.windows.keyed import Rules
+from topo.windows.combiner_inputs import Inputs, check_aggregates
+from topo.windows.combiners import Combiner
+from topo.windows.records import Rules
 from topo.windows.triggers import AtWatermark, Trigger, check_trigger, prepared
 
 ARRIVAL = EventTime(None, idle=None)

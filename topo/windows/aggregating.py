@@ -14,9 +14,10 @@ from topo.windows.accumulators import Accumulators
 from topo.windows.aggregate import ARRIVAL, WindowAggregate
 from topo.windows.assigners import Aligned, Sessions
 from topo.windows.blame import blamed, unmerged
-from topo.windows.combiners import Inputs
-from topo.windows.keyed import KeyedWindows, Pane, Rules
+from topo.windows.combiner_inputs import Inputs
+from topo.windows.keyed import KeyedWindows
 from topo.windows.panes import PaneWindows
+from topo.windows.records import Pane, Rules
 from topo.windows.sessions import Ended, SessionWindows
 from topo.windows.triggers import AtWatermark, When, prepared
 

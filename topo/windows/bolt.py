@@ -10,97 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from topo.components import OutputFieldsDeclarer, StatefulBolt
 from topo.errors import Problem, WindowError, did_you_mean
-from topo.event_time import Duration, EventTime, duration_ticks
+from topo.event_time import Duration, EventTime
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Tuple
-from topo.windows.aggregate import UNBOUNDED, key_fields, key_problems
+from topo.windows.aggregate import key_fields, key_problems
 from topo.windows.assigners import Session, Sliding, Tumbling
-from topo.windows.keyed import MODES, Pane, Rules
+from topo.windows.records import Rules
 from topo.windows.storm import Extent
 from topo.windows.triggers import Trigger, check_trigger, prepared
-from topo.windows.waiting import Unread
+from topo.windows.window import (
+    STORMS_SETTINGS,
+    Window,
+    check_ack,
+    check_extent,
+    check_lateness,
+    check_mode,
+    extent_in_ticks,
+    extent_of,
+    interval_secs,
+    lateness_ticks,
+)
 
 B = TypeVar("B", bound="WindowedBolt")
 
 ARRIVAL = EventTime(None, unit="us", idle=None)
 """Stands for the time of windows by arrival: the batch's clock, in microseconds inside."""
-
-_BOLTS = "topology.bolts."
-
-Tuples: TypeAlias = "list[Tuple] | Unread"
-
-
-class Window:
-    """The argument of `execute`: the tuples of one window, in the order of their arrival.
-
-    `new` are those that were in no window before, `expired` those that left since the last one.
-    `start` and `end` are in the unit of the time field, or in milliseconds of the clock; `start` is
-    None where the length is a count. `pane` tells, of windows that may report several times, which
-    report it is.
-    """
-
-    __slots__ = ("_expired", "_new", "_tuples", "end", "key", "pane", "start")
-
-    def __init__(
-        self,
-        tuples: Tuples,
-        new: Tuples,
-        expired: Tuples,
-        start: Any,
-        end: Any,
-        key: Any = None,
-        pane: Pane | None = None,
-    ) -> None:
-        self._tuples = tuples
-        self._new = new
-        self._expired = expired
-        self.start = start
-        self.end = end
-        self.key = key
-        self.pane = pane
-
-    # Tuples are made when somebody looks at them.
-
-    @property
-    def tuples(self) -> list[Tuple]:
-        """The tuples of the window."""
-        found = self._tuples
-        if isinstance(found, Unread):
-            found = self._tuples = found.read()
-        return found
-
-    @property
-    def new(self) -> list[Tuple]:
-        """The tuples that were in no window before."""
-        found = self._new
-        if isinstance(found, Unread):
-            found = self._new = found.read()
-        return found
-
-    @property
-    def expired(self) -> list[Tuple]:
-        """The tuples that have left since the last window."""
-        found = self._expired
-        if isinstance(found, Unread):
-            found = self._expired = found.read()
-        return found
-
-    def __reduce__(self) -> tuple[object, ...]:
-        own = (self.tuples, self.new, self.expired, self.start, self.end, self.key, self.pane)
-        return Window, own
-
-    def __iter__(self) -> Iterator[Tuple]:
-        return iter(self.tuples)
-
-    def __len__(self) -> int:
-        return len(self._tuples)
-
-    def __repr__(self) -> str:
-        return f"<Window {self.start!r}..{self.end!r} of {len(self)} tuples>"
 
 
 class WindowedBolt(TimedBolt, StatefulBolt):
@@ -130,9 +68,9 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def with_window(self: B, length: int | timedelta, slide: int | timedelta | None = None) -> B:
         """Have windows of this length; without a slide, one for each tuple."""
-        _check_extent(length, "the length of a window")
+        check_extent(length, "the length of a window")
         if slide is not None:
-            _check_extent(slide, "the slide of a window")
+            check_extent(slide, "the slide of a window")
         return self._set(length=length, slide=slide)
 
     def with_tumbling_window(self: B, length: int | timedelta) -> B:
@@ -176,7 +114,7 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def with_watermark_interval(self: B, interval: timedelta) -> B:
         """Have the watermark move at most this often; by default it does in every batch."""
-        return self._set(_interval=_interval_secs(interval))
+        return self._set(_interval=interval_secs(interval))
 
     def with_late_tuple_stream(self: B, stream: str) -> B:
         """Declare a stream with the field `late_tuple`, and emit late tuples on it."""
@@ -210,7 +148,7 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def with_allowed_lateness(self: B, lateness: Duration | str) -> B:
         """Keep windows for tuples that come after the end; then execute them again."""
-        _check_lateness(lateness)
+        check_lateness(lateness)
         return self._set(_lateness=lateness)
 
     def with_trigger(
@@ -223,13 +161,13 @@ class WindowedBolt(TimedBolt, StatefulBolt):
     ) -> B:
         """Execute a window when the trigger says so; `discard` gives only what is new."""
         check_trigger(trigger)
-        _check_mode(mode)
+        check_mode(mode)
         Rules(mode, 0, on_time, final)  # which looks at the words
         return self._set(_trigger=trigger, _mode=mode, _on_time=on_time, _final=final)
 
     def with_ack(self: B, mode: str) -> B:
         """Ack inputs with the state ("state"), or when they leave the window ("expiry")."""
-        _check_ack(mode)
+        check_ack(mode)
         return self._set(ack_mode=mode)
 
     def _set(self: B, **settings: Any) -> B:
@@ -290,7 +228,7 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def watermark_every(self) -> float:
         own: float | None = vars(self).get("_interval")
-        return _interval_secs(type(self).watermark_interval) if own is None else own
+        return interval_secs(type(self).watermark_interval) if own is None else own
 
     def key_fields(self) -> tuple[str, ...]:
         """Return the fields of the key; none for one window of all."""
@@ -300,24 +238,24 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
     def configure(self, conf: Mapping[str, Any]) -> None:
         """Take Storm's settings, `topology.bolts.*`, where the bolt does not say otherwise."""
-        length = _extent_of(conf, "window.length.count", "window.length.duration.ms")
-        slide = _extent_of(
+        length = extent_of(conf, "window.length.count", "window.length.duration.ms")
+        slide = extent_of(
             conf, "window.sliding.interval.count", "window.sliding.interval.duration.ms"
         )
         if length is not None and self.length is None and self.sessions is None:
             self.with_window(length, slide)
         if slide is not None and self.slide is None and self.length is not None:
             self.with_window(self.length, slide)
-        name = conf.get(_BOLTS + "tuple.timestamp.field.name")
+        name = conf.get(STORMS_SETTINGS + "tuple.timestamp.field.name")
         if name is not None and self.timing() is None:
             self.with_timestamp_field(name)
-        lag = conf.get(_BOLTS + "tuple.timestamp.max.lag.ms")
+        lag = conf.get(STORMS_SETTINGS + "tuple.timestamp.max.lag.ms")
         if lag is not None and not vars(self).get("_lag", type(self).lag):
             self.with_lag(timedelta(milliseconds=lag))
-        interval = conf.get(_BOLTS + "watermark.event.interval.ms")
+        interval = conf.get(STORMS_SETTINGS + "watermark.event.interval.ms")
         if interval is not None and "_interval" not in vars(self):
             self.with_watermark_interval(timedelta(milliseconds=interval))
-        late = conf.get(_BOLTS + "late.tuple.stream")
+        late = conf.get(STORMS_SETTINGS + "late.tuple.stream")
         if late is not None and self.late_stream is None:
             self._set(late_stream=late, _late_by_setting=True)
 
@@ -337,16 +275,16 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         time = self.timing()
         if own.get("_late_by_setting") and self.late_stream not in set(outputs):
             text = (
-                f"{where}: the late stream {self.late_stream!r} of {_BOLTS}late.tuple.stream must "
-                "be declared"
+                f"{where}: the late stream {self.late_stream!r} of "
+                f"{STORMS_SETTINGS}late.tuple.stream must be declared"
             )
             hint = f"write .with_late_tuple_stream({self.late_stream!r})"
             yield Problem("late-stream", where, text, hint)
         if self.late_stream is not None and time is None:
             text = f"{where}: a late stream needs a time: by arrival, nothing is late"
             yield Problem("late-stream", where, text, "give it .with_timestamp_field(name)")
-        _check_ack(self.ack_mode)
-        _check_mode(self.rules["mode"])
+        check_ack(self.ack_mode)
+        check_mode(self.rules["mode"])
         self.watermark_every()
         for read in inputs:
             for name in self.key_fields():
@@ -400,11 +338,11 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         length, slide = self.length, self.slide
         if length is None:
             raise WindowError("a WindowedBolt needs a window", hint="with_window(length, slide)")
-        _check_extent(length, "the length of a window")
+        check_extent(length, "the length of a window")
         if slide is None:
-            return _extent(length, time), Extent(1, by_time=False)
-        _check_extent(slide, "the slide of a window")
-        return _extent(length, time), _extent(slide, time)
+            return extent_in_ticks(length, time), Extent(1, by_time=False)
+        check_extent(slide, "the slide of a window")
+        return extent_in_ticks(length, time), extent_in_ticks(slide, time)
 
     def assigner(self, time: EventTime) -> Any:
         """Return the windows of the general kind."""
@@ -441,63 +379,3 @@ class WindowedBolt(TimedBolt, StatefulBolt):
 
 StatefulWindowedBolt = WindowedBolt
 """Storm's name for a windowed bolt with state; here every one has `self.state`."""
-
-
-def lateness_ticks(lateness: Any, time: EventTime) -> int | None:
-    """Return an allowed lateness in ticks; None if unbounded."""
-    return None if lateness == UNBOUNDED else time.ticks(lateness, "allowed_lateness", at_least=0)
-
-
-def _check_lateness(lateness: Any) -> None:
-    if lateness != UNBOUNDED:
-        duration_ticks(lateness, "us", "allowed_lateness", at_least=0)
-
-
-def _check_mode(mode: Any) -> None:
-    if mode not in MODES or mode == "retract":
-        raise WindowError(
-            f"mode is {mode!r}; a WindowedBolt takes 'accumulate' or 'discard'",
-            hint="a WindowAggregate takes back its reports: mode='retract'",
-        )
-
-
-def _check_ack(mode: Any) -> None:
-    if mode not in ("state", "expiry"):
-        raise WindowError(f"inputs are acked by 'state' or by 'expiry'; got {mode!r}")
-
-
-def _interval_secs(interval: Any) -> float:
-    if not isinstance(interval, timedelta) or interval < timedelta(0):
-        raise WindowError(
-            f"a watermark interval is {interval!r}; it takes a timedelta",
-            hint="write timedelta(seconds=...)",
-        )
-    return interval.total_seconds()
-
-
-def _check_extent(value: Any, what: str) -> None:
-    if isinstance(value, timedelta):
-        if value <= timedelta(0):
-            raise WindowError(f"{what} is {value!r}; it must be above zero")
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise WindowError(
-            f"{what} is {value!r}; it takes an int, a count, or a timedelta",
-            hint="write timedelta(seconds=...)" if isinstance(value, float) else "",
-        )
-    if value < 1:
-        raise WindowError(f"{what} is {value!r}; a count is 1 or more")
-
-
-def _extent(value: int | timedelta, time: EventTime) -> Extent:
-    if isinstance(value, timedelta):
-        return Extent(time.ticks(value, "a window's length or slide"), by_time=True)
-    return Extent(value, by_time=False)
-
-
-def _extent_of(conf: Mapping[str, Any], count: str, millis: str) -> int | timedelta | None:
-    if conf.get(_BOLTS + count) is not None:
-        return int(conf[_BOLTS + count])
-    if conf.get(_BOLTS + millis) is not None:
-        return timedelta(milliseconds=conf[_BOLTS + millis])
-    return None

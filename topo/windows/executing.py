@@ -15,10 +15,12 @@ from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, Operator, OperatorTask, Rows
 from topo.tuples import Tuple
 from topo.windows.accumulators import Accumulators
-from topo.windows.bolt import ARRIVAL, Window, WindowedBolt, lateness_ticks
+from topo.windows.bolt import ARRIVAL, WindowedBolt
 from topo.windows.combiners import Collect
-from topo.windows.keyed import KeyedWindows, Pane, Rules
+from topo.windows.keyed import KeyedWindows
+from topo.windows.records import Pane, Rules
 from topo.windows.triggers import AtWatermark, prepared
+from topo.windows.window import Window, lateness_ticks
 
 
 class Executor(Operator):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ from topo.errors import WindowError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.windows.accumulators import Accumulators
 from topo.windows.assigners import Aligned, Sessions, Whole, intersects
+from topo.windows.records import Pane, Record, Rules
 from topo.windows.triggers import (
     BATCH,
     EARLY,
@@ -38,98 +38,12 @@ from topo.windows.triggers import (
 )
 
 Assigner: TypeAlias = "Aligned | Sessions | Whole"
-MODES = ("accumulate", "discard", "retract")
-
 _SESSIONS = 0
 """The namespace of all sessions."""
 
 
-@dataclass(frozen=True)
-class Pane:
-    """One report of a window."""
-
-    key: Any
-    start: int
-    end: int
-    results: list[Any]
-    change: str
-    """"+", or "-" for a pane that is taken back (mode `retract`)."""
-    timing: str
-    index: int
-    non_speculative: int
-    """How many panes before it were on time or late; -1 for an early one."""
-    first: bool
-    last: bool
-    ts: int
-    new: int
-    """How many tuples it has that no pane before had."""
-
-
-class Record:
-    """One window of one key."""
-
-    __slots__ = ("alive", "cell", "early_ts", "end", "event_base", "finished", "first_now",
-                 "index", "key", "late_ts", "new", "non_speculative", "on_time", "sent", "start",
-                 "steps")  # fmt: skip
-
-    def __init__(self, key: Any, start: int, end: int, cell: Any) -> None:
-        self.key = key
-        self.start = start
-        self.end = end
-        self.cell = cell
-        self.alive = True
-        self.new = 0
-        self.first_now: float | None = None
-        self.event_base = BEFORE_ALL
-        self.index = 0
-        self.non_speculative = 0
-        self.on_time = False
-        self.finished = False
-        self.sent: list[tuple[int, int, list[Any]]] = []  # what `retract` takes back
-        self.steps: dict[int, int] = {}
-        self.early_ts = AFTER_ALL  # lowest time on time in this pane
-        self.late_ts = BEFORE_ALL  # highest time in this pane
-
-    def __reduce__(self) -> tuple[object, ...]:
-        names = Record.__slots__
-        return _record, (tuple(getattr(self, name) for name in names),)
-
-
 def _start(record: Record) -> int:
     return record.start
-
-
-def _record(values: tuple[Any, ...]) -> Record:
-    made = Record.__new__(Record)
-    for name, value in zip(Record.__slots__, values, strict=True):
-        setattr(made, name, value)
-    return made
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The settings of a window's reports, beside its trigger."""
-
-    mode: str = "accumulate"
-    lateness: int | None = 0
-    """In ticks; None: unbounded."""
-    on_time: str = "always"
-    """Whether the pane at the end is sent without news: "always", or "if_new"."""
-    final: str = "if_new"
-    """Whether a last pane is sent without news: "if_new", or "always"."""
-    result_ts: str = "end"
-    """The time of a result: "end", "earliest" or "latest" of its tuples."""
-
-    def __post_init__(self) -> None:
-        for name, words in (
-            ("mode", MODES),
-            ("on_time", ("always", "if_new")),
-            ("final", ("if_new", "always")),
-            ("result_ts", ("end", "earliest", "latest")),
-        ):
-            if getattr(self, name) not in words:
-                known = " or ".join(map(repr, words))
-                raise WindowError(f"{name} is {getattr(self, name)!r}; it must be {known}")
 
 
 class KeyedWindows:
@@ -240,20 +154,7 @@ class KeyedWindows:
             gone.alive = False
             self._changed.pop(gone, None)
             into.cell = self._cells.merge(into.cell, gone.cell)
-            if gone.new and not into.new:
-                into.first_now, into.event_base = gone.first_now, gone.event_base
-            elif gone.new and gone.first_now is not None and into.first_now is not None:
-                into.first_now = min(into.first_now, gone.first_now)
-                into.event_base = min(into.event_base, gone.event_base)
-            into.new += gone.new
-            into.index = max(into.index, gone.index)
-            into.non_speculative = max(into.non_speculative, gone.non_speculative)
-            into.on_time = into.on_time or gone.on_time
-            into.finished = into.finished and gone.finished
-            into.sent += gone.sent
-            into.early_ts = min(into.early_ts, gone.early_ts)
-            into.late_ts = max(into.late_ts, gone.late_ts)
-            into.end = max(into.end, gone.end)
+            into.take_over(gone)
         end = max(into.end, interval[1])
         into.start = min(into.start, interval[0])
         if end != into.end or rest:
@@ -421,7 +322,7 @@ class KeyedWindows:
 
     def _send(self, record: Record, timing: str, *, last: bool) -> None:
         results = self._cells.results(record.cell)
-        ts = self._result_time(record)
+        ts = record.result_time(self._rules.result_ts)
         non_speculative = -1 if timing == EARLY else record.non_speculative
         rest = (timing, record.index, non_speculative, record.index == 0, last, ts, record.new)
         if self._rules.mode == "retract":
@@ -437,14 +338,6 @@ class KeyedWindows:
         record.early_ts, record.late_ts = AFTER_ALL, BEFORE_ALL
         if self._rules.mode == "discard":
             record.cell = self._cells.new()
-
-    def _result_time(self, record: Record) -> int:
-        rule = self._rules.result_ts
-        if rule == "earliest" and record.early_ts < AFTER_ALL:
-            return record.early_ts
-        if rule == "latest" and record.late_ts > BEFORE_ALL:
-            return record.late_ts
-        return record.end - 1
 
     # -- what is due --------------------------------------------------------------------------
 

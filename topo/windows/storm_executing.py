@@ -17,11 +17,12 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, OperatorTask, Rows
 from topo.tuples import Source
-from topo.windows.bolt import Window, WindowedBolt
+from topo.windows.bolt import WindowedBolt
 from topo.windows.executing import Executor
 from topo.windows.storm import Activation, Position, StormWindows
 from topo.windows.waiting import WaitingRows
 from topo.windows.waiting_tuples import WaitingTuples
+from topo.windows.window import Window
 
 _POSITIONS, _CLOCK = 0, 1
 """Namespaces of what is saved."""

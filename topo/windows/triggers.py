@@ -102,8 +102,25 @@ class AfterCount(Trigger):
         return facts.new >= self.n
 
 
+class _ByClock(Trigger):
+    """The base of the triggers that are due by the clock, some time after a pane's first tuple."""
+
+    def due_after(self, first_now: float) -> float:
+        """Return when a pane is due whose first tuple came then."""
+        raise NotImplementedError
+
+    def fires(self, facts: Facts) -> bool:
+        due = self.clock_due(facts)
+        return due is not None and facts.now >= due
+
+    def clock_due(self, facts: Facts) -> float | None:
+        if not facts.new or facts.first_now is None:
+            return None
+        return self.due_after(facts.first_now)
+
+
 @dataclass(frozen=True)
-class AfterDelay(Trigger):
+class AfterDelay(_ByClock):
     """Fires when so much time has passed, by the clock, since the first tuple of a pane."""
 
     delay: timedelta
@@ -111,18 +128,12 @@ class AfterDelay(Trigger):
     def __post_init__(self) -> None:
         _check_clock(self.delay, "AfterDelay")
 
-    def fires(self, facts: Facts) -> bool:
-        due = self.clock_due(facts)
-        return due is not None and facts.now >= due
-
-    def clock_due(self, facts: Facts) -> float | None:
-        if not facts.new or facts.first_now is None:
-            return None
-        return facts.first_now + self.delay.total_seconds()
+    def due_after(self, first_now: float) -> float:
+        return first_now + self.delay.total_seconds()
 
 
 @dataclass(frozen=True)
-class Every(Trigger):
+class Every(_ByClock):
     """Fires at the multiples of a period, by the clock, if there is something new."""
 
     period: timedelta
@@ -130,15 +141,9 @@ class Every(Trigger):
     def __post_init__(self) -> None:
         _check_clock(self.period, "Every")
 
-    def fires(self, facts: Facts) -> bool:
-        due = self.clock_due(facts)
-        return due is not None and facts.now >= due
-
-    def clock_due(self, facts: Facts) -> float | None:
-        if not facts.new or facts.first_now is None:
-            return None
+    def due_after(self, first_now: float) -> float:
         secs = self.period.total_seconds()
-        return (floor(facts.first_now / secs) + 1) * secs
+        return (floor(first_now / secs) + 1) * secs
 
 
 @dataclass(frozen=True)

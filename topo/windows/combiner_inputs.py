@@ -1,0 +1,76 @@
+"""Aggregates as they are declared: checked, and their values found in the columns of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from topo.errors import WindowError, did_you_mean
+from topo.windows.combiners import ROW, TIME, Combiner
+
+
+def check_aggregates(aggregates: Any) -> dict[str, Combiner]:
+    """Return the aggregates by name; raise a WindowError if they are none."""
+    if not isinstance(aggregates, Mapping) or not aggregates:
+        raise WindowError(
+            f"aggregates is {aggregates!r}; it takes a dict of names and combiners",
+            hint='write aggregates={"views": Count()}',
+        )
+    for name, combiner in aggregates.items():
+        if not isinstance(name, str):
+            raise WindowError(f"an aggregate is named {name!r}; it takes a str, an output field")
+        if isinstance(combiner, type) or not isinstance(combiner, Combiner):
+            shown = combiner.__name__ if isinstance(combiner, type) else repr(combiner)
+            raise WindowError(
+                f"aggregate {name!r} is {shown}; it takes an instance of a Combiner",
+                hint=f"write {shown}()" if isinstance(combiner, type) else "such as Count()",
+            )
+    return dict(aggregates)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The places of a combiner's values in the columns of a stream."""
+
+    combiner: Combiner
+    getters: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, combiner: Combiner, fields: Sequence[str], where: str) -> Inputs:
+        """Find the combiner's fields; raise a WindowError that names the one that is missing."""
+        getters: list[Any] = []
+        for wanted in combiner.inputs:
+            if isinstance(wanted, str):
+                if wanted not in fields:
+                    known = ", ".join(map(repr, fields)) or "none"
+                    raise WindowError(
+                        f"{type(combiner).__name__} reads field {wanted!r}, but {where} has "
+                        f"{known}",
+                        hint=did_you_mean(wanted, fields),
+                    )
+                getters.append(fields.index(wanted))
+            else:
+                getters.append(wanted)
+        return cls(combiner, tuple(getters))
+
+    def column(
+        self,
+        columns: Sequence[Sequence[Any]],
+        times: Sequence[Any],
+        rows: Callable[[], Iterable[Any]],
+    ) -> Iterable[Any] | None:
+        """Return the values, one for each tuple; None if the combiner needs none."""
+        parts: list[Iterable[Any]] = []
+        for getter in self.getters:
+            if getter is TIME:
+                parts.append(times)
+            elif getter is ROW:
+                parts.append(zip(*columns, strict=True))
+            elif callable(getter):
+                parts.append(map(getter, rows()))
+            else:
+                parts.append(columns[getter])
+        if not parts:
+            return None
+        return parts[0] if len(parts) == 1 else zip(*parts, strict=True)
