@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from typing import Any
 
+from topo.connectors.sql.rows import Rows
+
 LEAST = 100
 """Fewer rows are not worth it."""
 _CHUNK = 4_000  # rows that are encoded while the server reads the ones before
@@ -32,18 +34,13 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
 """Types whose text is the same for psycopg, and has nothing to escape."""
 
 
-def can_copy(connection: Any, columns: Sequence[str], rows: int) -> bool:
+def can_copy(connection: Any, rows: Rows) -> bool:
     """Return True if so many rows are to be copied: by psycopg, which alone is known to."""
-    return rows >= LEAST and bool(columns) and connection.engine.dialect.driver == "psycopg"
+    driver = connection.engine.dialect.driver
+    return len(rows) >= LEAST and bool(rows.columns) and driver == "psycopg"
 
 
-def copy_rows(
-    alchemy: Any,
-    connection: Any,
-    table: Any,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-) -> None:
+def copy_rows(alchemy: Any, connection: Any, table: Any, rows: Rows) -> None:
     """Copy rows into columns of a table, in the connection's transaction.
 
     What the database refuses is raised as by a statement of SQLAlchemy's.
@@ -52,15 +49,15 @@ def copy_rows(
 
     dialect = connection.engine.dialect
     driver = connection.connection.driver_connection
-    encoder = _Encoder(driver, [_maker(table.columns[name], dialect) for name in columns])
+    encoder = _Encoder(driver, [_maker(table.columns[name], dialect) for name in rows.columns])
     place = sql.Identifier(*filter(None, (table.schema, table.name)))
-    listed = sql.SQL(", ").join(map(sql.Identifier, columns))
+    listed = sql.SQL(", ").join(map(sql.Identifier, rows.columns))
     statement = sql.SQL("copy {} ({}) from stdin").format(place, listed)
     cursor = connection.connection.cursor()
     try:
         with cursor.copy(statement) as copy:
             for start in range(0, len(rows), _CHUNK):
-                copy.write(encoder.encoded(rows[start : start + _CHUNK]))
+                copy.write(encoder.encoded(rows.part(start, start + _CHUNK)))
     except Error as error:
         raise alchemy.exc.DBAPIError.instance(
             f"COPY {table.name}",
@@ -90,10 +87,9 @@ class _Encoder:
         self._charset = driver.info.encoding
         self._transformer = adapt.Transformer(driver)
 
-    def encoded(self, rows: Sequence[Sequence[Any]]) -> bytes:
+    def encoded(self, rows: Rows) -> bytes:
         """Return rows as they are sent."""
-        columns = zip(*rows, strict=True)
-        texts = map(self._texts, columns, self._makers)
+        texts = map(self._texts, rows.by_column(), self._makers)
         lines = map("\t".join, zip(*texts, strict=True))
         return ("\n".join(lines) + "\n").encode(self._charset)
 

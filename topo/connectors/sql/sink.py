@@ -40,7 +40,7 @@ class SqlBolt(StatefulBasicBolt):
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_append", "_checked", "_database", "_table", "_rows")
+    transient = ("_extend", "_checked", "_database", "_table", "_rows")
 
     def __init__(
         self,
@@ -91,8 +91,8 @@ class SqlBolt(StatefulBasicBolt):
         """Return the rows that came, and begin with none."""
         came = getattr(self, "_rows", [])
         self._rows: list[Rows] = []
-        self._checked: Any = None  # the fields of the tuples whose values are appended unseen
-        self._append: Any = None
+        self._checked: Any = None  # the fields of the tuples whose values are added unseen
+        self._extend: Any = None
         return came
 
     def restored(self) -> None:
@@ -121,7 +121,7 @@ class SqlBolt(StatefulBasicBolt):
 
     def execute(self, tup: Tuple) -> None:
         if tup.fields is self._checked:
-            self._append(tup.values)
+            self._extend(tup.values)
             return
         try:
             row = dict(as_record(tup, self.map))
@@ -137,9 +137,12 @@ class SqlBolt(StatefulBasicBolt):
         columns = tuple(row)
         if not self._rows or self._rows[-1].columns != columns:
             self._rows.append(Rows(columns))
-        self._append = self._rows[-1].values.append
-        self._append(list(row.values()))
-        self._checked = tup.fields if self.map is None else None  # one object for a whole stream
+        self._rows[-1].add(list(row.values()))
+        if self.map is None and columns:
+            self._extend = self._rows[-1].flat.extend
+            self._checked = tup.fields  # one object for all tuples of a stream
+        else:
+            self._checked = None
 
     def on_tick(self, tup: Tuple) -> None:
         """Do nothing but work in this batch: `pre_commit` emits what was rejected late."""
@@ -211,16 +214,16 @@ class SqlBolt(StatefulBasicBolt):
                 raise
             if count(rows) == 1:
                 reason = str(getattr(error, "orig", error)).strip()
-                refused.append((list(rows[0].values[0]), ValueError(reason)))
+                refused.append((list(next(iter(rows[0]))), ValueError(reason)))
                 return
             for half in halves(rows):
                 self._write(connection, half, refused)
 
     def _execute(self, connection: Any, rows: Rows) -> None:
         """Write rows of the same columns."""
-        if self.mode == "append" and can_copy(connection, rows.columns, len(rows)):
+        if self.mode == "append" and can_copy(connection, rows):
             alchemy = self._database.alchemy
-            copy_rows(alchemy, connection, self._table, rows.columns, rows.values)
+            copy_rows(alchemy, connection, self._table, rows)
             return
         connection.execute(self._statement(rows.columns), self._parameters(rows.dicts()))
 
