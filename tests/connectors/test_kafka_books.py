@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from topo import ComponentError
 from topo.connectors.kafka.offsets import Offsets, Ranges
+from topo.connectors.kafka.publisher import Batch, Record
 from topo.connectors.retries import Backoff, Retries
 
 CASES = json.loads((Path(__file__).parent / "cases" / "kafka.json").read_text())["cases"]
@@ -101,3 +102,17 @@ def test_ranges_are_a_set(steps: list[tuple[str, int]]) -> None:
 def test_pauses_are_not_negative(wrong: dict[str, Any]) -> None:
     with pytest.raises(ComponentError):
         Backoff(**wrong)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [("t", b"k", b"v", None, None, None), ("t", None, None, None, None, None)],
+        [("t", b"k", b"v", None, None, None), ("u", b"k", b"w", None, None, None)],
+        [("t", b"k", b"v", 3, None, None), ("t", b"k", b"w", None, 17, [("h", b"x")])],
+    ],
+)
+def test_the_records_of_a_batch_are_what_they_were(records: list[Record]) -> None:
+    batch = pickle.loads(pickle.dumps(Batch.of(records)))
+    assert len(batch) == len(records)
+    assert list(batch.records()) == records

@@ -15,6 +15,7 @@ import secrets
 import signal
 import time
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.servers import kafka
 from tests.servers.kafka import KafkaServer
 from topo import LocalCluster, Spout, StatefulBasicBolt, TopologyBuilder, Tuple
 from topo.connectors.kafka import KafkaBolt, KafkaSpout
+from topo.connectors.kafka.publisher import Batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.server]
 
@@ -95,15 +97,16 @@ class Dying(KafkaBolt):
         super().committed(batch_id)
         self.die("published")
 
-    def publish_half(self, batch: list[Any]) -> None:
+    def publish_half(self, batch: Batch) -> None:
         """Die with a transaction open, in which records are."""
         if len(list(self.deaths.glob("publishing-*"))) >= KILLS:
             return
         publisher = self.publisher()
-        publisher._begin(batch[0][0])
+        assert isinstance(batch.topic, str)
+        publisher._begin(batch.topic)
         assert publisher._producer is not None
         publisher._producer.producer.begin_transaction()
-        for record in batch[: len(batch) // 2 + 1]:
+        for record in islice(batch.records(), len(batch) // 2 + 1):
             publisher._producer.produce(record, time.monotonic() + 30)
         publisher._producer.producer.flush(30)
         self.die("publishing")
@@ -115,7 +118,7 @@ class PublishesEarly(Dying):
     def pre_commit(self, batch_id: int) -> None:
         batch, self._batch = self._batch, []
         if batch:
-            self.publisher().publish(time.time_ns() // 1000, batch)
+            self.publisher().publish(time.time_ns() // 1000, Batch.of(batch))
         self.die("prepared")
 
 

@@ -96,7 +96,7 @@ def _is_too_deep(value: Any, data: bytes) -> bool:
 
 def dump_json(value: Any) -> bytes:
     """Return a value as compact JSON; dates, decimals and ids as text."""
-    return json.dumps(value, default=_plain, separators=(",", ":"), ensure_ascii=False).encode()
+    return _as_json(value).encode()
 
 
 def _plain(value: Any) -> Any:
@@ -107,6 +107,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, set | frozenset | tuple):
         return list(value)
     raise TypeError(f"a {type(value).__name__} is no JSON")
+
+
+# json.dumps would make an encoder for each value.
+_as_json = json.JSONEncoder(default=_plain, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def _decode_text(data: bytes) -> str:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from topo.connectors.kafka.client import RECONNECT_MS, in_words, made
@@ -20,6 +22,44 @@ from topo.errors import Unavailable
 _NAME = "KafkaBolt"
 _GRACE_SECS = 2.0  # for a call to end by itself
 Rejected = list[tuple[list[Any], Exception]]
+
+
+Record = tuple[str, "bytes | None", "bytes | None", "int | None", "int | None", Any]
+"""Topic, key, value, partition, timestamp, headers."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """The records of a batch by the column, which are saved in less time and bytes than records."""
+
+    topic: str | list[str]
+    """One for all of them, or one each."""
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    more: list[tuple[int | None, int | None, Any]] | None
+    """Partition, timestamp and headers of each; None if no record has any."""
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Batch:
+        """Make a batch of records, of which there is one at least."""
+        topics, keys, values, *more = zip(*records, strict=True)
+        one = len(set(topics)) == 1
+        plain = all(value is None for column in more for value in column)
+        return cls(
+            topics[0] if one else list(topics),
+            list(keys),
+            list(values),
+            None if plain else list(zip(*more, strict=True)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def records(self) -> Iterator[Record]:
+        topics = repeat(self.topic, len(self)) if isinstance(self.topic, str) else self.topic
+        more = self.more or repeat((None, None, None), len(self))
+        for topic, key, value, others in zip(topics, self.keys, self.values, more, strict=True):
+            yield (topic, key, value, *others)
 
 
 class _Producer:
@@ -69,6 +109,19 @@ class _Producer:
                 self.producer.poll(0.1)
                 if time.monotonic() > until:
                     raise self.unavailable("its queue stays full") from None
+
+    def produce_all(self, batch: Batch, until: float) -> None:
+        """Hand the records of a batch to librdkafka."""
+        if isinstance(batch.topic, str) and batch.more is None:
+            produce, topic = self.producer.produce, batch.topic
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                try:
+                    produce(topic, value, key)
+                except BufferError:
+                    self.produce((topic, key, value, None, None, None), until)
+            return
+        for record in batch.records():
+            self.produce(record, until)
 
     def unavailable(self, doing: str) -> Unavailable:
         """Return what to raise if the brokers cannot be reached."""
@@ -143,10 +196,10 @@ class Publisher:
         self._markers: dict[str, int] = {}  # by topic, the last batch that is published
         self._last = -1
 
-    def publish(self, batch: int, records: Sequence[Sequence[Any]]) -> int:
+    def publish(self, batch: int, records: Batch) -> int:
         """Publish a batch, unless it is; return how many records that were."""
         until = time.monotonic() + self._retry_secs
-        topic = min(str(record[0]) for record in records)
+        topic = records.topic if isinstance(records.topic, str) else min(records.topic)
         while True:
             try:
                 return self._publish(batch, records, topic, until)
@@ -156,9 +209,7 @@ class Publisher:
                     raise
                 time.sleep(min(1.0, max(0.0, until - time.monotonic())))
 
-    def _publish(
-        self, batch: int, records: Sequence[Sequence[Any]], topic: str, until: float
-    ) -> int:
+    def _publish(self, batch: int, records: Batch, topic: str, until: float) -> int:
         if self._producer is None:
             self._begin(topic)
         producer = self._producer
@@ -168,9 +219,7 @@ class Publisher:
         kafka = producer.kafka
         try:
             producer.producer.begin_transaction()
-            for record in records:
-                producer.produce(record, until)
-                producer.producer.poll(0)
+            producer.produce_all(records, until)
             marker = kafka.TopicPartition(topic, 0, batch)
             send, group = producer.producer.send_offsets_to_transaction, self._group
             self._call(self._timeout(until), send, [marker], group.consumer_group_metadata())

@@ -22,7 +22,7 @@ from topo.connectors.base import (
     load_client,
 )
 from topo.connectors.kafka.client import REQUIRES, check_settings
-from topo.connectors.kafka.publisher import Publisher, Sender
+from topo.connectors.kafka.publisher import Batch, Publisher, Record, Sender
 from topo.connectors.serdes import Encode, check_form, encoder
 from topo.errors import ComponentError
 from topo.tuples import Tuple
@@ -35,9 +35,6 @@ _OWNED = {
     "enable.idempotence": "it is always on",
 }
 
-Outgoing = tuple[str, "bytes | None", "bytes | None", "int | None", "int | None", Any]
-"""Topic, key, value, partition, timestamp, headers."""
-
 
 class KafkaBolt(StatefulBasicBolt):
     """A sink of Kafka records.
@@ -48,7 +45,7 @@ class KafkaBolt(StatefulBasicBolt):
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_sender", "_publisher", "_batch", "_encoders")
+    transient = ("_sender", "_publisher", "_batch", "_encoders", "_most", "_has_more")
 
     def __init__(
         self,
@@ -89,7 +86,9 @@ class KafkaBolt(StatefulBasicBolt):
         load_client("confluent_kafka", _NAME, "kafka")
         key_form, form = self.key_format, self.value
         self._encoders = (encoder(key_form, _NAME, "key_format"), encoder(form, _NAME, "value"))
-        self._batch: list[Outgoing] = []
+        self._batch: list[Record] = []
+        self._most = int(self.settings.get("message.max.bytes", _MOST_BYTES))
+        self._has_more = any((self.partition, self.timestamp, self.headers))
         self._sender: Sender | None = None
         self._publisher: Publisher | None = None
 
@@ -134,7 +133,7 @@ class KafkaBolt(StatefulBasicBolt):
             for values, reason in self.sender().send(outgoing):
                 self._reject(values, reason)
 
-    def _outgoing(self, tup: Tuple) -> Outgoing | None:
+    def _outgoing(self, tup: Tuple) -> Record | None:
         topic = self.topic if isinstance(self.topic, str) else self.topic(tup)
         if topic is None:
             return None
@@ -142,9 +141,10 @@ class KafkaBolt(StatefulBasicBolt):
         key, record = _chosen(self.key, tup), as_record(tup, self.map)
         raw_key = None if key is None else encode_key(key)
         raw = None if record is None else encode(record)
-        most = int(self.settings.get("message.max.bytes", _MOST_BYTES))
-        if len(raw_key or b"") + len(raw or b"") > most:
-            raise ValueError(f"a record of more than {most} bytes (message.max.bytes)")
+        if len(raw_key or b"") + len(raw or b"") > self._most:
+            raise ValueError(f"a record of more than {self._most} bytes (message.max.bytes)")
+        if not self._has_more:
+            return topic, raw_key, raw, None, None, None
         return (
             topic,
             raw_key,
@@ -166,7 +166,7 @@ class KafkaBolt(StatefulBasicBolt):
         if self.guarantee == "exactly_once":
             batch, self._batch = self._batch, []
             if batch:
-                self.state["outbox", batch_id] = batch
+                self.state["outbox", batch_id] = Batch.of(batch)
         elif self._sender is not None and self.guarantee == "at_least_once":
             for values, reason in self._sender.flush(self.retry_secs):
                 self._reject(values, reason)
@@ -175,7 +175,9 @@ class KafkaBolt(StatefulBasicBolt):
         """Publish what the batch has kept, unless its transaction says that it is published."""
         kept = sorted(key[1] for key in self.state.raw() if key[0] == "outbox")
         for number in [number for number in kept if number <= batch_id]:
-            batch: list[Outgoing] = self.state.raw()["outbox", number]
+            batch: Any = self.state.raw()["outbox", number]
+            if isinstance(batch, list):  # as an earlier topo has saved it
+                batch = Batch.of(batch)
             published = self.publisher().publish(number, batch)
             self.context.counter("published", published)
             del self.state["outbox", number]
