@@ -327,6 +327,50 @@ def test_objects_have_what_was_committed(
     assert 1 < len(listed) <= len(numbers)
 
 
+class Held(Rollback):
+    """The same; notes how much it has in state when a batch has committed."""
+
+    bytes: ClassVar[list[int]] = []
+
+    def committed(self, batch_id: int) -> None:
+        super().committed(batch_id)
+        held = [len(value) for key, value in self.state.raw().items() if key[0] == "piece"]
+        self.bytes.append(sum(held))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_large_object_is_uploaded_in_parts(
+    server: AwsServer, bucket: str, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """Parts go out as they are committed; batches are rolled back before and after that."""
+    monkeypatch.setattr("topo.connectors.files.places.PART_BYTES", 200)
+    monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
+    Once.given.clear()
+    Rollback.random.seed(4)
+    place = f"s3://{bucket}/out"
+    client = server.client("s3")
+    with TestCluster() as cluster:
+        sink = Held(
+            place,
+            "json",
+            guarantee="exactly_once",
+            roll_bytes=1_000 if ends else 1 << 20,
+            storage=server.options,
+        )
+        run = cluster.submit_topology("t", line(Once(), sink))
+        while run.status in ("ACTIVE", "STALLED"):
+            run.step()
+    assert 0 < max(Held.bytes) < 600
+    listed = client.list_objects_v2(Bucket=bucket)["Contents"]
+    assert len(listed) == 1 or ends
+    tags = [one["ETag"] for one in listed]
+    assert any("-" in tag for tag in tags)  # of several parts
+    texts = [client.get_object(Bucket=bucket, Key=one["Key"])["Body"].read() for one in listed]
+    numbers = [json.loads(text)["number"] for data in texts for text in data.splitlines()]
+    assert sorted(numbers) == Rollback.oracle
+    assert "Uploads" not in client.list_multipart_uploads(Bucket=bucket)
+
+
 # -- mistakes -----------------------------------------------------------------------------------
 
 

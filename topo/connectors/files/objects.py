@@ -10,7 +10,7 @@ import fnmatch
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from topo.connectors.aws.service import REQUIRES, Service, check_options
@@ -97,6 +97,65 @@ class ObjectStore:
         """Store a file's content as an object: all of it, or nothing."""
         with self._service.reaching():
             self._service.client.upload_file(copy, self._bucket, self._key(path))
+
+    def exists(self, path: str) -> bool:
+        try:
+            with self._service.reaching():
+                self._service.client.head_object(Bucket=self._bucket, Key=self._key(path))
+        except ComponentError as error:
+            if "404" in str(error) or "NoSuchKey" in str(error):
+                return False
+            raise
+        return True
+
+    # -- an object in parts -------------------------------------------------------------------
+
+    def begin_upload(self, path: str) -> str:
+        """Begin an object that is uploaded in parts; return the upload's id."""
+        with self._service.reaching():
+            made = self._service.client.create_multipart_upload(
+                Bucket=self._bucket, Key=self._key(path)
+            )
+        return str(made["UploadId"])
+
+    def upload_part(self, path: str, upload: str, number: int, data: bytes) -> str:
+        """Upload a part, over one of the same number; return its tag."""
+        with self._service.reaching():
+            made = self._service.client.upload_part(
+                Bucket=self._bucket,
+                Key=self._key(path),
+                UploadId=upload,
+                PartNumber=number,
+                Body=data,
+            )
+        return str(made["ETag"])
+
+    def complete(self, path: str, upload: str, tags: Iterable[str]) -> None:
+        """Make the object of its parts."""
+        parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
+        with self._service.reaching():
+            self._service.client.complete_multipart_upload(
+                Bucket=self._bucket,
+                Key=self._key(path),
+                UploadId=upload,
+                MultipartUpload={"Parts": parts},
+            )
+
+    def abort_uploads(self, prefix: str, known: set[str]) -> None:
+        """Give up the uploads of keys with a prefix, save those that are known."""
+        client = self._service.client
+        with self._service.reaching():
+            pages = client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self._bucket, Prefix=self._key(prefix)
+            )
+            for page in pages:
+                for one in page.get("Uploads", []):
+                    if one["UploadId"] not in known:
+                        client.abort_multipart_upload(
+                            Bucket=self._bucket, Key=one["Key"], UploadId=one["UploadId"]
+                        )
+
+    # -- whole objects ------------------------------------------------------------------------
 
     def remove(self, path: str) -> None:
         with self._service.reaching():

@@ -2,22 +2,30 @@
 
 In a directory the rows of an open file are appended to a hidden one, whose committed length is in
 state. An object cannot be appended to: what an open file has is in state itself, a piece a batch,
-and the object is stored at once when the file ends. Either way a name never changes its content.
+until there is enough of it for a part of the object, which is uploaded when it is committed. With
+the last part the object is there at once. Formats that are not text have no parts: their pieces
+stay in state. Either way a name never changes its content.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from topo.connectors.files.objects import ObjectStore
-from topo.connectors.files.writers import finish
+from topo.connectors.files.writers import TEXT, finish
 from topo.errors import ComponentError, Unavailable, words_of
+from topo.state import KeyValueState
 
 OPEN = "_open"
+PART_BYTES = 8 << 20
+"""Of an object; S3 takes no smaller one than 5 MB, but for the last."""
+UPLOAD = "upload"
+"""In state, with a file's name: the upload's id, the tags of its parts, and the bytes in them."""
 PIECE = "piece"
 """In state, with a file's name and a number: rows of an open file that will be an object."""
 
@@ -39,6 +47,9 @@ class Place(Protocol):
 
     def append(self, part: Part, data: bytes) -> None:
         """Add rows to an open file."""
+
+    def committed(self, form: str, part: Part) -> None:
+        """Hear that all of an open file is committed."""
 
     def finish(self, form: str, part: Part) -> str | None:
         """Give an open file its name, and return it; None if it has it already."""
@@ -96,6 +107,9 @@ class Directory:
                 file.flush()
                 os.fsync(file.fileno())
 
+    def committed(self, form: str, part: Part) -> None:
+        """Do nothing: it is in its file."""
+
     def finish(self, form: str, part: Part) -> str | None:
         with self._reaching("finishing"):
             if not self._path(part).exists():
@@ -129,13 +143,21 @@ class Objects:
         connector: str,
         prefix: str,
         storage: Mapping[str, Any],
-        state: MutableMapping[Any, Any],
+        state: KeyValueState[Any, Any],
     ) -> None:
         self._store = ObjectStore(connector, prefix, storage)
         self._prefix, self._state = prefix.rstrip("/"), state
 
     def recover(self, task: str, parts: dict[str, Any], ending: Iterable[Part]) -> None:
-        """Do nothing: what is open is in state."""
+        """Forget files that got their names when a run ended, and uploads of lost attempts."""
+        for partition, part in list(parts.items()):
+            if (UPLOAD, part["name"]) in self._state and self._store.exists(self.target(part)):
+                self._forget(part)
+                del parts[partition]
+        state = self._state.raw()
+        known = {state[key]["id"] for key in state if key[0] == UPLOAD}
+        with suppress(ComponentError):  # who may not list them leaves them to the store's rules
+            self._store.abort_uploads(f"{self._prefix}/{task}", known)
 
     def remove_later(self, task: str, last: int) -> None:
         for found in self._store.list(f"{self._prefix}/"):
@@ -152,15 +174,63 @@ class Objects:
     def append(self, part: Part, data: bytes) -> None:
         self._state[PIECE, part["name"], part["bytes"]] = data
 
-    def finish(self, form: str, part: Part) -> str | None:
-        mine = sorted(key for key in self._state if key[:2] == (PIECE, part["name"]))
-        if not mine:
-            return None
-        data = b"".join(self._state[key] for key in mine)
-        self.write(form, part["partition"], part["name"], data)
-        for key in mine:
+    def committed(self, form: str, part: Part) -> None:
+        """Upload a part, if there is enough for one.
+
+        If the process dies before the next commit, the same part is uploaded again.
+        """
+        upload = self._state.raw().get((UPLOAD, part["name"]))
+        held = part["bytes"] - (upload["bytes"] if upload is not None else 0)
+        if held < PART_BYTES or form not in TEXT:
+            return
+        target = self.target(part)
+        if upload is None:
+            upload = {"id": self._store.begin_upload(target), "tags": [], "bytes": 0}
+        self._upload_held(part, upload)
+
+    def _upload_held(self, part: Part, upload: dict[str, Any]) -> list[str]:
+        """Upload what is in state as the next part; return the tags of all parts."""
+        keys = self._held(part)
+        if not keys:
+            return list(upload["tags"])
+        data = b"".join(self._state.raw()[key] for key in keys)
+        number = len(upload["tags"]) + 1
+        tag = self._store.upload_part(self.target(part), upload["id"], number, data)
+        tags = [*upload["tags"], tag]
+        size = upload["bytes"] + len(data)
+        self._state[UPLOAD, part["name"]] = {"id": upload["id"], "tags": tags, "bytes": size}
+        for key in keys:
             del self._state[key]
+        return tags
+
+    def _held(self, part: Part) -> list[Any]:
+        return sorted(key for key in self._state.raw() if key[:2] == (PIECE, part["name"]))
+
+    def finish(self, form: str, part: Part) -> str | None:
+        upload = self._state.raw().get((UPLOAD, part["name"]))
+        if upload is None:
+            mine = self._held(part)
+            if not mine:
+                return None
+            data = b"".join(self._state.raw()[key] for key in mine)
+            self.write(form, part["partition"], part["name"], data)
+        else:
+            self._complete(part, upload)
+        self._forget(part)
         return self.target(part)
+
+    def _complete(self, part: Part, upload: dict[str, Any]) -> None:
+        target = self.target(part)
+        try:
+            self._store.complete(target, upload["id"], self._upload_held(part, upload))
+        except ComponentError as error:
+            # It is complete, if the process has died right after; else somebody has aborted it.
+            if "NoSuchUpload" not in str(error) or not self._store.exists(target):
+                raise
+
+    def _forget(self, part: Part) -> None:
+        for key in [*self._held(part), (UPLOAD, part["name"])]:
+            self._state.pop(key, None)
 
     def target(self, part: Part) -> str:
         return "/".join(filter(None, (self._prefix, part["partition"], part["name"])))

@@ -27,13 +27,13 @@ from topo.connectors.base import (
 from topo.connectors.files.objects import check_place, is_object
 from topo.connectors.files.places import Directory, Objects, Place
 from topo.connectors.files.spout import FORMATS
-from topo.connectors.files.writers import SUFFIXES, packed
+from topo.connectors.files.writers import SUFFIXES, TEXT, packed
 from topo.errors import ComponentError
 from topo.tuples import Fields, Tuple
 
 _NAME = "FileBolt"
 _FILE_BYTES = 128 << 20
-_OBJECT_BYTES = 8 << 20  # in state, until the object is whole
+_OBJECT_BYTES = 8 << 20  # in state, until the object is whole; text has parts
 _PARTS = "parts"  # by partition, the file that is being written
 _ENDING = "ending"  # the files that get their names once the batch has committed
 _NUMBER = "number"
@@ -78,7 +78,8 @@ class FileBolt(StatefulBasicBolt):
         self.storage = dict(storage)
         self.requires = check_place(_NAME, self.directory, self.storage)
         self.map, self.partition_by = map, tuple(Fields(partition_by))
-        usual = _OBJECT_BYTES if is_object(self.directory) else _FILE_BYTES
+        has_parts = format in TEXT or not is_object(self.directory)
+        usual = _FILE_BYTES if has_parts else _OBJECT_BYTES
         self.roll_secs, self.roll_bytes = roll_secs, roll_bytes or usual
         self.prefix, self.on_bad, self.after_roll = prefix, on_bad, after_roll
         self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
@@ -207,6 +208,10 @@ class FileBolt(StatefulBasicBolt):
 
     def committed(self, batch_id: int) -> None:
         """Give the files that have ended their names."""
+        if self.guarantee != "exactly_once":
+            return
+        for part in self._parts().values():
+            self._place.committed(self.format, part)
         ending: list[Any] = self.state.raw().get(_ENDING, [])
         if not ending:
             return
