@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from random import Random
 from typing import Any, ClassVar
 
+from tests.wiring import line
 from topo import BasicBolt, Bolt, Spout, StatefulBasicBolt, Tuple, Unavailable
 from topo.testing import TestCluster
 from topo.testing.cluster import SteppedRun
@@ -78,3 +80,42 @@ class Once(Spout):
 
     def is_exhausted(self) -> bool:
         return len(self.given) >= self.most
+
+
+class RollsBack:
+    """A sink that writes, and then fails the batch at random, before the commit or after it."""
+
+    random: ClassVar[Random] = Random(0)
+    oracle: ClassVar[list[int]] = []
+    """The numbers of committed batches."""
+    state: Any
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)  # type: ignore[misc]
+        self.state["oracle"] = [*self.state.get("oracle", []), tup[0]]
+
+    def pre_commit(self, batch_id: int) -> None:
+        super().pre_commit(batch_id)  # type: ignore[misc]
+        self.may_fail()
+
+    def committed(self, batch_id: int) -> None:
+        self.oracle[:] = self.state.get("oracle", [])
+        super().committed(batch_id)  # type: ignore[misc]
+        self.may_fail()
+
+    def may_fail(self) -> None:
+        if self.random.random() < 0.25:
+            raise Unavailable("now", after_secs=0)
+
+
+def committed_numbers(sink: Any, seed: int) -> list[int]:
+    """Run `Once` into a sink that `RollsBack`; return the numbers that were committed."""
+    Once.given.clear()
+    RollsBack.oracle.clear()
+    RollsBack.random.seed(seed)
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(Once(), sink))
+        while run.status in ("ACTIVE", "STALLED"):
+            run.step()
+    assert 0 < len(RollsBack.oracle) < Once.most
+    return list(RollsBack.oracle)

@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 from typing import Any, ClassVar
 
 import pyarrow.parquet
 import pytest
 
+from tests.connectors.moving import RollsBack, committed_numbers
 from tests.connectors.scripted_kafka import Keeps
 from tests.connectors.test_redis_sources import Counts, counting
-from tests.connectors.test_sql import Once
 from tests.servers import aws
 from tests.servers.aws import AwsServer
 from tests.servers.processes import free_port
@@ -271,28 +270,8 @@ def test_objects_that_appear_are_read(server: AwsServer, bucket: str) -> None:
         assert run.tuples("s") == [["line 0"], ["line 1"], ["line 2"]]
 
 
-class Rollback(FileBolt):
-    """Writes objects, and then fails the batch at random, before the commit or after it."""
-
-    random: ClassVar[Random] = Random(0)
-    oracle: ClassVar[list[int]] = []
-
-    def execute(self, tup: Tuple) -> None:
-        super().execute(tup)
-        self.state["oracle"] = [*self.state.get("oracle", []), tup.number]
-
-    def pre_commit(self, batch_id: int) -> None:
-        super().pre_commit(batch_id)
-        self.may_fail()
-
-    def committed(self, batch_id: int) -> None:
-        self.oracle[:] = self.state.get("oracle", [])
-        super().committed(batch_id)
-        self.may_fail()
-
-    def may_fail(self) -> None:
-        if self.random.random() < 0.25:
-            raise Unavailable("now", after_secs=0)
+class Rollback(RollsBack, FileBolt):
+    pass
 
 
 @pytest.mark.parametrize(
@@ -302,27 +281,21 @@ class Rollback(FileBolt):
 def test_objects_have_what_was_committed(
     server: AwsServer, bucket: str, guarantee: Any, form: Any
 ) -> None:
-    Once.given.clear()
-    Rollback.random.seed(2)
     place = f"s3://{bucket}/out"
-    with TestCluster() as cluster:
-        sink = Rollback(
-            place,
-            form,
-            guarantee=guarantee,
-            roll_bytes=40 if form == "csv" else 4000,
-            storage=server.options,
-        )
-        run = cluster.submit_topology("t", line(Once(), sink))
-        while run.status in ("ACTIVE", "STALLED"):
-            run.step()
+    sink = Rollback(
+        place,
+        form,
+        guarantee=guarantee,
+        roll_bytes=40 if form == "csv" else 4000,
+        storage=server.options,
+    )
+    committed = committed_numbers(sink, 2)
     spout = FileSpout(f"{place}/", form, fields=("number", "name"), storage=server.options)
     with TestCluster() as cluster:
         run = cluster.submit_topology("t", line(spout, Keeps()))
         run.settle()
         numbers = sorted(int(number) for number, _ in run.tuples("s"))
-    assert numbers == Rollback.oracle
-    assert 0 < len(numbers) < 60
+    assert numbers == committed
     listed = server.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
     assert 1 < len(listed) <= len(numbers)
 
@@ -345,21 +318,17 @@ def test_a_large_object_is_uploaded_in_parts(
     """Parts go out as they are committed; batches are rolled back before and after that."""
     monkeypatch.setattr("topo.connectors.files.places.PART_BYTES", 200)
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
-    Once.given.clear()
-    Rollback.random.seed(4)
+    Held.bytes.clear()
     place = f"s3://{bucket}/out"
     client = server.client("s3")
-    with TestCluster() as cluster:
-        sink = Held(
-            place,
-            "json",
-            guarantee="exactly_once",
-            roll_bytes=1_000 if ends else 1 << 20,
-            storage=server.options,
-        )
-        run = cluster.submit_topology("t", line(Once(), sink))
-        while run.status in ("ACTIVE", "STALLED"):
-            run.step()
+    sink = Held(
+        place,
+        "json",
+        guarantee="exactly_once",
+        roll_bytes=1_000 if ends else 1 << 20,
+        storage=server.options,
+    )
+    committed = committed_numbers(sink, 4)
     assert 0 < max(Held.bytes) < 600
     listed = client.list_objects_v2(Bucket=bucket)["Contents"]
     assert len(listed) == 1 or ends
@@ -367,7 +336,7 @@ def test_a_large_object_is_uploaded_in_parts(
     assert any("-" in tag for tag in tags)  # of several parts
     texts = [client.get_object(Bucket=bucket, Key=one["Key"])["Body"].read() for one in listed]
     numbers = [json.loads(text)["number"] for data in texts for text in data.splitlines()]
-    assert sorted(numbers) == Rollback.oracle
+    assert sorted(numbers) == committed
     assert "Uploads" not in client.list_multipart_uploads(Bucket=bucket)
 
 

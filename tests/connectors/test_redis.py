@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.connectors.moving import Once
 from tests.connectors.scripted_kafka import Keeps
-from tests.connectors.test_sql import Once
 from tests.servers import redis
 from tests.servers.redis import RedisServer
 from tests.wiring import line

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from random import Random
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from tests.connectors.moving import RollsBack, committed_numbers
 from tests.connectors.scripted_kafka import Keeps
 from tests.servers import postgres
 from tests.servers.postgres import PostgresServer
 from tests.wiring import line
-from topo import ComponentError, Spout, Tuple, Unavailable
+from topo import ComponentError, Tuple
 from topo.connectors.sql import SqlBolt, SqlLookupBolt, SqlSpout
 from topo.testing import TestCluster, make_tuple, run_bolt
 
@@ -151,61 +151,19 @@ def test_a_row_whose_transaction_ends_later_is_not_missed(server: PostgresServer
 # -- writing ------------------------------------------------------------------------------------
 
 
-class Once(Spout):
-    """Counts up, and never emits a number again, not even when its batch is rolled back."""
-
-    outputs = ("number", "name")
-    given: ClassVar[list[int]] = []
-
-    def next_tuple(self) -> None:
-        if not self.is_exhausted():
-            self.given.append(len(self.given))
-            self.emit([self.given[-1], f"n{self.given[-1]}"])
-
-    def is_exhausted(self) -> bool:
-        return len(self.given) >= 60
-
-
-class Rollback(SqlBolt):
-    """Writes, and then fails the batch at random, before the commit or after it."""
-
-    random: ClassVar[Random] = Random(0)
-    oracle: ClassVar[list[int]] = []
-
-    def execute(self, tup: Tuple) -> None:
-        super().execute(tup)
-        self.state["oracle"] = [*self.state.get("oracle", []), tup.number]
-
-    def pre_commit(self, batch_id: int) -> None:
-        super().pre_commit(batch_id)
-        self.may_fail()
-
-    def committed(self, batch_id: int) -> None:
-        self.oracle[:] = self.state.get("oracle", [])
-        super().committed(batch_id)
-        self.may_fail()
-
-    def may_fail(self) -> None:
-        if self.random.random() < 0.25:
-            raise Unavailable("now", after_secs=0)
+class Rollback(RollsBack, SqlBolt):
+    pass
 
 
 @pytest.mark.parametrize("guarantee", ["by_batch", "exactly_once", "at_least_once"])
 def test_the_table_has_what_was_committed(base: Any, guarantee: Any) -> None:
     table = base.table("number integer, name text, topo_batch integer, topo_task text")
-    Once.given.clear()
-    Rollback.random.seed(1)
-    with TestCluster() as cluster:
-        sink = Rollback(base.url, table, guarantee=guarantee)
-        run = cluster.submit_topology("t", line(Once(), sink))
-        while run.status in ("ACTIVE", "STALLED"):
-            run.step()
+    committed = committed_numbers(Rollback(base.url, table, guarantee=guarantee), 1)
     written = sorted(row[0] for row in base.rows(f"select number from {table}"))
     if guarantee == "at_least_once":
-        assert set(written) > set(Rollback.oracle)
+        assert set(written) > set(committed)
     else:
-        assert written == Rollback.oracle
-        assert len(written) < 60
+        assert written == committed
 
 
 def batch(*rows: dict[str, Any]) -> list[Tuple]:
