@@ -210,6 +210,25 @@ def test_a_chunk_with_few_rows_left_is_written_without_the_others() -> None:
     assert [told[3] for told in life.bolt.told] == [[77, -1]]
 
 
+def test_large_values_are_saved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topo.windows.waiting.MAX_BLOB", 20_000)
+
+    def made() -> Told:
+        return Told().with_tumbling_window(1000)
+
+    life = Life(made, saves=True)
+    columns = [{"key": "k" * 500 + str(n), "ts": n, "n": n} for n in range(999)]
+    life.batch([rows_of(SOURCES[0], columns, False)], BEFORE_ALL)
+    sizes = [len(data) for name, data in life.saved.items() if name.startswith("waiting/")]
+    assert len(sizes) > 20
+    assert max(sizes) <= 20_000
+    life.restart()
+    assert life.executor.state_rows == 999
+    life.batch([rows_of(SOURCES[0], [{"key": "last", "ts": 0, "n": 999}], False)], BEFORE_ALL)
+    assert [told[3] for told in life.bolt.told] == [list(range(1000))]
+    life.batch([], AFTER_ALL)
+
+
 class Keeping(Told):
     """Keeps windows, unread."""
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from topo.storage.chunks import pack_columns, unpack_columns
-from topo.storage.saving import Changes
+from topo.storage.saving import MAX_BLOB, Changes
 from topo.tuples import Source, Tuple, make_tuples, new_tuple
 
 _PREFIX = "waiting/"
@@ -259,10 +259,25 @@ class WaitingRows:
             written += self._thin_out(still)
         for chunk in written:
             if chunk.live and not chunk.is_saved:
-                chunk.is_saved = True
-                changes.puts[chunk.name] = chunk.pack()
+                self._write(chunk, changes, still)
         changes.deletes += [name for name in self._deleted if name not in changes.puts]
         self._deleted = []
+
+    def _write(self, chunk: Chunk, changes: Changes, still: StillWaits) -> None:
+        """Write a chunk, in parts if its values are large."""
+        data = chunk.pack()
+        if len(data) > MAX_BLOB and len(chunk) > 1:
+            del data
+            places = self._live_places(chunk, still)
+            middle = len(places) // 2
+            parts = [chunk.select(part) for part in (places[:middle], places[middle:]) if part]
+            at = self._chunks.index(chunk)
+            self._chunks = [*self._chunks[:at], *parts, *self._chunks[at + 1 :]]
+            for part in parts:
+                self._write(part, changes, still)
+            return
+        chunk.is_saved = True
+        changes.puts[chunk.name] = data
 
     def _join_fresh(self) -> list[Chunk]:
         """Join the chunks of this batch, as far as they are small; return them."""
