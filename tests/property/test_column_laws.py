@@ -21,7 +21,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property.scale import examples
-from topo import BasicBolt, EventTime, FailTuple, Spout, Topology, Tumbling, Tuple
+from topo import (
+    BasicBolt,
+    EventTime,
+    FailTuple,
+    OutputFieldsDeclarer,
+    Spout,
+    Topology,
+    TopologyBuilder,
+    Tumbling,
+    Tuple,
+)
 from topo.errors import UncaughtError
 from topo.runtime.basic_bolt_task import BasicBoltTask
 from topo.runtime.column_loops import ColumnLoops
@@ -342,3 +352,50 @@ def test_ticks_are_no_elements() -> None:
     run = complete_topology(s.build(), conf={"topology.tick.tuple.freq.secs": 1})
     assert run.tuples("count_1") == [[n, 1] for n in range(1, 5)]
     assert len(run.acked["stream_1"]) == 3
+
+
+class Sorter(BasicBolt):
+    """Emits on two streams, which one bolt reads together, and makes mistakes in between."""
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        declarer.declare("n", "m")
+        declarer.declare_stream("odd", "n")
+
+    def execute(self, tup: Tuple) -> None:
+        n = tup[0]
+        if n % 2:
+            self.emit((n,) if n % 3 else [n], stream="odd")
+        self.emit([n, n + 1])
+        if n % 11 == 4:
+            mistakes: list[tuple[Any, Any]] = [
+                ([n], "default"),
+                ([n], "even"),
+                ([n], ["odd"]),
+                (n, "odd"),
+            ]
+            values, stream = mistakes[n % 4]
+            self.emit(values, stream=stream)
+        if n % 5 == 2:
+            raise FailTuple("not these")
+
+
+@given(
+    values=st.lists(st.integers(0, 60), max_size=60),
+    tracked=st.booleans(),
+    policy=st.sampled_from(["fail", "stop"]),
+)
+@examples(30)
+def test_several_streams_are_the_same_without_the_checks_of_tests(
+    values: list[int], tracked: bool, policy: str
+) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", Numbers(("n",), [(n,) for n in values], 20, tracked))
+    builder.set_bolt("sorter", Sorter()).shuffle_grouping("numbers")
+    both = builder.set_bolt("both", Kept())
+    both.shuffle_grouping("sorter").shuffle_grouping("sorter", stream="odd")
+    builder.set_bolt("one", Kept(), 2).fields_grouping("sorter", ["m"])
+    topology = builder.create_topology()
+    one, other = (
+        run(topology, strict=strict, policy=policy, by_columns=True) for strict in (False, True)
+    )
+    assert one == other

@@ -52,21 +52,19 @@ class _PortForThreads:
         raise NotImplementedError
 
     def _emit_or_leave(
-        self, again: Callable[..., Any], values: Any, stream: str, task_ids: bool, **of: Any
+        self, values: Any, stream: str, of: Any, task_ids: bool = False
     ) -> list[int] | None:
         out = self._outlet.checked(values, stream, direct=False)
-        if self._threads.leave(again, values, stream=stream, task_ids=task_ids, **of):
+        if self._threads.leave(self._emit_or_leave, values, stream, of, task_ids=task_ids):
             return None
-        self._append(out, values, *of.values())
+        self._append(out, values, of)
         return self._outlet.flush(out) if task_ids else None
 
-    def _emit_or_leave_to(
-        self, again: Callable[..., Any], task: int, values: Any, stream: str, **of: Any
-    ) -> None:
+    def _emit_or_leave_to(self, task: int, values: Any, stream: str, of: Any) -> None:
         out = self._outlet.checked_direct(task, values, stream)
-        if self._threads.leave(again, task, values, stream=stream, **of):
+        if self._threads.leave(self._emit_or_leave_to, task, values, stream, of):
             return
-        self._append(out, values, *of.values())
+        self._append(out, values, of)
         out.targets.append(task)
 
 
@@ -127,12 +125,12 @@ class BoltPort(_PortForThreads):
         anchors: Any = None,
         task_ids: bool = False,
     ) -> list[int] | None:
-        return self._emit_or_leave(self._any_emit, values, stream, task_ids, anchors=anchors)
+        return self._emit_or_leave(values, stream, anchors, task_ids)
 
     def emit_direct(
         self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, anchors: Any = None
     ) -> None:
-        self._emit_or_leave_to(self.emit_direct, task, values, stream, anchors=anchors)
+        self._emit_or_leave_to(task, values, stream, anchors)
 
     def _append(self, out: OutStream, values: Any, anchors: Any) -> None:
         parent = NOT_ANCHORED if anchors is None else self._parent_of(anchors, out)
@@ -226,7 +224,11 @@ class BasicBoltPort:
         self.observe_times = outlet.observe_times
         self._this_input = this_input
         self._threads = threads
-        self.emit = self._plain_emit() if _is_plain(outlet) else self._any_emit
+        self.emit = self._any_emit
+        if _is_plain(outlet):
+            self.emit = self._plain_emit()
+        elif not outlet.strict:
+            self.emit = self._emit_to_streams()
 
     def _plain_emit(self) -> Callable[..., list[int] | None]:
         out = self._outlet.streams[DEFAULT_STREAM]
@@ -273,6 +275,31 @@ class BasicBoltPort:
             return emit
         out.take_unread = take_count
         return emit_to_nobody
+
+    def _emit_to_streams(self) -> Callable[..., list[int] | None]:
+        """Return the emit of a task with several streams, whose common order is noted."""
+        find, note, threads = self._outlet.streams.get, self._outlet.order.append, self._threads
+        long_way, keeps_order = self._any_emit, self._outlet.keeps_order
+
+        def emit(
+            values: Any, stream: Any = DEFAULT_STREAM, task_ids: Any = None
+        ) -> list[int] | None:
+            if (
+                type(values) is list
+                and type(stream) is str
+                and (out := find(stream)) is not None
+                and len(values) == out.width
+                and task_ids is None
+                and not out.takes_direct
+                and get_ident() == threads.fast
+            ):
+                if keeps_order:
+                    note(out.index)
+                out.rows.append(values)
+                return None
+            return long_way(values, stream=stream, task_ids=bool(task_ids))
+
+        return emit
 
     def _any_emit(
         self, values: Any, *, stream: str = DEFAULT_STREAM, task_ids: bool = False
@@ -352,12 +379,12 @@ class SpoutPort(_PortForThreads):
         msg_id: Any = None,
         task_ids: bool = False,
     ) -> list[int] | None:
-        return self._emit_or_leave(self._any_emit, values, stream, task_ids, msg_id=msg_id)
+        return self._emit_or_leave(values, stream, msg_id, task_ids)
 
     def emit_direct(
         self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, msg_id: Any = None
     ) -> None:
-        self._emit_or_leave_to(self.emit_direct, task, values, stream, msg_id=msg_id)
+        self._emit_or_leave_to(task, values, stream, msg_id)
 
     def _append(self, out: OutStream, values: Any, msg_id: Any) -> None:
         self._outlet.added(out, values)
