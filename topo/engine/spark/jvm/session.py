@@ -21,6 +21,7 @@ from topo.config.masters import is_local
 from topo.engine.spark.driver.checkpoint import REAL_TIME
 from topo.engine.spark.driver.masters import check_master, with_room
 from topo.engine.spark.driver.shipment import DAEMON, Shipment, workers_python
+from topo.engine.spark.jvm.converters import avoid_pandas
 from topo.engine.spark.jvm.java import Java, prepare_java
 from topo.engine.spark.jvm.launch import PYTHON_VARIABLE, JvmStart, environment
 from topo.engine.spark.jvm.speedups import apply_jvm_speedups
@@ -246,6 +247,7 @@ def _launched(start: JvmStart, path: Path, java: Java, shipment: Shipment | None
         _jvm.close()
     _jvm = start
     begun = path.stat().st_size if path.exists() else 0
+    avoid_pandas()
     try:
         gateway = start.launch(path, shipment, records=_records)
         context = SparkContext(conf=start.conf(), gateway=gateway)

@@ -51,8 +51,10 @@ from topo.tracking.plan import Mode
 from topo.wire.column import dump
 
 _FIRST_PAUSE_SECS = 0.0005
-_LONGEST_PAUSE_SECS = 0.005
+_USUAL_PAUSE_SECS = 0.005
+_LONGEST_PAUSE_SECS = 0.01  # once nothing has come for a second or two
 _PAUSE_GROWTH = 1.3
+_LATE_GROWTH = 1.005
 _COMPANY_SECS = 0.001
 _FEW_TUPLES = 64
 _FINISHED_PAUSE_SECS = 0.02  # of spouts that say that nothing more will come
@@ -302,7 +304,7 @@ class SlotLoop:
             return
         left = self._allowance - self._emitted
         if left <= 0:
-            self._poll_at = now + _LONGEST_PAUSE_SECS
+            self._poll_at = now + _USUAL_PAUSE_SECS
             return
         until = now + _POLL_SECS
         emitted = level.poll(time.time(), left, until)
@@ -317,7 +319,8 @@ class SlotLoop:
             company = _FIRST_PAUSE_SECS if self._setup.acks_at_once else _COMPANY_SECS
             self._pause, self._poll_at = _FIRST_PAUSE_SECS, now + (0.0 if had_more else company)
             return
-        self._pause = min(self._pause * _PAUSE_GROWTH, _LONGEST_PAUSE_SECS)
+        growth = _PAUSE_GROWTH if self._pause < _USUAL_PAUSE_SECS else _LATE_GROWTH
+        self._pause = min(self._pause * growth, _LONGEST_PAUSE_SECS)
         pause = _FINISHED_PAUSE_SECS if level.is_exhausted else self._pause
         self._poll_at = time.monotonic() + pause
 
