@@ -1,4 +1,4 @@
-"""What Py4J asks about each argument of a call into the JVM, without importing pandas for it.
+"""Answers to what Py4J asks about each argument of a call into the JVM, without importing pandas.
 
 PySpark registers converters of numpy's numbers and arrays. The first question to one of them
 imports PySpark's testing package, and with it pandas: half a second in the middle of each start,

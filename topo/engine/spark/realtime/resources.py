@@ -272,10 +272,11 @@ def _check_encryption(conf: Mapping[str, Any]) -> None:
     server, client = tls_of(conf)
     if server is not None or client is not None:
         raise ConfigError(
-            "topology.acker.tls.* encrypts what workers and driver say to each other, and "
-            "real-time mode cannot",
+            "topology.acker.tls.* encrypts calls of workers to ackers; real-time mode has no such "
+            "calls, and what its slots and the driver say is not encrypted",
             at="topology.acker.tls.certificate",
-            hint="set topology.mode=micro-batch, or take topology.acker.tls.* out",
+            hint="set topology.mode=micro-batch; or take topology.acker.tls.* out, if only hosts "
+            "that you trust are on the network between driver and executors",
         )
 
 
