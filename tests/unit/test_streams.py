@@ -357,6 +357,25 @@ def test_running_aggregates() -> None:
     assert results(lambda s, i: i[""].key_by().distinct(), {"": [1, 1, 2]}) == [[1, 1], [2, 2]]
 
 
+@pytest.mark.parametrize(
+    "itself",
+    [
+        lambda s: s.key_by(),
+        lambda s: s.key_by(lambda row: row),
+        lambda s: s.flat_map(lambda row: [row]).key_by(),
+    ],
+)
+def test_elements_of_several_fields_are_keys_by_their_values(itself: Any) -> None:
+    s = StreamBuilder()
+    events = s.stream(Events([("ann", n % 2, 7) for n in range(6)]))
+    itself(events).count().named("counts").print()
+    events.dedupe().named("first").print()
+    run = complete_topology(s.build())
+    keys = [("ann", n, 7) for n in (0, 1)]
+    assert sorted(run.tuples("counts")) == [[key, count] for key in keys for count in (1, 2, 3)]
+    assert sorted(run.tuples("first")) == [[key] for key in keys]
+
+
 def test_an_error_names_the_operator_and_the_users_line() -> None:
     s = StreamBuilder()
     s.stream(Items([1, 0])).map(lambda n: n).map(lambda n: 1 // n).print()

@@ -277,7 +277,9 @@ class ChainCode:
             self._line(f"{function}({whole})", node)
             return value, key
         if kind == "key_by":
-            self._line(f"{fresh} = {function}({whole})" if function else f"{fresh} = {value}", node)
+            # A tuple of the runtime is equal to nothing but itself, which no key may be.
+            made = self._lasting(f"{function}({whole})" if function else value)
+            self._line(f"{fresh} = {made}", node)
             return value if key is None else whole, fresh
         if kind == "values":
             return value, None
@@ -334,6 +336,8 @@ class ChainCode:
 
     def _write_each(self, node: Node, child: _Tree, fresh: str, each: str) -> bool:
         """Write an operator whose results leave as they are in one line, if that can be done."""
+        if self._makes_tuple:
+            return False
         key: str | None = None
         while not child.exits and len(child.children) == 1:
             (renaming, child) = child.children[0]
