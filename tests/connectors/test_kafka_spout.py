@@ -18,6 +18,7 @@ import pytest
 from tests.connectors.scripted_kafka import Broker, Keeps, Log, Reading, ScriptedSpout
 from topo import Bolt, ComponentError, Tuple
 from topo.connectors.kafka import Backoff
+from topo.connectors.kafka.client import TP
 from topo.connectors.kafka.starts import Start
 
 CASES = {
@@ -439,6 +440,37 @@ def test_a_bounded_reading_ends(broker: Broker) -> None:
     assert Counter(reading.offsets()) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1}
     reading = Reading(ScriptedSpout("t", until={0: 2, 1: 0})).settle()
     assert (reading.run.status, reading.offsets()) == ("COMPLETED", [0, 1])
+
+
+class SlowToFind(ScriptedSpout):
+    """Hears of the partitions when it has been asked some times, after each start."""
+
+    transient = (*ScriptedSpout.transient, "asked")
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        super().open(conf, context, collector)
+        self.asked = 0
+
+    def discover(self) -> frozenset[TP] | None:
+        self.asked += 1
+        return super().discover() if self.asked > 5 else None
+
+
+def test_a_bounded_reading_that_is_restarted_is_not_over_before_it_knows_its_partitions(
+    broker: Broker,
+) -> None:
+    broker.write("t", 0, 3)
+    reading = Reading(SlowToFind("t", until={0: 6}, guarantee="exactly_once"))
+    reading.cluster.advance(1)
+    assert reading.offsets() == [0, 1, 2]
+    reading.run.restart()
+    for _ in range(3):
+        reading.run.step()
+    assert reading.run.status == "ACTIVE"
+    broker.write("t", 0, 3)
+    reading.cluster.advance(1)
+    assert reading.run.status == "COMPLETED"
+    assert reading.offsets() == list(range(6))
 
 
 def test_topics_that_are_not_there(broker: Broker) -> None:

@@ -198,6 +198,7 @@ class KafkaClient:
             },
         )
         self._assigned: set[TP] = set()
+        self._kept: list[Any] = []  # messages that came with an error
         self._ends_seen: dict[TP, int] = {}  # where reading came to the end, holes included
 
     def partitions(self, topics: Topics) -> set[TP]:
@@ -265,13 +266,23 @@ class KafkaClient:
         self._consumer.resume([self._kafka.TopicPartition(*one) for one in partitions])
 
     def fetch(self, most: int) -> Sequence[Message]:
-        listed = self._ask(lambda: self._consumer.consume(most, timeout=0))
+        listed, self._kept = self._kept, []
+        listed += self._ask(lambda: self._consumer.consume(most, timeout=0))
         if not any(message.error() for message in listed):
-            return listed  # type: ignore[no-any-return]
-        for message in listed:
-            if message.error():
-                self._raise_for(message)
-        return [message for message in listed if not message.error()]
+            return listed
+        good = [message for message in listed if not message.error()]
+        try:
+            for message in listed:
+                if message.error():
+                    self._raise_for(message)
+        except OutOfRange as lost:
+            topic, number = lost.partition
+            self._kept = [m for m in good if (m.topic(), m.partition()) != (topic, number)]
+            raise
+        except Exception:
+            self._kept = good  # the consumer will not give them again
+            raise
+        return good
 
     def _raise_for(self, message: Any) -> None:
         error, codes = message.error(), self._kafka.KafkaError
@@ -283,7 +294,7 @@ class KafkaClient:
         raise self._in_words(error)
 
     def position(self, partition: TP) -> int | None:
-        if partition not in self._assigned:
+        if partition not in self._assigned or self._kept:
             return None
         (found,) = self._consumer.position([self._kafka.TopicPartition(*partition)])
         known = max(int(found.offset), self._ends_seen.get(partition, -1))

@@ -150,7 +150,7 @@ class KafkaSpout(PartitionReader):
         if self.until is None or not self.has_started or self._queue or self._held:
             return False
         self.follow_holes(self._own)
-        partitions = [self.state.raw()[key] for key in self._own]
+        partitions = self.state.raw().values()  # a list of topics may lack some for a moment
         done = all(one.is_finished and not (one.again or one.dead) for one in partitions)
         return done and not self._failures.is_waiting
 
