@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.connectors.between_topics import Driver
 from tests.connectors.dying import KILLS
 from tests.fault.spark_processes import command_of, wait_until
 from tests.servers import kafka
@@ -207,6 +208,27 @@ def test_a_topology_between_two_topics_survives_slots_and_the_broker(
             wait_until(lambda: seen(server, target) >= 10_000 or run.wait(0), "all of it")
         numbers = Counter(row[0] for row in visible(server, target))
         assert numbers == dict.fromkeys(range(10_000), 1)
+
+
+def test_a_driver_that_is_killed_goes_on_where_it_was(server: KafkaServer, tmp_path: Path) -> None:
+    """[G-08]"""
+    source, target = server.topic(2), server.topic()
+    first, second = (
+        [json.dumps({"number": number}).encode() for number in range(start, start + 4000)]
+        for start in (0, 4000)
+    )
+    server.write(source, first)
+    arguments = (tmp_path, server.address, source, target)
+    with Driver(*arguments) as driver:
+        wait_until(lambda: seen(server, target) >= 500 or driver.has_ended, "the first batches")
+        assert not driver.has_ended, driver.words()
+        driver.kill()
+    server.write(source, second)
+    with Driver(*arguments) as driver:
+        wait_until(lambda: seen(server, target) >= 8000 or driver.has_ended, "all of it")
+        assert not driver.has_ended, driver.words()
+    numbers = Counter(row[0] for row in visible(server, target))
+    assert numbers == dict.fromkeys(range(8000), 1)
 
 
 class Sums(StatefulBasicBolt):

@@ -91,9 +91,12 @@ class KafkaServer:
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5, "log_level": 2})
-        for value in values:
+        for count, value in enumerate(values, 1):
             producer.produce(topic, value, **more)
-            producer.poll(0)
+            if count % 50_000:
+                producer.poll(0)
+            else:  # or its queue would be full
+                producer.flush(60)
         assert producer.flush(60) == 0
 
     def read(self, topic: str) -> list[Any]:
