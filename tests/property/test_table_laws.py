@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from math import inf, isfinite, isnan
@@ -338,6 +338,35 @@ def test_a_variance_is_that_of_the_values_that_are_left(
         least = 2 if sample else 1
         wanted = (variance if sample else pvariance)(exact) if len(exact) >= least else None
         assert made.result(acc) == (None if wanted is None else float(wanted))
+
+
+WITHOUT_NONE: dict[str, tuple[Combiner, Callable[[list[int]], Any]]] = {
+    "sum": (Sum("v"), sum),
+    "mean": (Mean("v"), lambda values: sum(values) / len(values) if values else None),
+    "min": (Min("v"), lambda values: min(values, default=None)),
+    "max": (Max("v"), lambda values: max(values, default=None)),
+    "distinct": (Distinct("v"), lambda values: len(set(values))),
+    "count": (Count("v"), len),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_NONE)
+@given(events=st.lists(st.tuples(st.none() | st.integers(-3, 3), st.integers(0, 2)), max_size=40))
+def test_none_is_no_value_of_a_group_as_of_a_window(
+    name: str, events: list[tuple[int | None, int]]
+) -> None:
+    combiner, of = WITHOUT_NONE[name]
+    made = retracting(combiner)
+    acc = made.init()
+    there: list[int | None] = []
+    for value, place in events:
+        if there and place:
+            acc = made.remove(acc, there.pop(place % len(there)))
+        else:
+            acc = made.add(acc, value)
+            there.append(value)
+        wanted = of([value for value in there if value is not None]) if there else None
+        assert made.result(acc) == wanted
 
 
 def test_a_variance_of_what_is_no_finite_number_is_none() -> None:

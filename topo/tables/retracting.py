@@ -1,26 +1,23 @@
 """Aggregates that values can be taken away from again, exactly.
 
-- Counts and sums are added and subtracted. Floats are not: 1e16 + 1 - 1e16 is 0. So a sum of
-  floats is kept as n / 2**k, exact whatever comes and goes, and is rounded once, in the result.
-  (Parts that do not overlap, after Shewchuk, would be smaller, but overflow.) A variance is that of
-  such a sum and one of squares, which loses nothing either.
+- Sums, means and variances are exact (`exact`), of floats too.
 - Min, Max, Distinct, TopK, Collect and ArgMax keep how often each value is there, and a heap whose
   top is looked at; what is saved is the counts that changed, not the group.
 - A combiner of your own has `remove(acc, value)`, or the aggregate is given an adder and a
   subtractor.
 
-A group without rows has no result.
+A group without rows has no result, and None is no value, as in windows.
 """
 
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Protocol
 
 from topo.errors import StreamError, shown
+from topo.tables.exact import Exact, ExactMean, ExactVar
 from topo.windows.combiners import (
     ArgMax,
     Collect,
@@ -57,136 +54,6 @@ class RetractableAggregate(Protocol):
 
     def result(self, acc: Any) -> Any:
         """Return the result of a group; None for a group that is no more."""
-
-
-class Exact:
-    """A sum that values can be taken away from: of anything with plus and minus, floats exactly.
-
-    The accumulator is (rows, floats among them, sum of the others, (n, k) for the floats' sum of
-    n / 2**k, counts of the infinite ones and NaNs).
-    """
-
-    counted = False
-    users = False
-
-    def init(self) -> Any:
-        return (0, 0, None, (0, 0), ())
-
-    def add(self, acc: Any, value: Any) -> Any:
-        rows, floats, rest, parts, odd = acc
-        if type(value) is float:
-            if math.isfinite(value):
-                return rows + 1, floats + 1, rest, _grown(parts, value, 1), odd
-            return rows + 1, floats + 1, rest, parts, _counted(odd, repr(value), 1)
-        return rows + 1, floats, value if rest is None else rest + value, parts, odd
-
-    def remove(self, acc: Any, value: Any) -> Any:
-        rows, floats, rest, parts, odd = acc
-        if rows <= 1:
-            return self.init()
-        if type(value) is float:
-            if math.isfinite(value):
-                return rows - 1, floats - 1, rest, _grown(parts, value, -1), odd
-            return rows - 1, floats - 1, rest, parts, _counted(odd, repr(value), -1)
-        return rows - 1, floats, -value if rest is None else rest - value, parts, odd
-
-    def total(self, acc: Any) -> Any:
-        """Return the sum."""
-        _, floats, rest, parts, odd = acc
-        if not floats:
-            return 0 if rest is None else rest
-        if odd:
-            return sum(float(name) for name, _ in odd)
-        n, k = parts
-        if type(rest) is int:
-            n, rest = n + (rest << k), None
-        try:
-            total = n / (1 << k)
-        except OverflowError:
-            total = math.inf if n > 0 else -math.inf
-        return total if rest is None else total + rest
-
-    def result(self, acc: Any) -> Any:
-        return self.total(acc) if acc[0] else None
-
-
-class ExactMean(Exact):
-    """A mean that values can be taken away from."""
-
-    def result(self, acc: Any) -> Any:
-        return self.total(acc) / acc[0] if acc[0] else None
-
-
-class ExactVar:
-    """A variance that values can be taken away from: of the exact sums of values and squares.
-
-    The accumulator is (rows, values among them, their sum, the sum of their squares, those that
-    are no finite numbers), with both sums as (n, k) for n / 2**k. None is no value.
-    """
-
-    counted = False
-    users = False
-
-    def __init__(self, sample: bool) -> None:
-        self._sample = sample
-
-    def init(self) -> Any:
-        return (0, 0, (0, 0), (0, 0), 0)
-
-    def add(self, acc: Any, value: Any) -> Any:
-        return self._changed(acc, value, 1)
-
-    def remove(self, acc: Any, value: Any) -> Any:
-        return self.init() if acc[0] <= 1 else self._changed(acc, value, -1)
-
-    def _changed(self, acc: Any, value: Any, sign: int) -> Any:
-        rows, values, total, squares, odd = acc
-        rows += sign
-        if value is None:
-            return rows, values, total, squares, odd
-        if not isinstance(value, int):
-            value = float(value)
-            if not math.isfinite(value):
-                return rows, values + sign, total, squares, odd + sign
-        n, whole = value.as_integer_ratio()
-        k = whole.bit_length() - 1
-        total, squares = _plus(total, n, k, sign), _plus(squares, n * n, 2 * k, sign)
-        return rows, values + sign, total, squares, odd
-
-    def result(self, acc: Any) -> Any:
-        _, values, (n, k), (squares, of), odd = acc
-        count = values - 1 if self._sample else values
-        if count <= 0:
-            return None
-        if odd:
-            return math.nan
-        # (squares / 2**of - (n / 2**k)**2 / values) / count, in whole numbers to the end.
-        distance = (squares * values << 2 * k) - (n * n << of)
-        try:
-            return distance / (count * values << (of + 2 * k))
-        except OverflowError:
-            return math.inf
-
-
-def _grown(parts: tuple[int, int], value: float, sign: int) -> tuple[int, int]:
-    """Return a sum n / 2**k with a value more or less."""
-    more, whole = value.as_integer_ratio()
-    return _plus(parts, more, whole.bit_length() - 1, sign)
-
-
-def _plus(parts: tuple[int, int], more: int, own: int, sign: int) -> tuple[int, int]:
-    """Return a sum n / 2**k with more / 2**own more or less."""
-    n, k = parts
-    if own > k:
-        n, k = n << (own - k), own
-    n += sign * (more << (k - own))
-    return (n, k) if n else (0, 0)
-
-
-def _counted(odd: tuple[tuple[str, int], ...], name: str, more: int) -> tuple[tuple[str, int], ...]:
-    counts = dict(odd)
-    counts[name] = counts.get(name, 0) + more
-    return tuple(sorted((name, n) for name, n in counts.items() if n))
 
 
 class Counting:
@@ -285,7 +152,9 @@ class OfBag:
     counted = True
     users = False
 
-    def __init__(self, look: Callable[[Bag], Any], order: Callable[[Any], Any] | None) -> None:
+    def __init__(
+        self, look: Callable[[Bag], Any], order: Callable[[Any], _Ascending] | None
+    ) -> None:
         self._look = look
         self._order = order
 
@@ -303,7 +172,9 @@ class OfBag:
             ) from None
         bag.counts[value] = count + 1
         if not count and bag.heap is not None and self._order is not None:
-            heapq.heappush(bag.heap, self._order(value))
+            entry = self._order(value)
+            if entry.by is not None:
+                heapq.heappush(bag.heap, entry)
         return bag
 
     def remove(self, bag: Bag, value: Any) -> Bag:
@@ -320,7 +191,8 @@ class OfBag:
         if self._order is not None and (
             bag.heap is None or len(bag.heap) > 2 * len(bag.counts) + 16
         ):
-            bag.heap = list(map(self._order, bag.counts))
+            entries = map(self._order, bag.counts)
+            bag.heap = [entry for entry in entries if entry.by is not None]
             heapq.heapify(bag.heap)
         return self._look(bag)
 
@@ -355,11 +227,12 @@ class _Descending(_Ascending):
 
 
 def _first(bag: Bag) -> Any:
-    """Return the value at the top of the heap, without those that are gone."""
-    assert bag.heap is not None
-    while bag.heap[0].value not in bag.counts:
-        heapq.heappop(bag.heap)
-    return bag.heap[0].value
+    """Return the value at the top of the heap, without those that are gone; None if it is empty."""
+    heap = bag.heap
+    assert heap is not None
+    while heap and heap[0].value not in bag.counts:
+        heapq.heappop(heap)
+    return heap[0].value if heap else None
 
 
 class _Highest:
@@ -409,7 +282,8 @@ class _FirstPart:
     """Finds the first part of the value at the top."""
 
     def __call__(self, bag: Bag) -> Any:
-        return _first(bag)[0]
+        top = _first(bag)
+        return None if top is None else top[0]
 
 
 def retracting(combiner: Combiner) -> RetractableAggregate:
@@ -452,4 +326,4 @@ def retracting(combiner: Combiner) -> RetractableAggregate:
 
 
 def _number(bag: Bag) -> int:
-    return len(bag.counts)
+    return len(bag.counts) - (None in bag.counts)
