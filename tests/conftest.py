@@ -28,10 +28,11 @@ _WITH_PROCESSES = ("spark", "fault", "server")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tries_again = config.pluginmanager.hasplugin("rerunfailures")
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
-        if any(item.get_closest_marker(name) for name in _WITH_PROCESSES):
+        if tries_again and any(map(item.get_closest_marker, _WITH_PROCESSES)):
             item.add_marker(pytest.mark.flaky(reruns=2))
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)

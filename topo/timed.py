@@ -226,8 +226,8 @@ class TimedBolt(Bolt):
         """Yield the problems of the declaration, given what the bolt reads and declares."""
         return ()
 
-    def warnings(self, where: str) -> Iterable[str]:
-        """Yield what is allowed, and is hardly what was meant."""
+    def warnings(self, where: str, is_finite: bool) -> Iterable[str]:
+        """Yield what is allowed, and is hardly what was meant; all input may be finite."""
         return ()
 
     def result_time(self, stream: str) -> tuple[str, int] | None:

@@ -67,7 +67,7 @@ def blocks(page: Path, language: str) -> Iterator[Block]:
 
 
 def _usage_and_help() -> Iterator[tuple[str, str, str]]:
-    context = click.Context(root, info_name="topo")
+    context = click.Context(root, info_name="topo", **root.context_settings)
     for name, entry in COMMANDS.items():
         command = root.get_command(context, name)
         assert command is not None

@@ -34,6 +34,7 @@ from topo import (
     Min,
     Session,
     Sliding,
+    Spout,
     Sum,
     TimestampError,
     TopK,
@@ -728,10 +729,22 @@ def test_only_sliding_windows_that_report_once_leave_keys_out(more: dict[str, An
                         aggregates={"n": Count()})  # fmt: skip
 
 
-def test_a_global_window_without_a_trigger_is_warned_of() -> None:
-    def warnings(**more: Any) -> Any:
+class Endless(Spout):
+    outputs = ("key", "ts")
+
+    def next_tuple(self) -> None:
+        self.emit(["a", 1])
+
+
+class Finite(Endless):
+    def is_exhausted(self) -> bool:
+        return True
+
+
+def test_a_global_window_without_a_trigger_is_warned_of_if_the_input_has_no_end() -> None:
+    def warnings(spout: Spout | None = None, **more: Any) -> Any:
         builder = TopologyBuilder()
-        builder.set_spout("in", FeederSpout(["key", "ts"]))
+        builder.set_spout("in", spout or Endless())
         bolt = WindowAggregate(window=Global(), aggregates={"n": Count()}, **more)
         builder.set_bolt("totals", bolt).global_grouping("in")
         return builder.create_topology().warnings
@@ -740,6 +753,7 @@ def test_a_global_window_without_a_trigger_is_warned_of() -> None:
     assert "bolt 'totals' has a Global window without a trigger" in said
     assert "trigger=AfterCount(100)" in said
     assert not warnings(trigger=AfterCount(3))
+    assert not warnings(Finite())
 
 
 def test_the_global_window_reports_by_its_trigger() -> None:

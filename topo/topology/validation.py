@@ -37,6 +37,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
     outputs: dict[str, Streams] = {}
     confs: dict[str, dict[str, Any]] = {}
     warnings: list[str] = []
+    is_finite = all(_is_finite(one.component) for one in drafts.values() if one.kind == "spout")
     for draft in _producers_first(drafts):
         problems += _read_inputs(draft, outputs)
         outputs[draft.id] = _declared_outputs(draft, problems)
@@ -49,7 +50,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
         warnings += shared_containers(draft.component, draft.where)
         warnings += sleeping_warnings(draft.component, draft.where)
         if isinstance(draft.component, TimedBolt):
-            warnings += draft.component.warnings(draft.where)
+            warnings += draft.component.warnings(draft.where, is_finite)
     if not any(draft.kind == "spout" for draft in drafts.values()):
         problems.append(
             Problem("no-spout", "topology", "the topology has no spout", "add one with set_spout")

@@ -142,11 +142,11 @@ class WindowAggregate(TimedBolt):
                 text = f"{where} aggregates {read.component!r} in event time, which is untimed"
                 yield Problem("time-field", where, text, "read it in another bolt")
 
-    def warnings(self, where: str) -> Iterable[str]:
-        if isinstance(self.window, Global) and self.trigger is None:
+    def warnings(self, where: str, is_finite: bool) -> Iterable[str]:
+        if isinstance(self.window, Global) and self.trigger is None and not is_finite:
             yield (
-                f"{where} has a Global window without a trigger: it reports at the end of a finite "
-                "input and never before; give it one, such as trigger=AfterCount(100)"
+                f"{where} has a Global window without a trigger: it reports at the end of its "
+                "input, which has none; give it one, such as trigger=AfterCount(100)"
             )
 
     def operator(self, task: OperatorTask) -> Operator:
