@@ -7,7 +7,8 @@ would take processor time from other tests.
 
 What needs real processes, servers or browsers is tried again if it fails, since on a machine that
 is busy enough every limit of time is too short; `-raR` names what was tried again. Everything else
-has one try, and hypothesis no limits of time.
+has one try, and hypothesis no limits of time. Its examples are the same in each run, so that a run
+is green or red by what was changed; those of TOPO_TEST_EXAMPLES are new ones.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ import topo.forks  # noqa: F401
 
 os.environ.setdefault("TOPO_CACHE", "")
 settings.register_profile(
-    "topo", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "topo",
+    deadline=None,
+    derandomize="TOPO_TEST_EXAMPLES" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("topo")
 _WITH_PROCESSES = ("spark", "fault", "server")
