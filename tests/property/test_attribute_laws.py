@@ -6,10 +6,12 @@ import collections
 import dataclasses
 import itertools
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -175,10 +177,13 @@ def life(bolt: BasicBolt, operations: list[Any], restart_after: set[int]) -> End
 
 
 names = st.sampled_from(NAMES)
-shapes = st.dictionaries(names, st.sampled_from(sorted(SHAPES)), min_size=1)
+# Python 3.14 does not pickle them any more; topo then names the attribute.
+PICKLED = sorted(SHAPES if sys.version_info < (3, 14) else SHAPES.keys() - {"count"})
+shapes = st.dictionaries(names, st.sampled_from(PICKLED), min_size=1)
 kinds = st.sampled_from(["alias", "new", "negative", "delete", "keyed", "nest", "write", "nothing"])
 
 
+@pytest.mark.filterwarnings("ignore:.*support will be removed from itertools:DeprecationWarning")
 @given(
     shapes=shapes,
     aliased=st.dictionaries(names, st.integers(0, 3), max_size=2),
