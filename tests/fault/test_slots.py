@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.disks import small_disk
 from tests.fault import spark_processes
 from tests.fault.exactly_once import END, check_result, topology
 from tests.fault.spark_processes import KEYS, ROOT, pause, wait_until
@@ -198,13 +198,8 @@ def is_found_out(directory: Path, kill: Kill, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(path)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("no file system may be mounted here, to be filled")
-    yield path
-    subprocess.run(["umount", "--lazy", str(path)], check=True)
+    with small_disk(tmp_path / "disk", 2) as path:
+        yield path
 
 
 def test_a_full_disk_ends_the_acks(tmp_path: Path, disk: Path) -> None:

@@ -6,10 +6,8 @@ import contextlib
 import io
 import json
 import os
-import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -17,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.disks import small_disk
 from tests.fault.homes import Home, end, until
 from topo.cli.root import run as topo
 from topo.manage.registry import Registry
@@ -77,13 +76,8 @@ class Disk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", str(path)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("no file system may be mounted here, to be filled")
-    yield Disk(path)
-    subprocess.run(["umount", "--lazy", str(path)], check=True)
+    with small_disk(tmp_path / "disk", 1) as path:
+        yield Disk(path)
 
 
 @pytest.fixture

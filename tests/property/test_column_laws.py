@@ -312,6 +312,17 @@ class Late(Numbers):
         return False
 
 
+def windows_of(program: StreamBuilder, stream: Any, kind: str) -> list[list[Any]]:
+    """Run the program with windows of a second over a stream's keys; return what they report."""
+    windowed = stream.key_by("n").window(Tumbling(timedelta(seconds=1)))
+    counted = windowed.count() if kind == "counts" else windowed.aggregate(Unmergeable())
+    counted.named("windows").print()
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("windows", program.build())
+        run.settle()
+        return run.tuples("windows")
+
+
 @pytest.mark.parametrize("unit", sorted(TIMES))
 @pytest.mark.parametrize("kind", ["counts", "lists"])
 def test_a_selective_filter_does_not_hold_the_watermark_back(unit: str, kind: str) -> None:
@@ -319,13 +330,7 @@ def test_a_selective_filter_does_not_hold_the_watermark_back(unit: str, kind: st
     s = StreamBuilder()
     time = EventTime("ts", unit=unit, idle=None)
     first = s.stream(Late(("n", "ts"), rows, 1, False), time=time).filter(lambda row: row.n == 0)
-    windowed = first.key_by("n").window(Tumbling(timedelta(seconds=1)))
-    counted = windowed.count() if kind == "counts" else windowed.aggregate(Unmergeable())
-    counted.named("windows").print()
-    with TestCluster() as cluster:
-        run = cluster.submit_topology("filtered", s.build())
-        run.settle()
-        assert len(run.tuples("windows")) == 1
+    assert len(windows_of(s, first, kind)) == 1
 
 
 @pytest.mark.parametrize("kind", ["counts", "lists"])
@@ -334,13 +339,7 @@ def test_a_clock_that_is_ahead_does_not_hide_what_a_filter_has_seen(kind: str) -
     rows = [(0, 0), (1, 5_000), (2, 10**15)]
     time = EventTime("ts", idle=None, max_ahead=timedelta(seconds=60))
     first = s.stream(Late(("n", "ts"), rows, 3, False), time=time).filter(lambda row: row.n == 0)
-    windowed = first.key_by("n").window(Tumbling(timedelta(seconds=1)))
-    counted = windowed.count() if kind == "counts" else windowed.aggregate(Unmergeable())
-    counted.named("windows").print()
-    with TestCluster() as cluster:
-        run = cluster.submit_topology("ahead", s.build())
-        run.settle()
-        assert len(run.tuples("windows")) == 1
+    assert len(windows_of(s, first, kind)) == 1
 
 
 def test_ticks_are_no_elements() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from math import inf, isfinite, isnan
@@ -313,6 +313,21 @@ def test_groups_are_those_of_the_table_at_every_batch(
         assert reported.rows == wanted
 
 
+def coming_and_going(
+    made: RetractableAggregate, events: list[tuple[Any, int]]
+) -> Iterator[tuple[Any, list[Any]]]:
+    """Add values, or take away some that are there; yield the accumulator and what is left."""
+    acc = made.init()
+    there: list[Any] = []
+    for value, place in events:
+        if there and place:
+            acc = made.remove(acc, there.pop(place % len(there)))
+        else:
+            acc = made.add(acc, value)
+            there.append(value)
+        yield acc, there
+
+
 @given(
     events=st.lists(
         st.tuples(
@@ -326,14 +341,7 @@ def test_a_variance_is_that_of_the_values_that_are_left(
     events: list[tuple[float | None, int]], sample: bool
 ) -> None:
     made = retracting(Var("v", sample=sample))
-    acc = made.init()
-    there: list[float | None] = []
-    for value, place in events:
-        if there and place:
-            acc = made.remove(acc, there.pop(place % len(there)))
-        else:
-            acc = made.add(acc, value)
-            there.append(value)
+    for acc, there in coming_and_going(made, events):
         exact = [Fraction(value) for value in there if value is not None]
         least = 2 if sample else 1
         wanted = (variance if sample else pvariance)(exact) if len(exact) >= least else None
@@ -357,14 +365,7 @@ def test_none_is_no_value_of_a_group_as_of_a_window(
 ) -> None:
     combiner, of = WITHOUT_NONE[name]
     made = retracting(combiner)
-    acc = made.init()
-    there: list[int | None] = []
-    for value, place in events:
-        if there and place:
-            acc = made.remove(acc, there.pop(place % len(there)))
-        else:
-            acc = made.add(acc, value)
-            there.append(value)
+    for acc, there in coming_and_going(made, events):
         wanted = of([value for value in there if value is not None]) if there else None
         assert made.result(acc) == wanted
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.doubles import Numbers
+from tests.disks import small_disk
 from tests.spark.doubles import LONGEST_SECS
 from tests.wiring import line
 from topo import BasicBolt, EngineError, LocalCluster, Tuple
@@ -21,13 +20,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(path)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("no file system may be mounted here, to be filled")
-    yield path
-    subprocess.run(["umount", "--lazy", str(path)], check=True)
+    with small_disk(tmp_path / "disk", 2) as path:
+        yield path
 
 
 class Keeps(BasicBolt):
