@@ -116,6 +116,10 @@ class EventTime:
             found = math.nextafter(found, math.inf)
         return found
 
+    def wakes_at(self, event: int | None) -> float | None:
+        """Return when, by the clock, an event by arrival is due; None if none ever is."""
+        return None if event is None or event >= AFTER_ALL else self.clock_at(event)
+
     @property
     def shows_ticks(self) -> bool:
         """True iff a time is shown as it is, in ticks."""

@@ -57,8 +57,7 @@ class WindowOperator(Operator):
         return self._flush() or ended
 
     def wakes_at(self) -> float | None:
-        event = self.next_event() if self._by_arrival else None
-        return None if event is None or event >= AFTER_ALL else self._time.clock_at(event)
+        return self._time.wakes_at(self.next_event() if self._by_arrival else None)
 
     def _flush(self) -> int:
         out, self._out = self._out, []

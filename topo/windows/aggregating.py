@@ -175,12 +175,9 @@ class AggregateOperator(Operator):
         return self._windows.next_event()
 
     def wakes_at(self) -> float | None:
-        times = []
+        times = [self._time.wakes_at(self.next_event() if self._by_arrival else None)]
         if self._keyed is not None:
             times.append(self._keyed.next_clock())
-        event = self.next_event() if self._by_arrival else None
-        if event is not None and event < AFTER_ALL:
-            times.append(self._time.clock_at(event))
         return min((time for time in times if time is not None), default=None)
 
     def oldest(self) -> int | None:

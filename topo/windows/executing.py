@@ -134,10 +134,8 @@ class PaneExecutor(Executor):
         return self._windows.next_event()
 
     def wakes_at(self) -> float | None:
-        times = [self._windows.next_clock()]
         event = self.next_event() if self._by_arrival else None
-        if event is not None and event < AFTER_ALL:
-            times.append(self._time.clock_at(event))
+        times = (self._windows.next_clock(), self._time.wakes_at(event))
         return min((time for time in times if time is not None), default=None)
 
     def oldest(self) -> int | None:

@@ -7,9 +7,9 @@ A JVM that records such a file takes 9 s longer to start and 8 s to end, so no r
 background. A static archive, from a list of classes, took 46 s of processor time to dump and
 helped less.
 
-Java refuses an archive that does not fit, and runs without; so does one that was recorded with an
-entry on the class path that is there no more. Only a directory of this user's own will do, since
-whoever writes the file decides what the JVM runs.
+Java refuses an archive that does not fit, and runs without; that is so, too, if an entry of the
+class path with which it was recorded is there no more. Only a directory of this user's own will do,
+since whoever writes the file decides what the JVM runs.
 """
 
 from __future__ import annotations
