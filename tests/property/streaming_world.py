@@ -1,8 +1,9 @@
 """Slots and a coordinator in one process, with every delay and every death drawn from one seed.
 
 The levels, the epochs and the log are the real ones; only the sockets and Spark's shuffle between
-them are queues here, each in order, all of them as slow as the seed says. A death takes the slots,
-or the driver with them, at any moment; what follows begins with what the log says.
+them are queues here, each in order, all of them as slow as the seed says. The levels of a slot are
+in one process or in two, as on a cluster, where the seed says. A death takes the slots, or the
+driver with them, at any moment; what follows begins with what the log says.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from topo import (
 from topo import Count as CountOf
 from topo.engine.spark.plan import make_plan
 from topo.engine.spark.realtime.epochs import Committed, Epochs, Staged
-from topo.engine.spark.realtime.level import Level
+from topo.engine.spark.realtime.level import Level, link
 from topo.engine.spark.realtime.messages import (
     SlotSetup,
     Start,
@@ -219,6 +220,9 @@ class World:
             made = [Level(setup, number, environment, start) for number in numbers]
             for level in made:
                 level.output.stream = self._wire(level.number, slot)  # type: ignore[assignment]
+            first = self.random.randrange(len(made) + 1)  # of those in another process
+            for process in (made[:first], made[first:]):
+                link({level.number: level for level in process})
             made[0].set_mode(Mode.ACTIVE)
             self.levels.append(made)
         spouts = [spout for level in self.levels for spout in self._host(level[0]).spouts]
@@ -259,7 +263,8 @@ class World:
         if full and kind < 6:
             level, source, target = where = self.random.choice(full)
             del source
-            self._receive(self.levels[target][level], self._wires[where].popleft())
+            self.levels[target][level].receive(self._wires[where].popleft())
+            self._work_on(self.levels[target], level)
         elif told and kind < 8:
             slot = self.random.choice(told)
             self._obey(slot, *self._orders[slot].popleft())
@@ -269,22 +274,26 @@ class World:
             for orders in self._orders:
                 orders.append(("cut", cut))
         else:
-            self.random.choice(self.levels)[0].poll(self._clock, 3, float("inf"))
+            levels = self.random.choice(self.levels)
+            levels[0].poll(self._clock, 3, float("inf"))
+            self._work_on(levels, 1)
 
-    def _receive(self, level: Level, message: bytes) -> None:
-        alignment = level.alignment
-        assert alignment is not None
-        level.receive(message)
-        level.work(self._clock)
-        while level.has_ended:
-            marker = alignment.marker
-            self._stage(level, Mode(marker.mode), marker.clock)
-            alignment.advance()
+    def _work_on(self, levels: list[Level], first: int) -> None:
+        """Let a level work on what it has received, and those behind it on what it has sent."""
+        for level in levels[first:]:
+            alignment = level.alignment
+            assert alignment is not None
             level.work(self._clock)
+            while level.has_ended:
+                marker = alignment.marker
+                self._stage(level, Mode(marker.mode), marker.clock)
+                alignment.advance()
+                level.work(self._clock)
 
     def _obey(self, slot: int, order: str, what: Any) -> None:
         if order == "cut":
             self._stage(self.levels[slot][0], what.mode, what.clock)
+            self._work_on(self.levels[slot], 1)
         else:
             self.levels[slot][0].deliver("world", unpack_verdicts(what))
 

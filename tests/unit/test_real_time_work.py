@@ -12,15 +12,17 @@ import pytest
 
 from tests.unit.test_real_time_streams import Loop
 from tests.wiring import line
-from topo import BasicBolt, EngineError, Tuple
+from topo import BasicBolt, EngineError, TopologyBuilder, Tuple
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.realtime import output
+from topo.engine.spark.realtime.align import Marker
 from topo.engine.spark.realtime.java import check_spark
 from topo.engine.spark.realtime.messages import Place
-from topo.engine.spark.realtime.output import MARKER, Output
+from topo.engine.spark.realtime.output import MARKER, Item, Output
 from topo.engine.spark.realtime.places import check_places, places_needed, plan_that_fits
 from topo.engine.spark.realtime.portions import PORTION_BYTES, Portion, Queue
 from topo.engine.spark.realtime.stream import Listener, connect
+from topo.runtime.outbox import Outbox, Piece
 from topo.testing import FeederSpout
 from topo.tracking.plan import Mode
 from topo.wire.frame import Frame, PackedFrame, Section
@@ -145,6 +147,72 @@ def test_few_messages_go_at_once_and_many_wait_for_a_millisecond(clock: list[flo
     epoch, sent, _, _ = output.END.unpack_from(marker, output.HEAD.size)
     assert (epoch, sent) == (7, before + 1)
     assert out.due_at == 0
+
+
+class Near:
+    """A next level that keeps what it is given."""
+
+    backlog = 0.0
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+
+    def take_in(self, source: int, item: Item | Marker) -> None:
+        assert source == 0
+        self.got.append(item)
+
+
+def test_what_is_for_the_own_slot_goes_to_the_next_level_as_it_is() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("s", FeederSpout(["num"]))
+    builder.set_bolt("b1", Pass(), parallelism=2).shuffle_grouping("s")
+    made, wire, near = make_plan(builder.create_topology(), 2), Wire(), Near()
+    here, there = sorted(made.component("b1").tasks, key=lambda task: made.place_of(task)[1])
+    out = Output(made, 0, 0)
+    out.stream, out.near = wire, near  # type: ignore[assignment]
+    decoded = Frame(9, here, 0, [Section("default", 1, [["text"]])], nbytes=5)
+    for frame in (decoded, packed(3, there)):
+        out.add(frame)
+    assert out.moved == 5 + packed(3, there).nbytes
+    out.send()
+    out.send()
+    out.end(7, Mode.ACTIVE, 1.0, b"marks")
+    assert near.got == [(1, [decoded]), Marker(7, 1, int(Mode.ACTIVE), 1.0, b"marks")]
+    data, marker = wire.sent
+    assert (data[0], marker[0]) == (output.DATA, MARKER)
+    assert output.END.unpack_from(marker, output.HEAD.size)[1] == 1
+
+
+def test_a_level_waits_while_the_next_one_has_too_much() -> None:
+    near, out = Near(), Output(plan(), 0, 0)
+    out.stream, out.near = Wire(), near  # type: ignore[assignment]
+    assert not out.is_full
+    near.backlog = output.MOST_WAITING_BYTES + 1
+    assert out.is_full
+
+
+@pytest.mark.parametrize(
+    ("column", "stays", "least"),
+    [
+        (["text" * 100, ""], True, 400),
+        ([1, None, 2.5, b"x" * 5000], True, 5000),
+        ([["a list"]], False, 1),
+        ([("a tuple of a list", [])], False, 1),
+    ],
+)
+def test_values_for_a_task_of_the_process_stay_as_they_are_unless_they_can_change(
+    column: list[Any], stays: bool, least: int
+) -> None:
+    outbox = Outbox(1)
+    outbox.near_for = frozenset({2})
+    for task in (2, 3):
+        outbox.add(task, Piece(Section("default", len(column), [column]), None))
+    near, far = outbox.take()
+    assert isinstance(near, Frame) == stays
+    assert isinstance(far, PackedFrame)
+    assert least <= near.nbytes < least + 200
+    for frame in (near, far):
+        assert frame.unpack().sections[0].columns == [column]
 
 
 # -- strangers ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
 from operator import itemgetter
+from sys import getsizeof
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from topo.wire.frame import (
 _UNCHANGEABLE = frozenset(
     {int, str, float, bool, bytes, type(None), complex, datetime, date, Decimal}
 )
+_TEXT = frozenset({str})
 
 
 @dataclass
@@ -45,11 +47,17 @@ class Piece:
 
 
 class Outbox:
-    """The outbox of one task. Frames for `unpacked_for`, tasks of the same slot, stay decoded."""
+    """The outbox of one task.
+
+    Frames for `unpacked_for`, tasks that run in the same turn, stay decoded. So do those for
+    `near_for`, tasks of the same process, unless a value can be changed: such frames wait in
+    memory, and what they take is told by their bytes.
+    """
 
     def __init__(self, task: int) -> None:
         self._task = task
         self.unpacked_for: frozenset[int] = frozenset()
+        self.near_for: frozenset[int] = frozenset()
         self.refuse: Callable[[str, list[Any], list[int], EmitError], None] = _refuse_all
         self._pieces: dict[int, list[Piece]] = {}
         self._counts: dict[int, int] = {}
@@ -99,11 +107,15 @@ class Outbox:
                     self._packed.extend(self._ready(rest))
 
     def _ready(self, frame: Frame) -> list[AnyFrame]:
-        if frame.target_task not in self.unpacked_for:
-            return list(frame.pack())
-        for section in frame.sections:
-            section.columns = list(map(_own, section.columns))
-        return [frame]
+        target = frame.target_task
+        if target in self.unpacked_for:
+            for section in frame.sections:
+                section.columns = list(map(_own, section.columns))
+            return [frame]
+        if target in self.near_for and (nbytes := _flat_bytes(frame)) is not None:
+            frame.nbytes = nbytes
+            return [frame]
+        return list(frame.pack())
 
     def _without_refused(self, frame: Frame) -> Frame:
         """Return the frame without the rows that do not pickle, after `refuse` was told of them."""
@@ -203,6 +215,24 @@ def _own(column: Column) -> Column:
     if _UNCHANGEABLE.issuperset(map(type, column)):
         return column
     return decode_column(encode_column(column))
+
+
+def _flat_bytes(frame: Frame) -> int | None:
+    """Return about how many bytes the values take, or None if one of them can be changed."""
+    found = 0
+    for section in frame.sections:
+        found += section.count
+        if section.trees is not None:
+            found += 16 * len(section.trees.roots)
+        for column in section.columns:
+            kinds = set(map(type, column))
+            if kinds == _TEXT:
+                found += sum(map(len, column))
+            elif kinds <= _UNCHANGEABLE:
+                found += sum(map(getsizeof, column))
+            else:
+                return None
+    return found
 
 
 def _even_cuts(count: int) -> Iterator[tuple[int, int]]:

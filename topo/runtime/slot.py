@@ -30,7 +30,7 @@ from topo.tracing.exporting import exporter_to, flush_exporters
 from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds, Updates, fresh_nonce
 from topo.tracking.verdicts import Verdicts
-from topo.wire.frame import AnyFrame, PackedFrame
+from topo.wire.frame import AnyFrame
 
 T = TypeVar("T")
 
@@ -93,6 +93,11 @@ class SlotTasks:
         self._exhausted: set[int] = set()
         self.marks = Marks()
         """What this batch's producers said about time: those of this slot, and what has come."""
+
+    def keep_decoded_for(self, tasks: frozenset[int]) -> None:
+        """Let `work` yield frames for these tasks, of other SlotTasks of this process, decoded."""
+        for task in self.tasks.values():
+            task.outlet.outbox.near_for = tasks
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -264,8 +269,8 @@ class SlotTasks:
         last_tick: bool = False,
         pre_commit: bool = True,
         marks: Iterable[Marks] = (),
-    ) -> Iterator[PackedFrame]:
-        """Run every task over the frames for it; yield the frames for tasks of other slots.
+    ) -> Iterator[AnyFrame]:
+        """Run every task over the frames for it; yield the frames for tasks that are not here.
 
         The caller must iterate to the end: tasks run during the iteration. `pre_commit` False: more
         work of the same batch follows.
@@ -290,7 +295,6 @@ class SlotTasks:
                     if frame.target_task in self.tasks:
                         inbox.setdefault(frame.target_task, []).append(frame)
                     else:
-                        assert isinstance(frame, PackedFrame), "what leaves is packed"
                         yield frame
             for task in tasks:
                 for consumer, stream, highest in task.marks():

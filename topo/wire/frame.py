@@ -121,6 +121,8 @@ class Frame:
     sequence: int
     sections: list[Section]
     order: NDArray[np.uint8] | None = field(default=None)
+    nbytes: int = field(default=0, compare=False)
+    """About how many bytes the values take, if whoever made it has counted them."""
 
     def __len__(self) -> int:
         return sum(section.count for section in self.sections)
@@ -217,6 +219,11 @@ class PackedFrame:
     target_task: int
     sequence: int
     data: Buffer
+
+    @property
+    def nbytes(self) -> int:
+        """The number of its bytes."""
+        return len(self.data)
 
     @classmethod
     def of(cls, data: Buffer) -> PackedFrame:

@@ -97,6 +97,11 @@ class Alignment(Generic[T]):
             self._received[source] += 1
             self._ready.append(item)
 
+    @property
+    def has_ready(self) -> bool:
+        """True iff `take` has something to hand out."""
+        return bool(self._ready)
+
     def take(self) -> list[T]:
         """Return what may be worked on now, each source's items in their order."""
         ready, self._ready = self._ready, []

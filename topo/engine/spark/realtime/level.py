@@ -1,8 +1,9 @@
 """One level of a slot in real-time mode: its tasks, the alignment of its input, its output.
 
-What it sends goes to the next level, in messages of one target slot each. A message for a deeper
-level passes through the slot of the same number on every level between, where it is counted, held
-and sent on like all others; so a marker ends an epoch for whatever goes before it, however far.
+What it sends goes to the next level, in messages of one target slot each: directly, if that is the
+next level of this slot in this process, and else by way of Spark. A message for a deeper level
+passes through the slot of the same number on every level between, where it is counted, held and
+sent on like all others; so a marker ends an epoch for whatever goes before it, however far.
 
 It works in portions, and not at all while its output waits to be written: what it has in memory is
 bounded by that, by what one tuple becomes, and by what the spouts may emit in two epochs.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from topo.engine.spark.plan import Plan
 from topo.engine.spark.realtime.align import Alignment, Marker, Misaligned
 from topo.engine.spark.realtime.epochs import Key, Staged
 from topo.engine.spark.realtime.messages import SlotSetup, Start
-from topo.engine.spark.realtime.output import DATA, END, HEAD, LENGTH, MARKER, Output
+from topo.engine.spark.realtime.output import DATA, END, HEAD, LENGTH, MARKER, Item, Output
 from topo.engine.spark.realtime.portions import Portion, Queue
 from topo.engine.spark.worker.report import Capture, Report
 from topo.logs.capture import collected_lines
@@ -37,9 +38,6 @@ _POLL_TUPLES = 1024
 
 _NOTHING = TaskMetrics()
 _NO_UPDATES = Updates()
-
-Item = tuple[int, memoryview]
-"""A level and the frames that are for it."""
 
 
 class Level:
@@ -77,6 +75,7 @@ class Level:
         self._has_ticks = self._is_woken = False  # if any of its tasks ticks, or has timers
         self._may_have_updates = False
         self._queue = Queue()
+        self._near_tasks: frozenset[int] = frozenset()
         self._polls = Portion(_POLL_TUPLES)
         self._sizes: dict[int, dict[str, int]] = {}
         self._tuples = 0
@@ -91,12 +90,28 @@ class Level:
         if self.host is None:
             host = SlotTasks(self._environment, self._tasks)
             host.open(self._saved)
+            host.keep_decoded_for(self._near_tasks)
             self._saved = {}
             host.begin(Batch(self.epoch, self._now, self._now))
             self._has_ticks = host.next_tick() < math.inf
             self._is_woken = bool(host.timed)
             self.host = host
         return self.host
+
+    def connect(self, near: Level | None, tasks: frozenset[int]) -> None:
+        """Hand what is for this slot to its next level, which is in this process.
+
+        `tasks` are those of this slot that are reached without leaving the process.
+        """
+        self.output.near = near
+        self._near_tasks = tasks
+        if self.host is not None:
+            self.host.keep_decoded_for(tasks)
+
+    @property
+    def tasks(self) -> list[int]:
+        """The tasks of the slot on this level."""
+        return self._tasks
 
     # -- the work of a turn -------------------------------------------------------------------
 
@@ -106,13 +121,23 @@ class Level:
         view = memoryview(message)
         kind, source, level = HEAD.unpack_from(view)
         if kind == DATA:
-            self.alignment.receive(source, (level, view[HEAD.size :]))
+            self.take_in(source, (level, list(_frames_in(view[HEAD.size :]))))
         elif kind == MARKER:
             marks = bytes(view[HEAD.size + END.size :])
             epoch, sent, mode, clock = END.unpack_from(view, HEAD.size)
-            self.alignment.receive(source, Marker(epoch, sent, mode, clock, marks))
+            self.take_in(source, Marker(epoch, sent, mode, clock, marks))
         else:
             raise Misaligned(f"a message of kind {kind} on level {self.number}")
+
+    def take_in(self, source: int, item: Item | Marker) -> None:
+        """Take in what a slot of the level before has sent."""
+        assert self.alignment is not None
+        self.alignment.receive(source, item)
+
+    @property
+    def backlog(self) -> float:
+        """About how many bytes wait to be worked on."""
+        return self._queue.nbytes
 
     def work(self, now: float) -> bool:
         """Work on what has come, and on ticks that are due; return True if there was any.
@@ -121,11 +146,11 @@ class Level:
         """
         assert self.alignment is not None
         items = self.alignment.take()
-        for level, data in items:
-            if level != self.number:
-                self.output.pass_on(level, data)
+        for item in items:
+            if item[0] != self.number:
+                self.output.pass_on(item)
                 continue
-            for frame in _frames_in(data):
+            for frame in item[1]:
                 self._queue.add(frame)
         until = 0.0
         while self._queue and not self.output.is_full:
@@ -147,12 +172,12 @@ class Level:
     @property
     def has_work(self) -> bool:
         """True if something of what has come is still to be worked on."""
-        return bool(self._queue)
+        return bool(self._queue) or (self.alignment is not None and self.alignment.has_ready)
 
     @property
     def has_ended(self) -> bool:
         """True if the epoch has come to its end here: `finish` may be called."""
-        return self.alignment is not None and self.alignment.is_complete and not self._queue
+        return self.alignment is not None and self.alignment.is_complete and not self.has_work
 
     def poll(self, now: float, most: int, until: float) -> int:
         """Ask the spouts, and run what is fused with them; return how much was emitted."""
@@ -242,7 +267,7 @@ class Level:
         self._now = now
         self._collect(host.work(frames, pre_commit=False))
 
-    def _collect(self, frames: Iterable[PackedFrame]) -> None:
+    def _collect(self, frames: Iterable[AnyFrame]) -> None:
         for frame in frames:
             self.output.add(frame)
 
@@ -345,7 +370,18 @@ class Level:
         return figures
 
 
-def _frames_in(data: memoryview) -> Iterable[PackedFrame]:
+def link(levels: Mapping[int, Level]) -> None:
+    """Connect the levels of a slot that are in this process and follow one another."""
+    for number, level in levels.items():
+        near: set[int] = set()
+        deeper = number + 1
+        while deeper in levels:
+            near.update(levels[deeper].tasks)
+            deeper += 1
+        level.connect(levels.get(number + 1), frozenset(near))
+
+
+def _frames_in(data: memoryview) -> Iterator[PackedFrame]:
     at = 0
     while at < len(data):
         (size,) = LENGTH.unpack_from(data, at)

@@ -1,8 +1,10 @@
-"""A slot's loop in real-time mode: one thread, whatever is ready, the deepest level first.
+"""A slot's loop in real-time mode: one thread, whatever is ready, level by level.
 
-A turn reads what can be read, works on it level by level from the last one up, asks the spouts, and
-writes. Each level works on everything that has come since its last turn, so batches grow with load,
-and there is no time to tune. The deepest level goes first because what it does makes room.
+A turn reads what can be read, asks the spouts, and works on all of it level by level, writing what
+each one sends. What a level sends to its own slot goes to the next level directly, so it comes as
+far as it can in the same turn, and together with what has come from other slots. Each level works
+on everything that has come since its last turn, so batches grow with load, and there is no time to
+tune.
 
 Nothing here waits to write. A level whose output is not taken reads no more input, spouts are then
 not asked, and Spark in between holds up whoever sends. The last level sends nothing and always
@@ -25,7 +27,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from topo.config.secrets import masked
-from topo.engine.spark.realtime.level import Level
+from topo.engine.spark.realtime.level import Level, link
 from topo.engine.spark.realtime.messages import (
     Kind,
     Place,
@@ -85,7 +87,7 @@ class SlotLoop:
         self._selector.register(self._wake_fd, selectors.EVENT_READ, self)
         self._log_requests = LogRequests(masked)
         self._pipes: dict[int, Stream] = {}
-        self._levels: dict[int, Level] = {}  # the deepest first
+        self._levels: dict[int, Level] = {}  # in their order
         self._spouts: Level | None = None  # level 0, if it is here
         self._incarnation = ""
         self._mode = Mode.INACTIVE
@@ -155,6 +157,7 @@ class SlotLoop:
                     self._start(unpack_start(data))
                 case Kind.GO:
                     self._is_going = True
+                    link(self._levels)
                     if self._spouts is not None:
                         self._spouts.set_mode(self._mode)
                 case Kind.CUT:
@@ -190,7 +193,7 @@ class SlotLoop:
         environment.checkpoint_id = start.incarnation
         self._incarnation, self._mode = start.incarnation, start.mode
         made = {n: Level(self._setup, n, environment, start) for n in start.levels}
-        self._levels = dict(sorted({**self._levels, **made}.items(), reverse=True))
+        self._levels = dict(sorted({**self._levels, **made}.items()))
         self._spouts = self._levels.get(0)
         for number in made:
             self._connect(number)
@@ -268,15 +271,14 @@ class SlotLoop:
             self._spouts.tick()
             self._poll_at = 0.0
         if self._is_going:
-            self._work()
             if self._spouts is not None:
                 self._poll(self._spouts)
+            self._work()
             self._wake_for_time()
             self._say_updates()
         for level in self._levels.values():
             stream = level.output.stream
             if stream is not None and stream.is_open:
-                level.output.send()
                 stream.flush()
                 if level.number:
                     stream.read(not level.output.is_full and not level.has_work)
@@ -285,6 +287,8 @@ class SlotLoop:
     def _work(self) -> None:
         for level in self._levels.values():
             if level.alignment is None:
+                level.output.send()
+                level.output.flush()
                 continue
             if level.work(time.time()):
                 self._note_news()
@@ -294,6 +298,7 @@ class SlotLoop:
                 level.alignment.advance()
                 if level.work(time.time()):
                     self._note_news()
+            level.output.flush()
 
     def _poll(self, level: Level) -> None:
         now = time.monotonic()

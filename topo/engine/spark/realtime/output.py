@@ -1,20 +1,23 @@
 """The output of one level of a slot: messages to the slots of the next level, and their count.
 
-A message is for one slot, and has the frames for one level. If more than two frames a millisecond
-go to a slot, they wait up to a millisecond for others: Spark takes each row by itself, and 10,000
-of them a second cost a core more than what is in them.
+A message is for one slot, and has the frames for one level. What is for the own slot goes to the
+next level directly if that is in the same process, and as it is: by way of Spark, two processes
+would be woken for each row, and its values written and read again. If more than two frames a
+millisecond go to another slot, they wait up to a millisecond for others: Spark takes each row by
+itself, and 10,000 of them a second cost a core more than what is in them.
 """
 
 from __future__ import annotations
 
 import struct
 import time
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from topo.engine.spark.plan import Plan
+from topo.engine.spark.realtime.align import Marker
 from topo.engine.spark.realtime.stream import Stream
 from topo.tracking.plan import Mode
-from topo.wire.frame import Buffer, PackedFrame
+from topo.wire.frame import AnyFrame, Buffer, PackedFrame
 
 DATA, MARKER = 1, 2
 HEAD = struct.Struct("<BHH")  # kind, source slot, target level
@@ -29,11 +32,28 @@ _HELD_SECS = 0.001
 _HELD_BYTES = 1 << 16
 
 
+Item: TypeAlias = tuple[int, list[AnyFrame]]
+"""A level, and frames for its tasks."""
+
+
+class NextLevel(Protocol):
+    """The next level of the same slot, in the same process."""
+
+    def take_in(self, source: int, item: Item | Marker) -> None:
+        """Take in what a slot of the level before has sent."""
+
+    @property
+    def backlog(self) -> float:
+        """About how many bytes wait to be worked on."""
+
+
 class Output:
     """Collects what a level sends, and writes it in messages that are not too large."""
 
     def __init__(self, plan: Plan, number: int, slot: int) -> None:
         self.stream: Stream | None = None
+        self.near: NextLevel | None = None
+        """Who gets what is for the own slot, if not Spark."""
         self.moved = 0
         """Bytes since `take_moved`."""
         self.due_at = 0.0
@@ -44,6 +64,7 @@ class Output:
         self._is_last = number == len(plan.levels) - 1
         self._sent = [0] * plan.slots
         self._out: dict[tuple[int, int], list[Buffer]] = {}
+        self._near: dict[int, list[AnyFrame]] = {}
         self._bytes = 0
         self._window_began = 0.0
         self._in_window = 0
@@ -52,21 +73,31 @@ class Output:
     @property
     def is_full(self) -> bool:
         """True if the output has to go before more may come."""
-        return self.stream is not None and self.stream.waiting > MOST_WAITING_BYTES
+        waiting = self.stream.waiting if self.stream is not None else 0
+        if self.near is not None:
+            return waiting + self.near.backlog > MOST_WAITING_BYTES
+        return waiting > MOST_WAITING_BYTES
 
-    def add(self, frame: PackedFrame) -> None:
+    def add(self, frame: AnyFrame) -> None:
         """Add a frame for a task."""
         level, slot = self._plan.place_of(frame.target_task)
-        out = self._out.setdefault((slot, level), [])
-        out += (LENGTH.pack(len(frame.data)), frame.data)
-        self._bytes += len(frame.data)
-        self._in_window += 1
-        self.moved += len(frame.data)
+        self.moved += frame.nbytes
+        self._add(slot, level, frame)
 
-    def pass_on(self, level: int, data: Buffer) -> None:
+    def pass_on(self, item: Item) -> None:
         """Add what is for a deeper level of this slot."""
-        self._out.setdefault((self._slot, level), []).append(data)
-        self._bytes += len(data)
+        level, frames = item
+        for frame in frames:
+            self._add(self._slot, level, frame)
+
+    def _add(self, slot: int, level: int, frame: AnyFrame) -> None:
+        if slot == self._slot and self.near is not None:
+            self._near.setdefault(level, []).append(frame)
+            return
+        assert isinstance(frame, PackedFrame), "what leaves the process is packed"
+        out = self._out.setdefault((slot, level), [])
+        out += (LENGTH.pack(frame.nbytes), frame.data)
+        self._bytes += frame.nbytes
         self._in_window += 1
 
     def take_moved(self) -> int:
@@ -76,6 +107,11 @@ class Output:
 
     def send(self, *, at_once: bool = False) -> None:
         """Write what was collected, or hold it back for a moment if much goes out."""
+        if self._near and self.near is not None:
+            for item in self._near.items():
+                self.near.take_in(self._slot, item)
+                self._sent[self._slot] += 1
+            self._near = {}
         if not self._out:
             return
         now = time.monotonic()
@@ -118,6 +154,9 @@ class Output:
         if self._is_last:
             return
         for slot, sent in enumerate(self._sent):
+            if slot == self._slot and self.near is not None:
+                self.near.take_in(slot, Marker(epoch, sent, int(mode), clock, marks))
+                continue
             head = HEAD.pack(MARKER, self._slot, self._number)
             self._put(slot, head, END.pack(epoch, sent, int(mode), clock), marks)
         self._sent = [0] * len(self._sent)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from topo.wire.frame import AnyFrame, Frame, PackedFrame
+from topo.wire.frame import AnyFrame, Frame
 
 PORTION_BYTES = 2 << 20
 """Of output, about."""
@@ -46,10 +46,15 @@ class Queue:
     def __len__(self) -> int:
         return len(self._frames)
 
-    def add(self, frame: PackedFrame) -> None:
+    @property
+    def nbytes(self) -> float:
+        """The bytes of the frames, about."""
+        return self._bytes
+
+    def add(self, frame: AnyFrame) -> None:
         """Add a frame behind the others."""
-        self._frames.append((frame, len(frame.data)))
-        self._bytes += len(frame.data)
+        self._frames.append((frame, frame.nbytes))
+        self._bytes += frame.nbytes
 
     def take(self) -> list[AnyFrame]:
         """Return the next portion: one tuple at least."""

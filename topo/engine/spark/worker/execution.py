@@ -336,6 +336,7 @@ class Execution:
         frames = map(PackedFrame.of, each_frame(payloads))
         with self._runner.spool.begin(self._work.batch) as bundle:
             for frame in host.work(frames, last_tick=self._ticks_last, marks=self._marks):
+                assert isinstance(frame, PackedFrame), "here nothing stays decoded"
                 level, slot = self._plan.place_of(frame.target_task)
                 bundle.add(slot, level, frame.data)
                 self._polling.budget.moved(len(frame.data))
