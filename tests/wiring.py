@@ -47,3 +47,17 @@ class Fed:
     def out(self, number: int = 1, stream: str = "default") -> list[Any]:
         """The first values of what bolt `number` has emitted."""
         return [values[0] for values in self.run.tuples(f"b{number}", stream)]
+
+
+def saves_of(run: SteppedRun) -> list[int]:
+    """Return a list to which each batch of an inline run adds how many bytes it saves."""
+    host: Any = vars(run)["_host"]
+    keep, sizes = host.save, []
+
+    def save() -> Any:
+        changes = keep()
+        sizes.append(sum(len(blob) for c in changes.values() for blob in c.puts.values()))
+        return changes
+
+    host.save = save
+    return sizes

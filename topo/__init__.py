@@ -60,7 +60,7 @@ if typing.TYPE_CHECKING:
     from topo.timed import TimedBolt
     from topo.topology.model import Topology
     from topo.windows.aggregate import WindowAggregate
-    from topo.windows.assigners import Global, Session, Sliding, Tumbling
+    from topo.windows.assigners import Global, PerEvent, Session, Sliding, Tumbling
     from topo.windows.bolt import StatefulWindowedBolt, WindowedBolt
     from topo.windows.combiners import (
         ArgMax,
@@ -111,7 +111,7 @@ _WINDOWS = {
     "topo.tables.declared": "Table TableJoin",
     "topo.timed": "TimedBolt",
     "topo.windows.aggregate": "WindowAggregate",
-    "topo.windows.assigners": "Global Session Sliding Tumbling",
+    "topo.windows.assigners": "Global PerEvent Session Sliding Tumbling",
     "topo.windows.bolt": "StatefulWindowedBolt WindowedBolt",
     "topo.windows.window": "Window",
     "topo.windows.combiners": "ArgMax Collect Combiner Count Distinct First Last Max Mean Min "
@@ -177,6 +177,7 @@ __all__ = [
     "MissingExtra",
     "OutputCollector",
     "OutputFieldsDeclarer",
+    "PerEvent",
     "Problem",
     "RunError",
     "Session",

@@ -29,6 +29,7 @@ from tests.conformance.window_world import (
     name_of,
     trigger_of,
     window_of,
+    window_settings,
 )
 from topo import (
     AfterCount,
@@ -37,6 +38,7 @@ from topo import (
     EachBatch,
     EventTime,
     Max,
+    PerEvent,
     Sum,
     TopologyBuilder,
     Tumbling,
@@ -44,7 +46,7 @@ from topo import (
 )
 from topo.runtime.watermarks import IdleTimer, WatermarkMerger
 from topo.testing import FeederSpout, TestCluster
-from topo.windows.assigners import Sessions, intersects, merge_with
+from topo.windows.assigners import Aligned, Whole, intersects, merge_with
 
 BY_HAND = EventTime("ts", lag=LAG, idle=None)
 BY_DATA = EventTime("ts", idle=None)
@@ -55,18 +57,19 @@ ELSEWHERE = {
     "a table grouped by its values, no suppression": "a table, not a window",
     "at most one key held back": "a table, not a window",
     "rate limit of 2 by stream time": "a table, not a window",
-    "shouldSupportFinalResultsForSlidingWindows: final": "windows around every event",
-    "shouldSupportFinalResultsForSlidingWindows: updates": "windows around every event",
 }
 
 
-def chosen(*kinds: str, source: str = "", without: str = "") -> pytest.MarkDecorator:
+def chosen(
+    *kinds: str, source: str = "", without: str = "", around: bool = False
+) -> pytest.MarkDecorator:
     found = [
         case
         for case in cases(*kinds)
         if case["name"] not in ELSEWHERE
         and case["source"].startswith(source)
         and without not in case["settings"]
+        and ("difference" in window_settings(case["settings"])) == around
     ]
     assert found
     return pytest.mark.parametrize("case", found, ids=name_of)
@@ -100,7 +103,7 @@ def _sorted(one: Mapping[str, Any]) -> list[Any]:
 @chosen("assign")
 def test_assigned_windows(case: dict[str, Any]) -> None:
     assigner = window_of(case["settings"]).in_ticks(BY_DATA)
-    assert not isinstance(assigner, Sessions)
+    assert isinstance(assigner, Aligned | Whole)
     for step in case["steps"]:
         if "ts" in step:
             found = [list(window) for window in assigner.assign(step["ts"])]
@@ -360,6 +363,82 @@ def test_windows_of_spark(case: dict[str, Any], seed: int) -> None:
             wanted = step.get("late", step.get("dropped"))
             assert world.late_count() - late == wanted
             late = world.late_count()
+
+
+# -- windows around events ----------------------------------------------------------------------
+
+
+def _around_events(
+    settings: Mapping[str, Any], *, after: bool, trigger: Any, on_time: str = "always"
+) -> WindowAggregate:
+    """Return a bolt of windows around events; a grace is the lag of the watermark."""
+    difference = window_settings(settings)["difference"]
+    aggregate = settings.get("aggregate", "list")
+    return WindowAggregate(
+        key="key",
+        window=PerEvent(difference, after=after),
+        time=EventTime("ts", lag=settings["grace"], idle=None),
+        aggregates={
+            "value": combiner_of(aggregate if aggregate in ("sum", "count") else "list"),
+            "latest": Max("ts"),
+        },
+        trigger=trigger,
+        on_time=on_time,
+        late_stream="late",
+    )
+
+
+def _same_around(rows: Sequence[Any], wanted: Sequence[Any], *, unordered: bool) -> None:
+    """Compare windows around events, with their values in any order.
+
+    Values come in the order of their times, where the peers have that of arrival; and the peers'
+    windows of the first moments begin at 0.
+    """
+    found = [
+        {"key": key, "start": max(start, 0), "end": end, "value": value, "ts": latest}
+        for key, start, end, value, latest, *_ in rows
+    ]
+    same(*([_in_order(one) for one in side] for side in (found, wanted)), unordered=unordered)
+
+
+def _in_order(one: Mapping[str, Any]) -> dict[str, Any]:
+    value = one["value"]
+    return {**one, "value": sorted(value) if isinstance(value, list) else value}
+
+
+@every_seed
+@chosen("sliding-per-event", "final-results", source="kafka", around=True)
+def test_windows_around_events_of_kafka(case: dict[str, Any], seed: int) -> None:
+    settings = case["settings"]
+    trigger = None if settings["emit"] == "final" else AtWatermark(early=AfterCount(1))
+    world = World(_around_events(settings, after=True, trigger=trigger, on_time="if_new"), seed)
+    for step in case["steps"]:
+        if "in" in step:
+            world.feed(step["in"], step["ts"], step["key"])
+            world.run.settle()
+            if seed == 1:
+                world.run.restart()
+        else:
+            _same_around(world.rows(), step["out"], unordered=True)
+
+
+@every_seed
+@chosen("sliding-per-event", source="quix", around=True)
+def test_windows_around_events_of_quix(case: dict[str, Any], seed: int) -> None:
+    trigger = AtWatermark(early=AfterCount(1))  # both updates and, at the end, a final result
+    world = World(_around_events(case["settings"], after=False, trigger=trigger), seed)
+    final_only = World(_around_events(case["settings"], after=False, trigger=None), seed)
+    for step in case["steps"]:
+        if "in" in step:
+            for one in (world, final_only):
+                one.feed(step["in"], step["ts"])
+                one.run.settle()
+        else:
+            rows = world.rows()
+            for timing, name in (("early", "updated"), ("on_time", "final")):
+                found = [row for row in rows if row[5] == timing]
+                _same_around(found, step[name], unordered=False)
+            _same_around(final_only.rows(), step["final"], unordered=False)
 
 
 # -- panes --------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from topo import (
     BasicBolt,
     Count,
     EventTime,
+    PerEvent,
     Session,
     Sliding,
     Spout,
@@ -86,6 +87,7 @@ def topology() -> Topology:
     aggregate("tumbling", Tumbling(timedelta(seconds=1)))
     aggregate("sliding", Sliding(timedelta(seconds=6), timedelta(seconds=2)))
     aggregate("sessions", Session(timedelta(milliseconds=330)))
+    aggregate("around", PerEvent(timedelta(milliseconds=400), after=True))
     aggregate("early", Tumbling(timedelta(seconds=5)), trigger=AtWatermark(early=AfterCount(4)))
     totals = WindowAggregate(
         window=Tumbling(timedelta(seconds=5)),

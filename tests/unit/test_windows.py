@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from examples import sliding_tuple_ts
+from tests.wiring import saves_of
 from topo import (
     AfterCount,
     AfterDelay,
@@ -32,6 +33,7 @@ from topo import (
     Max,
     Mean,
     Min,
+    PerEvent,
     Session,
     Sliding,
     Spout,
@@ -356,6 +358,10 @@ def test_a_naive_datetime_is_refused_with_the_remedy() -> None:
         (lambda: Tumbling(1.5), "timedelta"),  # type: ignore[arg-type]
         (lambda: Sliding(SECOND, 0), "slide"),
         (lambda: Session(td(0)), "gap"),
+        (lambda: PerEvent(0), "PerEvent: size"),
+        (lambda: PerEvent(SECOND, after=1), "after is 1"),  # type: ignore[arg-type]
+        (lambda: counts(PerEvent(SECOND), emit="changed"), "sliding windows"),
+        (lambda: WindowAggregate(window=PerEvent(1), aggregates={"n": Odd()}), "'n' cannot"),
         (lambda: Sizes().with_window(20.0), "int, a count, or a timedelta"),  # type: ignore[arg-type]
         (lambda: Sizes().with_window(True), "int, a count"),
         (lambda: Sizes().with_window(5, -1), "slide"),
@@ -862,7 +868,9 @@ def test_acks_by_expiry_wait_for_the_window_and_fail_with_it(seed: int) -> None:
 
 
 @SEEDS
-@pytest.mark.parametrize("kind", ["tumbling", "sliding", "sessions", "early", "raw"])
+@pytest.mark.parametrize(
+    "kind", ["tumbling", "sliding", "sessions", "around", "early", "around, early", "raw"]
+)
 def test_restarts_change_nothing(kind: str, seed: int) -> None:
     random = Random(seed)
     events = [(random.choice("abc"), 10 * n + random.randint(0, 40)) for n in range(120)]
@@ -877,9 +885,11 @@ def test_restarts_change_nothing(kind: str, seed: int) -> None:
             "tumbling": Tumbling(50),
             "sliding": Sliding(90, 30),
             "sessions": Session(25),
+            "around": PerEvent(40, after=True),
             "early": Tumbling(50),
+            "around, early": PerEvent(40, after=True),
         }[kind]
-        trigger = AtWatermark(early=AfterCount(3)) if kind == "early" else None
+        trigger = AtWatermark(early=AfterCount(3)) if "early" in kind else None
         aggregates = {"n": Count(), "last": Max("ts")}
         return WindowAggregate(
             key="key", window=window, time=time, aggregates=aggregates, trigger=trigger
@@ -923,16 +933,7 @@ def test_a_commit_costs_what_changed() -> None:
         for key in range(5_000):
             feed.feed([key, 1])
         run.settle()
-        host: Any = vars(run)["_host"]
-        written = []
-        keep = host.save
-
-        def save() -> Any:
-            changes = keep()
-            written.append(sum(len(b) for c in changes.values() for b in c.puts.values()))
-            return changes
-
-        host.save = save
+        written = saves_of(run)
         feed.feed([17, 2])
         run.settle()
         assert max(written) < 2_000

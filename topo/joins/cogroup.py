@@ -30,7 +30,7 @@ from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Fields
 from topo.windows.aggregate import ARRIVAL
-from topo.windows.assigners import Sessions, WindowSpec, check_spec
+from topo.windows.assigners import Sessions, WindowSpec, check_joinable
 
 KEEPS = ("all", "first", "last", "product")
 EMITS = ("final", "complete", "running")
@@ -69,7 +69,7 @@ class CoGroup(TimedBolt):
         check_widths(self.sides)
         check_modes(keep, emit)
         if window is not None:
-            check_spec(window)
+            check_joinable(window)
             window.in_ticks(time or ARRIVAL)
         self.window = window
         self.event_time = time

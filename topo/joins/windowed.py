@@ -17,7 +17,7 @@ from topo.joins.window_operator import KeyedRowsOperator, SessionRows, WindowOpe
 from topo.storage.chunks import SavedChunks
 from topo.timed import Operator, OperatorTask, Rows
 from topo.windows.aggregate import ARRIVAL
-from topo.windows.assigners import Aligned, Sessions, WindowSpec, check_spec
+from topo.windows.assigners import Aligned, Sessions, WindowSpec, check_joinable
 
 
 class WindowJoin(PairJoin):
@@ -54,7 +54,7 @@ class WindowJoin(PairJoin):
             result_ts=result_ts,
             late_stream=late_stream,
         )
-        check_spec(window)
+        check_joinable(window)
         window.in_ticks(time or ARRIVAL)
         self.window = window
 

@@ -12,6 +12,7 @@ from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
 from topo.windows.assigners import (
     Global,
+    PerEvent,
     Session,
     Sliding,
     WindowSpec,
@@ -90,9 +91,10 @@ class WindowAggregate(TimedBolt):
         self.emit_changed = _emits_changed(emit)
         window.in_ticks(clock)
         whole = [n for n, made in self.aggregates.items() if not made.mergeable]
-        if whole and isinstance(window, Session):
+        if whole and isinstance(window, Session | PerEvent):
+            why = "sessions join" if isinstance(window, Session) else "windows share their tuples"
             raise WindowError(
-                f"sessions join, and the aggregate {whole[0]!r} cannot: its combiner has no merge",
+                f"{why}, and the aggregate {whole[0]!r} cannot: its combiner has no merge",
                 hint=f"override {type(self.aggregates[whole[0]]).__name__}.merge",
             )
         if self.emit_changed and (
@@ -120,7 +122,9 @@ class WindowAggregate(TimedBolt):
     def result_time(self, stream: str) -> tuple[str, int] | None:
         if stream != "default" or self.event_time is None:
             return None
-        return ("end", -1) if self.rules.result_ts == "end" else ("ts", 0)
+        if self.rules.result_ts != "end":
+            return "ts", 0
+        return "end", 0 if isinstance(self.window, PerEvent) else -1
 
     def problems(
         self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]

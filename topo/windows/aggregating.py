@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, repeat
-from typing import Any
+from typing import Any, TypeAlias
 
 from topo.errors import TopoError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
@@ -12,14 +12,19 @@ from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, Operator, OperatorTask, Rows
 from topo.windows.accumulators import Accumulators
 from topo.windows.aggregate import ARRIVAL, WindowAggregate
-from topo.windows.assigners import Aligned, Sessions
+from topo.windows.assigners import Aligned, EventSpans, Sessions
 from topo.windows.blame import blamed, unmerged
 from topo.windows.combiner_inputs import Inputs
+from topo.windows.event_reports import EventReports
+from topo.windows.event_windows import EventWindows
 from topo.windows.keyed import KeyedWindows
 from topo.windows.panes import PaneWindows
 from topo.windows.records import Pane, Rules
 from topo.windows.sessions import Ended, SessionWindows
 from topo.windows.triggers import AtWatermark, When, prepared
+
+PlainWindows: TypeAlias = "PaneWindows | SessionWindows | EventWindows"
+"""The windows that report once."""
 
 _ARRIVED = "arrived"
 """The record of the clock up to which windows by arrival have reported."""
@@ -40,7 +45,7 @@ class AggregateOperator(Operator):
         assigner = bolt.window.in_ticks(self._time)
         plain = bolt.trigger is None and bolt.rules == Rules(mode=bolt.rules.mode)
         plain = plain and bolt.rules.mode != "retract"
-        self._plain: PaneWindows | SessionWindows | None = None
+        self._plain: PlainWindows | None = None
         self._keyed: KeyedWindows | None = None
         touch_all, drop = self._saved.touch_all, self._saved.drop
         plain = plain and self._cells.mergeable
@@ -51,9 +56,12 @@ class AggregateOperator(Operator):
             )
         elif plain and isinstance(assigner, Sessions) and assigner.dynamic is None:
             self._plain = SessionWindows(assigner.gap, self._cells, self._ended, touch_all)
+        elif plain and isinstance(assigner, EventSpans):
+            self._plain = EventWindows(assigner, self._cells, self._fired, touch_all, drop)
         else:
-            self._keyed = KeyedWindows(
-                assigner,
+            kind = EventReports if isinstance(assigner, EventSpans) else KeyedWindows
+            self._keyed = kind(
+                assigner,  # type: ignore[arg-type]
                 self._cells,
                 prepared(bolt.trigger or AtWatermark(), self._time),
                 bolt.rules,
@@ -61,12 +69,13 @@ class AggregateOperator(Operator):
                 self._saved.touch,
                 drop,
             )
+        self._end_counts = isinstance(assigner, EventSpans)
         self._saved_watermark = BEFORE_ALL
         parts = () if bolt.trigger is None else bolt.trigger.walk()
         self._asks = any(isinstance(part, When) for part in parts)  # the user's code
 
     @property
-    def _windows(self) -> PaneWindows | SessionWindows | KeyedWindows:
+    def _windows(self) -> PlainWindows | KeyedWindows:
         windows = self._plain or self._keyed
         assert windows is not None, "it is made with one of them"
         return windows
@@ -215,7 +224,8 @@ class AggregateOperator(Operator):
     def _report(self, pane: Pane) -> None:
         key = pane.key if len(self._bolt.key) > 1 else [pane.key] if self._bolt.key else ()
         shown = self._time.shown
-        row = [*key, shown(pane.start), shown(pane.end), *pane.results]
+        end = pane.end - 1 if self._end_counts else pane.end
+        row = [*key, shown(pane.start), shown(end), *pane.results]
         if self._bolt.rules.mode == "retract":
             row.append(pane.change)
         if self._bolt.reports_often:

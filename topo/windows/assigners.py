@@ -78,7 +78,28 @@ class Global:
         return Whole()
 
 
-WindowSpec: TypeAlias = "Tumbling | Sliding | Session | Global"
+@dataclass(frozen=True)
+class PerEvent:
+    """A window for each time at which a key has tuples: of all of the `size` up to that time.
+
+    Both ends belong to it: the window of a tuple at `ts` is from ts - size to ts. With `after`
+    there are also the windows that begin just after a tuple, if something is in them, as Kafka
+    Streams has them; their ends are no tuples' times.
+    """
+
+    size: Duration
+    after: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self.size, "PerEvent: size")
+        if not isinstance(self.after, bool):
+            raise WindowError(f"PerEvent: after is {self.after!r}; it must be True or False")
+
+    def in_ticks(self, time: EventTime) -> EventSpans:
+        return EventSpans(time.ticks(self.size, "PerEvent: size"), self.after)
+
+
+WindowSpec: TypeAlias = "Tumbling | Sliding | Session | Global | PerEvent"
 
 
 class Aligned:
@@ -128,6 +149,14 @@ class Sessions:
         return ts, ts + gap
 
 
+@dataclass(frozen=True)
+class EventSpans:
+    """The windows of `PerEvent`, in ticks; which there are depends on the tuples of a key."""
+
+    size: int
+    after: bool
+
+
 class Whole:
     """The one window of `Global`."""
 
@@ -155,10 +184,22 @@ def merge_with(live: Sequence[Interval], new: Interval) -> tuple[Interval, list[
 
 def check_spec(window: Any) -> None:
     """Raise a WindowError if this is no window."""
-    if isinstance(window, type) or not isinstance(window, Tumbling | Sliding | Session | Global):
+    if isinstance(window, type) or not isinstance(
+        window, Tumbling | Sliding | Session | Global | PerEvent
+    ):
         raise WindowError(
-            f"window is {window!r}; it takes Tumbling, Sliding, Session or Global",
+            f"window is {window!r}; it takes Tumbling, Sliding, Session, PerEvent or Global",
             hint="write window=Tumbling(timedelta(seconds=10))",
+        )
+
+
+def check_joinable(window: Any) -> None:
+    """Raise a WindowError if rows cannot be joined in such windows."""
+    check_spec(window)
+    if isinstance(window, PerEvent):
+        raise WindowError(
+            f"window is {window!r}; rows are joined in Tumbling, Sliding, Session or Global",
+            hint="an IntervalJoin joins rows whose times are close to each other",
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from topo.errors import WindowError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.windows.accumulators import Accumulators
-from topo.windows.assigners import Aligned, Sessions, Whole, intersects
+from topo.windows.assigners import Aligned, EventSpans, Sessions, Whole, intersects
 from topo.windows.records import Pane, Record, Rules
 from topo.windows.triggers import (
     BATCH,
@@ -37,7 +37,7 @@ from topo.windows.triggers import (
     When,
 )
 
-Assigner: TypeAlias = "Aligned | Sessions | Whole"
+Assigner: TypeAlias = "Aligned | EventSpans | Sessions | Whole"
 _SESSIONS = 0
 """The namespace of all sessions."""
 
@@ -95,6 +95,7 @@ class KeyedWindows:
         assigner = self._assigner
         if isinstance(assigner, Sessions):
             return self._add_to_session(assigner.session(ts, row), key, ts, values, now)
+        assert not isinstance(assigner, EventSpans), "those have a class of their own"
         intervals = assigner.assign(ts)
         accepted = not intervals  # between two windows that leave a gap: nothing is late
         for start, end in intervals:
@@ -179,20 +180,26 @@ class KeyedWindows:
         if ts > record.late_ts:
             record.late_ts = ts
         if record.new == 1:
-            record.first_now = now
-            base = max(self.watermark, record.start)
-            record.event_base = base if base > BEFORE_ALL else ts
-            self._schedule_pane(record)
+            self._begin_pane(record, ts, now)
         if record not in self._changed:
             self._changed[record] = None
             self._note(record)
         if self._by_element:
             self._look(record, ELEMENT, now)
 
+    def _begin_pane(self, record: Record, ts: int, now: float) -> None:
+        record.first_now = now
+        base = max(self.watermark, record.start)
+        record.event_base = base if base > BEFORE_ALL else ts
+        self._schedule_pane(record)
+
     def _is_over(self, end: int) -> bool:
+        return self._gone_at(end) <= self.watermark
+
+    def _gone_at(self, end: int) -> int:
+        """Return the watermark at which a window with this end is forgotten."""
         lateness = self._rules.lateness
-        limit = AFTER_ALL if lateness is None or end == AFTER_ALL else end + lateness
-        return limit <= self.watermark
+        return AFTER_ALL if lateness is None else min(end + lateness, AFTER_ALL)
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -228,7 +235,7 @@ class KeyedWindows:
                 self.watermark = max(self.watermark, record.end)
                 self._end_window(record, watermark, now)
                 fired += 1
-            clean = self._clean_at(record)
+            clean = self._gone_at(record.end)
             if clean <= watermark:
                 self._remove(record, now)
             else:
@@ -244,12 +251,8 @@ class KeyedWindows:
         """Return when something is due by the clock."""
         return self._clock[0][0] if self._clock else None
 
-    def _clean_at(self, record: Record) -> int:
-        lateness = self._rules.lateness
-        return AFTER_ALL if lateness is None else min(record.end + lateness, AFTER_ALL)
-
     def _end_window(self, record: Record, watermark: int, now: float) -> None:
-        last = self._clean_at(record) <= watermark
+        last = self._gone_at(record.end) <= watermark
         facts = self._known(record, END, now)
         self._note(record)
         if not record.finished and self._trigger.fires(facts):
@@ -266,21 +269,21 @@ class KeyedWindows:
         if not record.finished and (record.new or self._rules.final == "always"):
             self._send(record, LATE, last=True)
         record.alive = False
-        namespace = _SESSIONS if isinstance(self._assigner, Sessions) else record.start
+        self._forget(record)
+
+    def _forget(self, record: Record) -> None:
+        namespace, place = self._place(record)
         table = self.tables[namespace]
-        if isinstance(self._assigner, Sessions):
-            live = table[record.key]
-            live.remove(record)
-            if not live:
-                del table[record.key]
-            self._touch(namespace, record.key)
+        is_session = isinstance(self._assigner, Sessions)
+        if is_session and len(table[place]) > 1:
+            table[place].remove(record)
         else:
-            del table[record.key]
-            if table:
-                self._touch(namespace, record.key)
-            else:
-                del self.tables[namespace]
-                self._drop(namespace)
+            del table[place]
+        if table or is_session:
+            self._touch(namespace, place)
+        else:
+            del self.tables[namespace]
+            self._drop(namespace)
 
     # -- panes --------------------------------------------------------------------------------
 
@@ -316,9 +319,14 @@ class KeyedWindows:
         if self._trigger.finished(facts):
             record.finished = True
 
+    def _place(self, record: Record) -> tuple[int, Any]:
+        """Return the namespace of a window and its key there."""
+        if isinstance(self._assigner, Sessions):
+            return _SESSIONS, record.key
+        return record.start, record.key
+
     def _note(self, record: Record) -> None:
-        namespace = _SESSIONS if isinstance(self._assigner, Sessions) else record.start
-        self._touch(namespace, record.key)
+        self._touch(*self._place(record))
 
     def _send(self, record: Record, timing: str, *, last: bool) -> None:
         results = self._cells.results(record.cell)
