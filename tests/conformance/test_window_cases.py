@@ -18,6 +18,7 @@ import pytest
 from tests.conformance import test_storm_windows
 from tests.conformance.window_world import (
     ALSO,
+    BUNDLED,
     CASES,
     LAG,
     SEEDS,
@@ -497,6 +498,33 @@ def test_panes_of_beam(case: dict[str, Any], seed: int) -> None:
 
 
 @every_seed
+@pytest.mark.parametrize("case", [c for c in CASES if "bundles" in c["settings"]], ids=name_of)
+def test_triggers_looked_at_after_bundles(case: dict[str, Any], seed: int) -> None:
+    """Beam looks at its triggers after a bundle of tuples, topo after each tuple.
+
+    A bundle is a batch, and with `EachBatch` a trigger is looked at after one.
+    """
+    settings = {**case["settings"], "aggregate": "list"}
+    trigger = trigger_of(settings["trigger"], bundles=True)
+    for size in settings["bundles"]:
+        if size < 1:
+            continue
+        bolt = aggregate(settings, time=BY_HAND, trigger=trigger, lateness="unbounded")
+        world = World(bolt, seed)
+        waiting, found = 0, []
+        for step in [*case["steps"]]:
+            if waiting and (waiting == size or "in" not in step):
+                world.batch()
+                waiting = 0
+            _move(world, step, settle=False)
+            waiting += "in" in step
+            for row in world.rows():
+                found.append({"start": row[1], "end": row[2], "value": row[3]})
+            if "out" in step:
+                _check_panes(found, step["out"], case)
+
+
+@every_seed
 @chosen("panes", "trigger-transcript")
 def test_panes_of_beam_as_executions(case: dict[str, Any], seed: int) -> None:
     settings = case["settings"]
@@ -520,10 +548,11 @@ def test_panes_of_beam_as_executions(case: dict[str, Any], seed: int) -> None:
             found = []
 
 
-def _move(world: World, step: Mapping[str, Any]) -> None:
+def _move(world: World, step: Mapping[str, Any], settle: bool = True) -> None:
     if "in" in step:
         world.feed(step["in"], step["ts"])
-        world.run.settle()
+        if settle:
+            world.run.settle()
     elif "watermark" in step:
         world.watermark(step["watermark"])
     elif "now" in step:
@@ -604,5 +633,8 @@ def test_no_case_is_left_out() -> None:
     by_itself = {case["name"] for case in cases("micro-batch") if "then" in case["settings"]}
     wanted = {case["name"] for case in CASES if case["topo"] == "must"} - set(ELSEWHERE)
     assert set(ELSEWHERE) <= {case["name"] for case in CASES if case["topo"] == "must"}
-    assert wanted == set(run_here) - ALSO | by_itself
-    assert set(run_here) >= ALSO
+    also = ALSO | {case["name"] for case in CASES if case["topo"] != "must"} & BUNDLED
+    assert wanted == set(run_here) - also | by_itself
+    assert set(run_here) >= also
+    left = {case["name"] for case in CASES if case["topo"] == "later"} - set(run_here)
+    assert not left

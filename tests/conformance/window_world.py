@@ -11,11 +11,13 @@ from typing import Any
 from topo import (
     AfterCount,
     AfterDelay,
+    AllOf,
     AtWatermark,
     Bolt,
     Collect,
     Combiner,
     Count,
+    EachBatch,
     EventTime,
     EveryEventTime,
     Global,
@@ -52,8 +54,12 @@ ALSO = {
     "processing time: early, on time, late, last",
     "hopping windows, updates: testAggBasic",
     "trigger: test_sessions_after_all #1",
+    "trigger: test_sessions_after_all #2",
 } | {case["name"] for case in CASES if case["kind"] == "sliding-per-event"}
 """Cases that need not hold, and do."""
+
+BUNDLED = {case["name"] for case in CASES if "bundles" in case["settings"]}
+"""Cases of triggers that are looked at after several tuples, as topo does with `EachBatch`."""
 
 
 def cases(*kinds: str) -> Iterator[dict[str, Any]]:
@@ -102,35 +108,45 @@ def window_of(settings: Mapping[str, Any]) -> WindowSpec:
     return Session(window["gap"]) if kind == "session" else Global()
 
 
-def trigger_of(trigger: Mapping[str, Any], top: bool = True) -> Trigger:
-    """Return the trigger of a case; on top, `once` ends the window after it has fired."""
+def trigger_of(trigger: Mapping[str, Any], top: bool = True, bundles: bool = False) -> Trigger:
+    """Return the trigger of a case; on top, `once` ends the window after it has fired.
+
+    With `bundles`, counts are looked at after a batch only.
+    """
+
+    def part_of(part: Mapping[str, Any]) -> Trigger:
+        return trigger_of(part, top=False, bundles=bundles)
+
     on = trigger["on"]
     made: Trigger
     if on == "count":
         made = AfterCount(trigger["n"])
+        made = AllOf(made, EachBatch()) if bundles else made
         return Then(made) if top and trigger.get("once") else made
     if on == "delay":
         return AfterDelay(timedelta(seconds=trigger["after"]))
+    if on == "repeat" and trigger["of"]["on"] == "each":
+        return Then(*map(part_of, trigger["of"]["of"]), again=True)
     if on == "repeat":
-        return trigger_of(trigger["of"], top=False)
-    if on == "any":
-        made = AnyOf(*(trigger_of(part, top=False) for part in trigger["of"]))
+        return part_of(trigger["of"])
+    if on in ("any", "all"):
+        made = (AnyOf if on == "any" else AllOf)(*map(part_of, trigger["of"]))
         once = any(part.get("once") for part in trigger["of"])
         return Then(made) if top and once else made
     if on == "event-time-every":
         return EveryEventTime(trigger["every"])
     if on == "condition":
         return condition_of(trigger)
-    if on == "each" and "or_finally" in trigger["of"][0]:
+    if on == "each" and "or_finally" in trigger.get("of", [{}])[0]:
         # Again and again until the watermark passes, then by another rule: early and late.
-        before, after = (trigger_of(part, top=False) for part in trigger["of"])
+        before, after = map(part_of, trigger["of"])
         return AtWatermark(early=before, late=after)
     if on == "each":
-        return AtWatermark(early=AfterCount(1))
+        parts = trigger.get("of")
+        return Then(*map(part_of, parts)) if parts else AtWatermark(early=AfterCount(1))
     early, late = trigger.get("early"), trigger.get("late", {"on": "count", "n": 1})
     return AtWatermark(
-        early=trigger_of(early, top=False) if early else None,
-        late=trigger_of(late, top=False) if late else None,
+        early=part_of(early) if early else None, late=part_of(late) if late else None
     )
 
 

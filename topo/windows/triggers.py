@@ -56,6 +56,10 @@ class Trigger:
         """Return True if a pane is due."""
         raise NotImplementedError
 
+    def holds(self, facts: Facts) -> bool:
+        """Return True if a pane is due, or was when this trigger was looked at before."""
+        return self.fires(facts)
+
     def fired(self, facts: Facts) -> None:
         """Note that a pane was sent."""
 
@@ -177,6 +181,9 @@ class EachBatch(Trigger):
     def fires(self, facts: Facts) -> bool:
         return facts.what == BATCH and facts.new > 0
 
+    def holds(self, facts: Facts) -> bool:
+        return facts.what != ELEMENT and facts.new > 0
+
 
 @dataclass(frozen=True)
 class When(Trigger):
@@ -230,7 +237,11 @@ class Any_(Trigger):
 
 
 class AllOf(Trigger):
-    """Fires when all its parts do; a part that was due stays so within a pane."""
+    """Fires when all its parts do; a part that was due stays so within a pane.
+
+    A window's end stays so for good: `AllOf(AfterCount(5), AtWatermark())` fires at the end, or
+    with the fifth tuple if that is later. `AllOf(AfterCount(5), EachBatch())` counts by the batch.
+    """
 
     def __init__(self, *parts: Trigger) -> None:
         self._parts = _checked(parts, "AllOf")
@@ -239,7 +250,7 @@ class AllOf(Trigger):
         return iter(self._parts)
 
     def fires(self, facts: Facts) -> bool:
-        return all(part.fires(facts) for part in self._parts)
+        return all(part.holds(facts) for part in self._parts)
 
     def fired(self, facts: Facts) -> None:
         for part in self._parts:
@@ -263,11 +274,13 @@ class AllOf(Trigger):
 class Then(Trigger):
     """Fires by its parts one after the other, each once; then the window is finished.
 
-    `Then(AfterCount(2))` sends one pane of two tuples and nothing more.
+    `Then(AfterCount(2))` sends one pane of two tuples and nothing more. With `again=True` it
+    begins anew with its first part instead.
     """
 
-    def __init__(self, *parts: Trigger) -> None:
+    def __init__(self, *parts: Trigger, again: bool = False) -> None:
         self._parts = _checked(parts, "Then")
+        self._again = again
         self.number = 0
 
     def parts(self) -> Iterator[Trigger]:
@@ -282,7 +295,8 @@ class Then(Trigger):
         return part is not None and part.fires(facts)
 
     def fired(self, facts: Facts) -> None:
-        facts.steps[self.number] = facts.steps.get(self.number, 0) + 1
+        step = facts.steps.get(self.number, 0) + 1
+        facts.steps[self.number] = step % len(self._parts) if self._again else step
 
     def finished(self, facts: Facts) -> bool:
         return self._part(facts) is None
@@ -296,10 +310,11 @@ class Then(Trigger):
         return part.event_due(facts) if part else None
 
     def in_ticks(self, time: EventTime) -> Trigger:
-        return Then(*(part.in_ticks(time) for part in self._parts))
+        return Then(*(part.in_ticks(time) for part in self._parts), again=self._again)
 
     def __repr__(self) -> str:
-        return f"Then({', '.join(map(repr, self._parts))})"
+        again = ", again=True" if self._again else ""
+        return f"Then({', '.join(map(repr, self._parts))}{again})"
 
 
 class AtWatermark(Trigger):
@@ -327,6 +342,9 @@ class AtWatermark(Trigger):
             return True
         part = self._part(facts)
         return part is not None and part.fires(facts)
+
+    def holds(self, facts: Facts) -> bool:
+        return facts.watermark >= facts.end or self.fires(facts)
 
     def fired(self, facts: Facts) -> None:
         part = self._part(facts)
