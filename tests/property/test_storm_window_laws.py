@@ -19,7 +19,6 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.storage.saving import Changes
 from topo.timed import Clock, OperatorTask, Rows
 from topo.tuples import UNTRACKED, Source, Tuple, new_tuple
-from topo.windows.storm_executing import StormExecutor
 
 SOURCES = [
     Source("a", "default", 1, ("key", "ts", "n")),
@@ -99,7 +98,7 @@ class Life:
         self.bolt.collector = collector
         task: Any = self.task
         operator_task: OperatorTask = task
-        self.executor = StormExecutor(self.bolt, operator_task)
+        self.executor = self.bolt.operator(operator_task)
         self.executor.load(self.saved, self.watermark)
 
     def restart(self) -> None:

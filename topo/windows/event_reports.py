@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from topo.event_time import AFTER_ALL
@@ -70,7 +71,7 @@ class EventReports(KeyedWindows):
         records = [self._record(key, start) for start in live]
         records += [self._begin(key, start, ts, now) for start in dict.fromkeys(new)]
         self._keep(key, ts, values)
-        for record in sorted(records, key=_start):
+        for record in sorted(records, key=attrgetter("start")):
             self._take(record, ts, values, now)
         if self._spans.after and is_new:
             after = points.after(key, ts)
@@ -176,7 +177,3 @@ class EventReports(KeyedWindows):
         for number, table in self.tables.items():
             if number % 2 == 0:
                 yield from table.values()
-
-
-def _start(record: Record) -> int:
-    return record.start

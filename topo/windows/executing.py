@@ -5,21 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import repeat
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from topo.errors import FailTuple, WindowError
 from topo.event_time import AFTER_ALL
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, Operator, OperatorTask, Rows
-from topo.tuples import Tuple
-from topo.windows.accumulators import Accumulators
+from topo.tuples import Source
+from topo.windows.assigners import Sessions
 from topo.windows.bolt import ARRIVAL, WindowedBolt
-from topo.windows.combiners import Collect
-from topo.windows.keyed import KeyedWindows
+from topo.windows.holding import Held, Holding, HoldingWindows
 from topo.windows.records import Pane, Rules
-from topo.windows.triggers import AtWatermark, prepared
+from topo.windows.triggers import AtWatermark, When, prepared
+from topo.windows.waiting import WaitingRows
 from topo.windows.window import Window, lateness_ticks
 
 
@@ -35,12 +34,18 @@ class Executor(Operator):
         self._key = bolt.key_fields()
         self._expiry = bolt.ack_mode == "expiry"
 
-    def _keys(self, rows: Rows) -> Iterable[Any]:
+    def _keys(self, rows: Rows) -> Sequence[Any]:
         """Return the key of each tuple."""
-        columns = [rows.columns[rows.fields.index(name)] for name in self._key]
-        if not columns:
-            return repeat(None, rows.count)
-        return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
+        return self._keys_of(rows.source, rows.columns, rows.count)
+
+    def _keys_of(
+        self, source: Source, columns: Sequence[Sequence[Any]], count: int
+    ) -> Sequence[Any]:
+        """Return the key of each row."""
+        own = [columns[source.fields.index(name)] for name in self._key]
+        if not own:
+            return [None] * count
+        return own[0] if len(own) == 1 else list(zip(*own, strict=True))
 
     def _shown(self, ticks: int) -> Any:
         """Return a time in the unit of the field; by arrival, in milliseconds."""
@@ -83,41 +88,70 @@ class PaneExecutor(Executor):
     def __init__(self, bolt: WindowedBolt, task: OperatorTask) -> None:
         super().__init__(bolt, task)
         rules = bolt.rules
-        trigger = rules["trigger"] or AtWatermark()
+        trigger = prepared(rules["trigger"] or AtWatermark(), self._time)
         lateness = lateness_ticks(rules["lateness"], self._time)
+        assigner = bolt.assigner(self._time)
+        self._by_name = isinstance(assigner, Sessions)
+        asks = any(isinstance(part, When) for part in trigger.walk())
+        self._looks_at_tuples = asks or (self._by_name and assigner.dynamic is not None)
         self._saved = SavedNamespaces("panes", task.owner)
-        self._windows = KeyedWindows(
-            bolt.assigner(self._time),
-            Accumulators({"tuples": Collect()}),
-            prepared(trigger, self._time),
+        self._waiting = WaitingRows(self._keys_of)
+        self._holding = Holding(self._waiting, by_name=self._by_name)
+        self._windows = HoldingWindows(
+            assigner,
+            self._holding,
+            trigger,
             Rules(rules["mode"], lateness, rules["on_time"], rules["final"]),
             self._report,
-            self._saved.touch,
-            self._saved.drop,
+            self._saved,
         )
         self._panes = 0
 
     def rows(self, rows: Rows) -> None:
-        late = []
-        add, now = self._windows.add, self._task.now()
-        for place, (key, ts) in enumerate(zip(self._keys(rows), self._times(rows), strict=True)):
-            tup = rows.tuple(place)
-            if ts is None or not add(key, ts, [tup], now, tup):
+        times = self._times(rows)
+        # A session is only known when a tuple has come to it.
+        marks = [0] * rows.count if self._by_name else times
+        numbers = self._waiting.add(rows.source, rows.columns, marks)
+        late, untaken = [], []
+        add, now, holding = self._windows.add, self._task.now(), self._holding
+        for place, (key, ts) in enumerate(zip(self._keys(rows), times, strict=True)):
+            holding.number = number = numbers[place]
+            holding.taken = 0
+            tup = rows.tuple(place) if self._looks_at_tuples else None
+            if ts is None or not add(key, ts, (tup,), now, tup):
                 late.append(place)
+            if not holding.taken:
+                untaken.append(number)
+            elif self._by_name:
+                marks[place] = holding.name
+            elif holding.taken > 1:
+                self._windows.note_several(number, holding.taken)
+        holding.number = numbers.stop
+        if untaken:
+            self._waiting.leave_out(untaken)
+        self._settle()
         if late:
             self._task.set_aside(rows, late)
         self.state_rows = self._windows.rows
 
+    def _settle(self) -> None:
+        """Let the tuples go that no window has any more."""
+        gone = self._windows.let_go()
+        if gone:
+            self._waiting.remove(gone)
+            self._waiting.settle()
+
     def _report(self, pane: Pane) -> None:
         self._panes += 1
-        tuples: list[Tuple] = pane.results[0]
-        new = tuples[len(tuples) - pane.new :]
-        shown = self._shown
+        held: Held = pane.results[0]
+        unread, shown = self._waiting.unread, self._shown
+        tuples, new = unread(held.numbers + held.new), unread(list(held.new))
         self._execute(Window(tuples, new, [], shown(pane.start), shown(pane.end), pane.key, pane))
 
     def begin(self, clock: Clock) -> None:
         if self._by_arrival:
             self._windows.advance(self._time.clock_ticks(clock.now), clock.now)
+            self._settle()
 
     def advance(self, clock: Clock) -> int:
         before, self._panes = self._panes, 0
@@ -126,6 +160,7 @@ class PaneExecutor(Executor):
             self._windows.advance(clock.watermark, clock.now)
         elif clock.ended:
             self._windows.advance(AFTER_ALL, clock.now)
+        self._settle()
         self.state_rows = self._windows.rows
         fired, self._panes = self._panes + before, 0
         return fired
@@ -142,8 +177,16 @@ class PaneExecutor(Executor):
         return self._windows.oldest
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
-        self._windows.restore(self._saved.load(saved), watermark)
-        self.state_rows = self._windows.rows
+        windows, holding, waiting = self._windows, self._holding, self._waiting
+        windows.restore(self._saved.load(saved), watermark)
+        for record in windows.records():
+            holding.restore(record.cell)
+            waiting.next_number = max(waiting.next_number, record.cell.highest)
+        for _ in waiting.load(saved, windows.adopt):
+            pass  # each was adopted by the windows that have it
+        holding.number = waiting.next_number
+        self.state_rows = windows.rows
 
     def save(self, changes: Any) -> None:
         self._saved.save(self._windows.tables, changes)
+        self._waiting.save(changes, self._windows.has_still)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from topo.errors import WindowError
@@ -41,9 +42,7 @@ Assigner: TypeAlias = "Aligned | EventSpans | Sessions | Whole"
 _SESSIONS = 0
 """The namespace of all sessions."""
 
-
-def _start(record: Record) -> int:
-    return record.start
+_start = attrgetter("start")
 
 
 class KeyedWindows:
@@ -150,7 +149,7 @@ class KeyedWindows:
 
     def _merged(self, absorbed: list[Record], interval: tuple[int, int]) -> Record:
         """Return the session that these become with the interval: the earliest takes the rest."""
-        into, *rest = sorted(absorbed, key=lambda record: record.start)
+        into, *rest = sorted(absorbed, key=_start)
         for gone in rest:
             gone.alive = False
             self._changed.pop(gone, None)
@@ -163,12 +162,11 @@ class KeyedWindows:
             if end > self.watermark:
                 into.on_time = False
             self._schedule_end(into)  # the heap may only have a later moment of it
-        if rest and into.new:
-            self._schedule_pane(into)
         return into
 
     def _take(self, record: Record, ts: int, values: Sequence[Any], now: float) -> None:
         if record.finished:
+            self._note(record)  # a session may have become longer
             return
         if self._asks_before and record.new:
             named = dict(zip(self._cells.names, values, strict=True))
@@ -274,12 +272,12 @@ class KeyedWindows:
     def _forget(self, record: Record) -> None:
         namespace, place = self._place(record)
         table = self.tables[namespace]
-        is_session = isinstance(self._assigner, Sessions)
-        if is_session and len(table[place]) > 1:
-            table[place].remove(record)
+        sessions = table[place] if isinstance(self._assigner, Sessions) else []
+        if len(sessions) > 1:
+            sessions.remove(record)
         else:
             del table[place]
-        if table or is_session:
+        if table or sessions:
             self._touch(namespace, place)
         else:
             del self.tables[namespace]
@@ -353,6 +351,8 @@ class KeyedWindows:
         if record.end <= self.watermark:  # a late window has no pane on time
             record.on_time = True
         self._schedule(record, record.end)
+        if record.new:  # a session that grew may be early again, or is of several
+            self._schedule_pane(record)
 
     def _schedule(self, record: Record, at: int) -> None:
         heapq.heappush(self._heap, (at, next(self._number), record, True))
@@ -374,8 +374,6 @@ class KeyedWindows:
         self.watermark = watermark
         for record in self.records():
             self._schedule_end(record)
-            if record.new:
-                self._schedule_pane(record)
 
     def records(self) -> Iterable[Record]:
         """Yield every window."""

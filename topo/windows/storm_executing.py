@@ -16,7 +16,6 @@ from topo.errors import WindowError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, OperatorTask, Rows
-from topo.tuples import Source
 from topo.windows.bolt import WindowedBolt
 from topo.windows.executing import Executor
 from topo.windows.storm import Activation, Position, StormWindows
@@ -141,15 +140,6 @@ class StormExecutor(Executor):
         if self._due:
             # Of all keys, in the order of the tuples at which they ended.
             self._run_due(lambda due: due[2].tuples[-1])
-
-    def _keys_of(
-        self, source: Source, columns: Sequence[Sequence[Any]], count: int
-    ) -> Sequence[Any]:
-        """Return the key of each row."""
-        own = [columns[source.fields.index(name)] for name in self._key]
-        if not own:
-            return [None] * count
-        return own[0] if len(own) == 1 else list(zip(*own, strict=True))
 
     def _queue(self, key: Any, born: int) -> StormWindows:
         """Return the windows of a key; new ones have no tuple before the number `born`."""

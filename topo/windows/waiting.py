@@ -206,6 +206,18 @@ class WaitingRows:
         self.count += len(times)
         return numbers
 
+    def leave_out(self, numbers: Sequence[int]) -> None:
+        """Take back some rows of those that came last: nothing has them."""
+        gone = set(numbers)
+        last = self._chunks[-1]
+        self._fresh.pop()
+        self._chunks = self._chunks[:-1]
+        self.count -= len(gone)
+        places = [place for place, number in enumerate(last.numbers) if number not in gone]
+        if places:
+            self._chunks.append(last.select(places))
+            self._fresh.append(self._chunks[-1])
+
     def unread(self, numbers: Sequence[int]) -> Unread:
         """Return the tuples with these numbers, to be made when they are looked at."""
         return Unread(self._chunks, numbers)
