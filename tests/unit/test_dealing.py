@@ -33,7 +33,8 @@ from topo import (
     bolt,
 )
 from topo.engine.inline.run import InlineRun
-from topo.routing.bulk_hashing import ColumnHasher
+from topo.routing.bulk_hashing import FEW_VALUES, ColumnHasher
+from topo.routing.groupers import ByFields, Rows, RowsOf
 from topo.routing.hashing import stable_hash
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.testing import FeederSpout, TestCluster, complete_topology
@@ -94,7 +95,7 @@ def test_a_grouping_that_raises_out_of_an_emit_stops_the_topology_and_deals_noth
 
 def hashes(column: list[Any]) -> list[int]:
     made = [int(one) for one in ColumnHasher().hashes(column)]
-    times = 25 // max(1, len(column)) + 1  # many are hashed at once, a few one by one
+    times = FEW_VALUES // max(1, len(column)) + 1  # many are hashed at once, a few one by one
     assert ColumnHasher().hashes([*column] * times).tolist() == made * times
     return made
 
@@ -204,7 +205,34 @@ def test_equal_times_of_other_types_hash_alike(one: Any, other: Any) -> None:
 def test_large_keys_are_not_remembered() -> None:
     hasher = ColumnHasher()
     hasher.hashes([b"x" * 1_000_000, "y" * 1_000_000, ("z" * 1_000_000,), 10**5000, None])
-    assert sys.getsizeof(hasher._known) + sum(map(sys.getsizeof, hasher._known)) < 1000
+    remembered = [*hasher._known, *hasher._texts]
+    assert sum(map(sys.getsizeof, [hasher._known, hasher._texts, *remembered])) < 1000
+
+
+@pytest.mark.parametrize("positions", [[0], [0, 1]])
+def test_a_row_goes_to_the_same_task_whether_few_or_many_are_dealt(positions: list[int]) -> None:
+    texts = [f"word {number % 70}" * (number % 7) for number in range(3 * FEW_VALUES)]
+    columns: list[Any] = [texts, list(range(len(texts)))]
+
+    def chosen(sizes: list[int]) -> list[int]:
+        grouper, found, start = ByFields(range(5, 12), positions), list[int](), 0
+        for size in sizes:
+            cut = [column[start : start + size] for column in columns]
+            rows = Rows(RowsOf(cut), cut, [])
+            (deal,) = grouper.deal(rows)
+            of = {
+                int(row): task
+                for task, selector in deal.parts
+                for row in (range(size) if selector is None else np.arange(size)[selector])
+            }
+            found += [of[row] for row in range(size)]
+            start += size
+        return found
+
+    at_once = chosen([len(texts)])
+    assert set(at_once) == set(range(5, 12))
+    for size in (1, 2, 10, FEW_VALUES):
+        assert chosen([size] * (len(texts) // size)) == at_once
 
 
 # -- receivers -------------------------------------------------------------------------------------

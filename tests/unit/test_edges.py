@@ -53,6 +53,9 @@ def test_edge_ids_are_splitmix64_and_the_same_one_by_one_as_many_at_once() -> No
     drawn = [*ids.take(5).tolist(), ids.take_one(), ids.take_one(), *ids.take(3).tolist()]
     assert drawn == [same.take_one() for _ in range(10)]
     assert len(set(drawn)) == 10
+    sizes = [1, 60, 0, 200, 3, 65, 64, 500, 7] * 5
+    some = [one for size in sizes for one in ids.take(size).tolist()]
+    assert some == [same.take_one() for _ in range(sum(sizes))]
 
 
 def test_edge_ids_of_two_executions_differ() -> None:

@@ -4,7 +4,9 @@ Text is hashed by a polynomial in its bytes, so that numpy can do a column in on
 joined bytes: each byte times a power that belongs to its place, summed up from the left; a word's
 hash is the difference of two sums, divided by the power of the place it begins at (the base is
 odd, so that every power has an inverse modulo 2**64). That costs about the same for every word,
-known or not, whereas a look-up costs a cache miss for each word.
+known or not, whereas a look-up costs a cache miss for each word. Of a few values numpy would cost
+more than a look-up of each; those that are not known are hashed singly, or all of them by numpy if
+they are several.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from topo.wire.frame import U64, Column
 
 _MOST_BYTES = 1 << 16
 _MOST_CACHED = 200_000
-_FEW_VALUES, _FEW_LETTERS = 8, 60  # one by one in less than the 40 us that numpy begins with
+FEW_VALUES = 100  # one by one in less than the 40 us that numpy begins with, if most are known
+_FEW_INTS, _FEW_UNKNOWN, _FEW_LETTERS = 8, 8, 60  # the same, if none is
+_MOST_TEXTS = 20_000
 _MOST_PARTS = 4  # of a tuple
 _SMALL = frozenset({float, bool, type(None), datetime, date})
 _LARGEST_PLAIN_INT = (1 << 61) - 2  # up to here an int is its own Python hash, but for -1
@@ -40,23 +44,45 @@ class ColumnHasher:
 
     def __init__(self) -> None:
         self._known: dict[Any, int] = {}
+        self._texts: dict[str, int] = {}
 
     def hashes(self, column: Column) -> U64:
+        """Return the hash of each value."""
         kinds = set(map(type, column))
-        few = len(column) <= _FEW_VALUES
         if kinds == {str}:
-            if few and sum(map(len, column)) <= _FEW_LETTERS:
-                return np.array(list(map(stable_hash, column)), np.uint64)
+            if len(column) <= FEW_VALUES:
+                return np.array(self._few_texts(column), np.uint64)
             made = _text_hashes(column)
             if made is not None:
                 return made
         if kinds == {int}:
-            if few:
+            if len(column) <= _FEW_INTS:
                 return np.array(list(map(stable_hash, column)), np.uint64)
             made = _int_hashes(column)
             if made is not None:
                 return made
         return self._singly(column)
+
+    def few_hashes(self, column: Column) -> list[int]:
+        """Return the hash of each of a few values."""
+        if set(map(type, column)) == {str}:
+            return self._few_texts(column)
+        hashes: list[int] = self.hashes(column).tolist()
+        return hashes
+
+    def _few_texts(self, column: Column) -> list[int]:
+        known = self._texts
+        try:
+            return [known[text] for text in column]
+        except KeyError:
+            pass
+        texts = [text for text in dict.fromkeys(column) if text not in known]
+        made = dict(zip(texts, _hashes_of_texts(texts), strict=True))
+        found = [known[text] if text in known else made[text] for text in column]
+        if len(known) > _MOST_TEXTS:
+            known.clear()
+        known.update((text, one) for text, one in made.items() if len(text) <= LONG)
+        return found
 
     def _singly(self, column: Column) -> U64:
         known = self._known
@@ -106,6 +132,15 @@ def _int_hashes(column: Column) -> U64 | None:
         return None
     numbers[numbers == -1] = -2  # as Python hashes it
     return mix_arrays(np.zeros(len(numbers), np.uint64), numbers.view(np.uint64))
+
+
+def _hashes_of_texts(texts: list[str]) -> list[int]:
+    if len(texts) > _FEW_UNKNOWN or sum(map(len, texts)) > _FEW_LETTERS:
+        made = _text_hashes(texts)
+        if made is not None:
+            hashes: list[int] = made.tolist()
+            return hashes
+    return list(map(stable_hash, texts))
 
 
 def _text_hashes(column: Column) -> U64 | None:

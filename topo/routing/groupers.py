@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from topo.errors import EmitError
-from topo.routing.bulk_hashing import ColumnHasher, mix_arrays
+from topo.routing.bulk_hashing import FEW_VALUES, ColumnHasher, mix_arrays
 from topo.routing.hashing import mix, stable_hash
 from topo.wire.frame import I64, Column
 
@@ -123,6 +123,8 @@ class ByFields(Grouper):
         self._hashers = [(position, ColumnHasher()) for position in positions]
 
     def deal(self, rows: Rows) -> list[Deal]:
+        if rows.count <= FEW_VALUES:
+            return self._deal_few(rows)
         combined = None
         for position, hasher in self._hashers:
             column = rows.columns[position]
@@ -135,6 +137,24 @@ class ByFields(Grouper):
         assert combined is not None, "grouping by no field is by one task"
         chosen = (combined % np.uint64(len(self.tasks))).astype(np.uint16)
         return [Deal(None, _by_target(chosen, self.tasks))]
+
+    def _deal_few(self, rows: Rows) -> list[Deal]:
+        combined: list[int] = []
+        for position, hasher in self._hashers:
+            try:
+                hashes = hasher.few_hashes(rows.columns[position])
+            except Exception:
+                _name_unhashed(rows, position)
+                raise
+            combined = list(map(mix, combined, hashes)) if combined else hashes
+        count = len(self.tasks)
+        parts: dict[int, list[int]] = {}
+        for row, digest in enumerate(combined):
+            parts.setdefault(digest % count, []).append(row)
+        if len(parts) == 1:
+            return [Deal(None, [(self.tasks[place], None) for place in parts])]
+        arrays = ((place, np.array(parts[place], np.int64)) for place in sorted(parts))
+        return [Deal(None, [(self.tasks[place], chosen) for place, chosen in arrays])]
 
 
 class PartialKey(Grouper):

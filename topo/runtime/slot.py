@@ -336,7 +336,11 @@ class SlotTasks:
 
     def take_updates(self) -> Updates:
         """Return the batch's updates for the acker; call after `save`, which adds held tuples."""
-        return Updates.concat([task.updates.take() for task in self.tasks.values()])
+        return Updates.concat(self.take_update_parts())
+
+    def take_update_parts(self) -> list[Updates]:
+        """Return the same in parts, for who joins them with those of others."""
+        return [part for task in self.tasks.values() for part in task.updates.take_parts()]
 
     def take_metrics(self) -> dict[int, TaskMetrics]:
         return {task.id: task.take_metrics() for task in self.tasks.values()}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from topo.tracking.ledger import Lane
     from topo.tracking.pages import Pages
 
-FEW = 24
+FEW = 64
 
 
 def are_few_and_plain(updates: Updates) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +27,13 @@ MAX_SPOUT_TASK = (1 << 16) - 1
 _SHIFT = np.uint64(SEQUENCE_BITS)
 _SEQUENCE_MASK = np.uint64(MAX_SEQUENCE)
 _MASK64 = (1 << 64) - 1
+_FEW_IDS, _BLOCK_IDS = 64, 512
 _GAMMA = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
+# All that have no numbers share these: nothing can be written to an array without elements.
+_NO_U64: U64 = np.empty(0, np.uint64)
+_NO_U32: U32 = np.empty(0, np.uint32)
 
 
 def root_id(spout_task: int, sequence: int) -> int:
@@ -88,17 +91,31 @@ def _mix_in_place(z: U64) -> U64:
 
 
 class EdgeIds:
-    """The edge ids of one execution: id(k) = splitmix64(nonce + k * gamma), k = 1, 2, ..."""
+    """The edge ids of one execution: id(k) = splitmix64(nonce + k * gamma), k = 1, 2, ...
+
+    A few at a time are cut off from a block: of some, making each costs as much as of a hundred.
+    """
 
     def __init__(self, nonce: int) -> None:
         self.nonce = nonce & _MASK64
         self._taken = 0
+        self._block = _NO_U64
+        self._block_after = 0  # so many ids
 
     def take(self, count: int) -> U64:
-        """Return the next `count` ids."""
-        first = self._taken + 1
+        """Return the next `count` ids; the array is not to be changed."""
+        taken = self._taken
         self._taken += count
-        z = np.arange(first, first + count, dtype=np.uint64)
+        if count > _FEW_IDS:
+            return self._made(taken, count)
+        if self._taken > self._block_after + len(self._block):
+            self._block, self._block_after = self._made(taken, _BLOCK_IDS), taken
+            self._block.flags.writeable = False
+        at = taken - self._block_after
+        return self._block[at : at + count]
+
+    def _made(self, after: int, count: int) -> U64:
+        z = np.arange(after + 1, after + 1 + count, dtype=np.uint64)
         z *= np.uint64(_GAMMA)
         z += np.uint64(self.nonce)
         return _mix_in_place(z)
@@ -109,20 +126,11 @@ class EdgeIds:
         return mix((self.nonce + self._taken * _GAMMA) & _MASK64)
 
 
-_NO_U64: U64 = np.empty(0, np.uint64)
-_NO_U32: U32 = np.empty(0, np.uint32)
-
-
 def no_u64() -> U64:
-    """Return no numbers; all share them, as nothing can be written to an array without elements."""
+    """Return no numbers."""
     return _NO_U64
 
 
-def no_u32() -> U32:
-    return _NO_U32
-
-
-@dataclass(eq=False)
 class Updates:
     """The updates of one execution for the acker; arrays of a pair have the same length.
 
@@ -131,17 +139,34 @@ class Updates:
     tuples that a task keeps beyond this batch, `released` those of kept ones that it has settled.
     """
 
-    init_roots: U64 = field(default_factory=no_u64)
-    init_values: U64 = field(default_factory=no_u64)
-    ack_roots: U64 = field(default_factory=no_u64)
-    ack_values: U64 = field(default_factory=no_u64)
-    fail_roots: U64 = field(default_factory=no_u64)
-    fail_reasons: list[str] = field(default_factory=list)
-    reset_roots: U64 = field(default_factory=no_u64)
-    held_roots: U64 = field(default_factory=no_u64)
-    held_tasks: U32 = field(default_factory=no_u32)
-    released_roots: U64 = field(default_factory=no_u64)
-    released_tasks: U32 = field(default_factory=no_u32)
+    # Written by hand: real-time mode makes ten thousand of them a second, and a dataclass would
+    # call a factory for each array that is left out.
+    def __init__(
+        self,
+        *,
+        init_roots: U64 = _NO_U64,
+        init_values: U64 = _NO_U64,
+        ack_roots: U64 = _NO_U64,
+        ack_values: U64 = _NO_U64,
+        fail_roots: U64 = _NO_U64,
+        fail_reasons: list[str] | None = None,
+        reset_roots: U64 = _NO_U64,
+        held_roots: U64 = _NO_U64,
+        held_tasks: U32 = _NO_U32,
+        released_roots: U64 = _NO_U64,
+        released_tasks: U32 = _NO_U32,
+    ) -> None:
+        self.init_roots = init_roots
+        self.init_values = init_values
+        self.ack_roots = ack_roots
+        self.ack_values = ack_values
+        self.fail_roots = fail_roots
+        self.fail_reasons = [] if fail_reasons is None else fail_reasons
+        self.reset_roots = reset_roots
+        self.held_roots = held_roots
+        self.held_tasks = held_tasks
+        self.released_roots = released_roots
+        self.released_tasks = released_tasks
 
     @classmethod
     def empty(cls) -> Updates:
@@ -149,16 +174,17 @@ class Updates:
 
     @classmethod
     def concat(cls, parts: Iterable[Updates]) -> Updates:
-        """Return all of `parts`, in order, as one."""
+        """Return all of `parts`, in order, as one, which nobody is to change."""
         given = [part for part in parts if not part.is_empty]
         if len(given) == 1:
             return given[0]
         if not given:
-            return cls()
+            return _NOTHING
         joined = cls(fail_reasons=[reason for part in given for reason in part.fail_reasons])
-        for name in ARRAYS:
-            arrays = [array for part in given if len(array := getattr(part, name))]
-            if arrays:
+        for roots, names in GROUPS.items():
+            having = [part for part in given if len(getattr(part, roots))]
+            for name in names if having else ():
+                arrays = [getattr(part, name) for part in having]
                 setattr(joined, name, arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
         return joined
 
@@ -193,7 +219,8 @@ class Updates:
         )
 
 
-ARRAYS = tuple(f.name for f in fields(Updates) if f.name != "fail_reasons")
+_NOTHING = Updates()
+ARRAYS = tuple(name for name in vars(Updates()) if name != "fail_reasons")
 GROUPS = {
     roots: tuple(name for name in ARRAYS if name.startswith(roots.removesuffix("roots")))
     for roots in ARRAYS

@@ -3,7 +3,8 @@
 For each emitted tuple, each target task and each anchor a fresh edge id is drawn: it becomes the
 child's edge for every root of the anchor, and is XORed into the value that the anchor's ack
 reports. All rows of a flush are computed at once in numpy; only rows with several anchors, or with
-an anchor that was held from an earlier batch, are computed singly.
+an anchor that was held from an earlier batch, are computed singly. A few rows are not left to numpy
+where it would take several calls: each costs a microsecond, as much as ten numbers take here.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 # The entries of `parents` for rows that have no single anchor among the inputs.
 NO_ANCHOR, SEVERAL, NOT_ANCHORED = -1, -2, -3
+_FEW = 64
 
 Anchor: TypeAlias = "int | Held"
 
@@ -71,13 +73,14 @@ class Inputs:
 
     def children_trees(self, parents: I64, ids: EdgeIds) -> Trees | None:
         """Return the trees of tuples with these single anchors; a negative parent is no anchor."""
+        if self.counts is None and len(parents) and parents.min() >= 0:
+            edges = ids.take(len(parents))
+            _xor_at(self.children, parents, edges)
+            return Trees(self.roots[parents], edges)
         anchored = parents >= 0
         if not anchored.any():
             return None
         edges = ids.take(len(parents))
-        if self.counts is None and anchored.all():
-            _xor_at(self.children, parents, edges)
-            return Trees(self.roots[parents], edges)
         links = parents[anchored]
         edges = edges[anchored]
         _xor_at(self.children, links, edges)
@@ -97,8 +100,8 @@ class Inputs:
             entries = self._entries(links)
             roots = self.roots[entries]
             values = self.edges[entries] ^ np.repeat(self.children[links], self.counts[links])
-        if len(roots) == 0:
-            return roots, values
+        if len(roots) <= _FEW:
+            return _merged_few(roots, values)
         starts = np.flatnonzero(np.concatenate(([True], roots[1:] != roots[:-1])))
         if len(starts) == len(roots):
             return roots, values
@@ -211,12 +214,22 @@ class BasicBoltTrees(BoltTrees):
             self._parents = np.full(count, NO_ANCHOR)
             return
         emits = len(order) or count
-        ends = np.array([0, *self.marks, emits])
-        inputs = np.arange(self.first, self.first + len(self.marks) + 1)
-        parents = np.repeat(inputs, np.diff(ends))
+        ends = [*self.marks, emits]
+        if emits <= _FEW:
+            parents = np.array(self._few_parents(ends), np.int64)
+        else:
+            inputs = np.arange(self.first, self.first + len(ends))
+            parents = np.repeat(inputs, np.diff(np.array([0, *ends])))
         if self._links is not None:
             parents = self._links[parents]
         self._parents = parents[np.array(order) == stream.index] if order else parents
+
+    def _few_parents(self, ends: list[int]) -> list[int]:
+        """Return the place of the input of each emit; `ends` counts the emits up to its end."""
+        parents: list[int] = []
+        for place, end in enumerate(ends, self.first):
+            parents += [place] * (end - len(parents))
+        return parents
 
     def flushed(self) -> None:
         self.first += len(self.marks)
@@ -243,20 +256,24 @@ class SpoutTrees:
         self._updates = updates
         self._tracer = tracer
         self._stream = ""
+        self._all_tracked = True
         self._tracked = np.empty(0, bool)
         self._roots = self._values = np.empty(0, np.uint64)
 
     def begin(self, stream: OutStream, order: list[int], count: int) -> None:
         sequences = np.array(stream.parents, np.uint64)
         self._stream = stream.name
-        self._tracked = sequences > 0
+        self._all_tracked = 0 not in stream.parents
+        if not self._all_tracked:
+            self._tracked = sequences > 0
         self._roots = root_ids(self._task, sequences)
         self._values = np.zeros(len(sequences), np.uint64)
 
     def trees(self, rows: I64 | None, copies: int) -> Trees | None:
-        tracked = self._tracked if rows is None else self._tracked[rows]
-        if not tracked.any():
-            return None
+        if not self._all_tracked:
+            tracked = self._tracked if rows is None else self._tracked[rows]
+            if not tracked.any():
+                return None
         edges = self.ids.take(copies)
         roots = self._roots
         if rows is None:
@@ -265,21 +282,38 @@ class SpoutTrees:
             _xor_at(self._values, rows, edges)
             roots = roots[rows]
         trees = Trees(roots, edges)
-        if not tracked.all():
+        if not self._all_tracked and not tracked.all():
             trees = Trees(roots[tracked], edges[tracked], tracked.astype(np.int64))
         if self._tracer is not None:
             self._tracer.emitted(self._stream, trees, None)
         return trees
 
     def end(self) -> None:
-        if self._tracked.any():
-            roots = self._roots[self._tracked]
-            self._updates.init(roots, self._values[self._tracked])
+        roots, values = self._roots, self._values
+        if not self._all_tracked:
+            roots, values = roots[self._tracked], values[self._tracked]
+        if len(roots):
+            self._updates.init(roots, values)
             if self._tracer is not None:
                 self._tracer.started(roots)
 
     def flushed(self) -> None:
         """Nothing to do."""
+
+
+def _merged_few(roots: U64, values: U64) -> tuple[U64, U64]:
+    """Return neighbours of the same root as one update."""
+    found: list[int] = []
+    merged: list[int] = []
+    for root, value in zip(roots.tolist(), values.tolist(), strict=True):
+        if found and found[-1] == root:
+            merged[-1] ^= value
+        else:
+            found.append(root)
+            merged.append(value)
+    if len(found) == len(roots):
+        return roots, values
+    return np.array(found, np.uint64), np.array(merged, np.uint64)
 
 
 def _merged(trees: Trees | None, singly: dict[int, dict[int, int]], count: int) -> Trees:
@@ -340,9 +374,16 @@ class UpdateLog:
                 Updates(released_roots=np.array(roots, np.uint64), released_tasks=tasks)
             )
 
-    def take(self) -> Updates:
+    def take_parts(self) -> list[Updates]:
+        """Return what was collected since the last call."""
+        if not self.parts:
+            return []
         parts, self.parts = self.parts, []
-        return Updates.concat(parts)
+        return parts
+
+    def take(self) -> Updates:
+        """Return what was collected since the last call, as one."""
+        return Updates.concat(self.take_parts())
 
 
 def _xor_at(target: U64, places: I64, values: U64) -> None:

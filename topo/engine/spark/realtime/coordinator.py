@@ -42,6 +42,7 @@ from topo.tracking.plan import Mode, TrackingPlan
 from topo.tracking.verdicts import Verdicts
 
 _RATE_SECS = 10.0
+_RATE_STEP_SECS = 0.25  # of what is counted together
 _NOTICE_SECS = 0.1  # between two words to the run, which looks by itself as well
 START_SECS = 60.0
 _LEAST_PATIENCE_SECS = 60.0
@@ -337,6 +338,10 @@ class Coordinator(threading.Thread):
 
     def _count(self, updates: int) -> None:
         now = time.time()
+        if self._rates and now < self._rates[-1][0] + _RATE_STEP_SECS:
+            began, so_far = self._rates[-1]
+            self._rates[-1] = (began, so_far + updates)
+            return
         self._rates.append((now, updates))
         while self._rates[0][0] < now - _RATE_SECS:
             self._rates.popleft()

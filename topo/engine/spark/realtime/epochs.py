@@ -205,9 +205,9 @@ class Epochs:
     def new_verdicts(self) -> dict[int, Verdicts]:
         """Return, by spout task, the committed verdicts that were not told yet."""
         found = {}
+        ledger = self.committed.ledger
         for task, number in self._pushed.items():
-            verdicts = self.committed.ledger.verdicts(task, number)
-            if len(verdicts):
-                found[task] = verdicts
+            if ledger.last_verdict(task) > number:
+                found[task] = verdicts = ledger.verdicts(task, number)
                 self._pushed[task] = verdicts.last
         return found

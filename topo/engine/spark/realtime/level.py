@@ -37,7 +37,6 @@ _WORK_SECS = 0.02
 _POLL_TUPLES = 1024
 
 _NOTHING = TaskMetrics()
-_NO_UPDATES = Updates()
 
 
 class Level:
@@ -251,12 +250,12 @@ class Level:
         if self.host is not None and not self._closed:
             self.host.tell_committed()
 
-    def take_updates(self) -> Updates:
+    def take_updates(self) -> list[Updates]:
         """Return what the acker is to hear at once, before the epoch ends."""
         if self.host is None or not self._may_have_updates:
-            return _NO_UPDATES
+            return []
         self._may_have_updates = False
-        return self.host.take_updates()
+        return self.host.take_update_parts()
 
     def _run(self, now: float, frames: Iterable[AnyFrame] = ()) -> None:
         host = self._open()

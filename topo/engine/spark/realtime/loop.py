@@ -366,7 +366,8 @@ class SlotLoop:
 
     def _say_updates(self) -> None:
         if self._setup.acks_at_once:
-            self._say(Updates.concat([level.take_updates() for level in self._levels.values()]))
+            levels = self._levels.values()
+            self._say(Updates.concat([part for level in levels for part in level.take_updates()]))
 
     def _say(self, updates: Updates) -> None:
         data = pack_updated(updates)
