@@ -53,9 +53,18 @@ class OneSlot:
             topology, self.layout, conf, "bench", perf_counter, local_tasks=frozenset(tasks)
         )
         self.host = SlotTasks(setting, tasks, travelling=True)
+        for (
+            made
+        ) in self.host.tasks.values():  # on Spark, such bolts are in one level with their input
+            made.outlet.outbox.unpacked_for = self._local_readers(topology, made.component_id)
         self._ledger = Ledger(conf["topology.message.timeout.secs"], self.layout.component_of)
         self._number = 0
         self.host.open()
+
+    def _local_readers(self, topology: Topology, component: str) -> frozenset[int]:
+        read = topology.consumers(component)
+        local = [consumer.id for consumer, how in read if how.grouping.is_local]
+        return frozenset(task for reader in local for task in self.layout.tasks_of(reader))
 
     def batch(self, most: int, *, last: bool = False) -> None:
         """Run one batch, of so many tuples at most."""

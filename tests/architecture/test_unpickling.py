@@ -23,6 +23,7 @@ TRUSTED = {
     "engine/spark/worker/stages.py": "Spark's closure, which the driver made",
     "runtime/input_times.py": "marks, out of rows that this run's stages made",
     "runtime/out_streams.py": "the topology",
+    "runtime/pending_log.py": "the state in the checkpoint",
     "runtime/task.py": "the topology, and the state in the checkpoint",
     "runtime/user_errors.py": "inside an error that is unpickled already",
     "shipping/pickling.py": "the topology",

@@ -13,15 +13,17 @@ from topo.columns import ByColumns
 from topo.components import BasicBolt
 from topo.errors import EmitError
 from topo.functions import FunctionBolt
+from topo.runtime.basic_port import BasicBoltPort
 from topo.runtime.bolt_task import BoltTask, SectionLoop, sections_of
 from topo.runtime.column_loops import ColumnLoops
 from topo.runtime.loops import COLLECT, COLLECT_AND_MARK, EXECUTE, EXECUTE_AND_MARK, Loop
-from topo.runtime.ports import BasicBoltPort
+from topo.runtime.rewriting import Reading
 from topo.runtime.task import TaskEnvironment
+from topo.runtime.users_loops import UsersWork, rewritten_work
 from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import BasicBoltTrees, Inputs
-from topo.tuples import Tuple, tick_source, tuple_class
+from topo.tuples import Source, Tuple, tick_source, tuple_class
 from topo.wire.frame import I64, Frame, Section
 
 
@@ -30,6 +32,8 @@ class BasicBoltTask(BoltTask):
     basic = True
     loops_over_columns: type[ColumnLoops] | None = ColumnLoops
     """The maker of loops for bolts that work on columns; without it `execute` gets each tuple."""
+    rewrites = True
+    """Whether an `execute` of the user's is rewritten to work on columns, where it can be."""
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
@@ -51,23 +55,49 @@ class BasicBoltTask(BoltTask):
             and self._stops_on_error  # or a wrong row would have to fail its own input
         )
         self._out = list(self.outlet.streams.values())
-        # The list that grows by one with every emit.
-        self._emits = self._out[0].rows if len(self._out) == 1 else self.outlet.order
+        self._loops: dict[tuple[str, str], ColumnLoops] = {}
+        """The loops over columns, for the streams of components whose tuples they are for."""
         self._columns: ColumnLoops | None = None
-        self._by_columns = False
+        """The loops over the columns of the inputs being executed; None if they are tuples."""
+        self._takes_columns = False
+        self._emits_beside_columns = False
         self._section: tuple[Any, Section] | None = None
-        """The class of the inputs being executed, and their columns."""
+        """The class of the inputs being executed by columns, and those columns."""
 
     def open(self, saved: Mapping[str, bytes]) -> None:
+        work = self._rewritten_work()
         port = self._port
+        self._emits_beside_columns = any(one.emits_columns for one in work.values())
+        if self._emits_beside_columns:
+            port.emit = port.emit_beside_columns
+            self._yields = False
+        collector = BasicOutputCollector(port)
         self.bind(emit=port.emit, emit_direct=port.emit_direct, reset_timeout=port.reset_timeout)
         self.load_core(saved)
-        self.start(BasicOutputCollector(port), port, saved)
+        self.start(collector, port, saved)
         self._execute = self.component.execute
         if self._yields and isinstance(self.component, FunctionBolt):
             self._execute = self.component.function
-        if isinstance(self.component, ByColumns) and self.loops_over_columns is not None:
-            self._columns = self.loops_over_columns(self.component, self.outlet)
+        if self.loops_over_columns is not None and isinstance(self.component, ByColumns):
+            loops = self.loops_over_columns(self.component, self.outlet)
+            self._loops = {(r.component, r.stream): loops for r in self._readings()}
+        elif _emits_directly(self.component, collector, port):
+            current = {reading: one for reading, one in work.items() if one.is_current()}
+            self._loops = {
+                (reading.component, reading.stream): one.loops(self.outlet)
+                for reading, one in current.items()
+            }
+
+    def _rewritten_work(self) -> dict[Reading, UsersWork]:
+        if not self.rewrites or isinstance(self.component, ByColumns):
+            return {}
+        return rewritten_work(self.component, self.outlet, self._readings())
+
+    def _readings(self) -> Iterator[Reading]:
+        for read in self.definition.inputs:
+            declared = self.setting.topology.component(read.component).output(read.stream)
+            if declared is not None:
+                yield Reading(read.component, read.stream, declared.fields)
 
     def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
         super().begin(batch_id, now, ids)
@@ -91,14 +121,14 @@ class BasicBoltTask(BoltTask):
         # from the number of values that are left, if the values come one after the other.
         is_plain = _is_plain(frames)
         self._marking = (inputs is not None and self._is_read) or not is_plain
-        self._by_columns = self._columns is not None and is_plain and self._starts is None
+        self._takes_columns = is_plain and self._starts is None
         self.run_segments(frames, self._body(), linked=False, tracked=False)
         self.metrics.acked += count - len(self._failed)
         self.metrics.failed += len(self._failed)
         if inputs is not None:
             self._tell(inputs, count)
         self._failed.clear()
-        self._section = None  # its values are kept by whoever keeps them, or gone
+        self._columns = self._section = None  # its values are kept by whoever keeps them, or gone
         self._trees.run(None)
 
     def _body(self) -> str:
@@ -109,17 +139,27 @@ class BasicBoltTask(BoltTask):
     def section_loop(
         self, section: Section, cls: Any, body: str, links: Iterable[int] | None
     ) -> SectionLoop:
-        if not self._by_columns or self._columns is None:
+        source: Source = cls._topo_source
+        columns = self._loops.get((source.component, source.stream))
+        if not self._takes_columns or columns is None:
+            self._columns = self._section = None
             return super().section_loop(section, cls, body, links)
-        self._section = cls, section
-        self._columns.look_at(section)
-        return self._columns.values(section), self._columns.loop(cls, self._marking)
+        self._columns, self._section = columns, (cls, section)
+        columns.look_at(section)
+        return columns.values(section), columns.loop(cls, self._marking)
+
+    @property
+    def _emits(self) -> list[Any]:
+        """The list that grows by one with every emit; of columns, it is a new one after a flush."""
+        if len(self._out) != 1:
+            return self.outlet.order
+        (out,) = self._out
+        in_columns = self._columns is not None or self._emits_beside_columns
+        return out.columns[0] if out.columns and in_columns else out.rows
 
     def _run_columns(self, columns: ColumnLoops, loop: Loop, items: Iterator[Any]) -> None:
         mark = self._trees.marks.append
         emits = self._emits
-        if len(self._out) == 1 and self._out[0].columns:  # they are new after each flush
-            emits = self._out[0].columns[0]
         while (stopped := loop(items, None, mark, emits, None)) is not None:
             tup, error = stopped
             for out in self._out:
@@ -139,7 +179,7 @@ class BasicBoltTask(BoltTask):
         return made
 
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
-        if self._by_columns and self._columns is not None:
+        if self._columns is not None:
             self._run_columns(self._columns, loop, items)
             return
         emits, mark = self._emits, self._trees.marks.append
@@ -188,6 +228,14 @@ class BasicBoltTask(BoltTask):
 
     def settle(self) -> None:
         self.outlet.flush()
+
+
+def _emits_directly(
+    component: BasicBolt, collector: BasicOutputCollector, port: BasicBoltPort
+) -> bool:
+    """True iff an emit of the component reaches its port and nothing else."""
+    own = vars(component).get("emit") is port.emit or isinstance(component, FunctionBolt)
+    return own and vars(component).get("collector") is collector
 
 
 def _is_plain(frames: Sequence[Frame]) -> bool:

@@ -6,7 +6,7 @@ them. As rows, each would be a list of its own, to be made columns again by the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
@@ -27,7 +27,7 @@ class BulkEmit:
         self,
         outlet: Emitter,
         track: Callable[[Any], int],
-        track_many: Callable[[list[Any]], list[int]],
+        track_many: Callable[[list[Any]], Sequence[int]],
         threads: CallsFromThreads,
     ) -> None:
         self._outlet = outlet
@@ -73,7 +73,7 @@ class BulkEmit:
         out = self._outlet.streams[stream]
         return not out.takes_direct and self._outlet.takes_columns
 
-    def _parents(self, ids: list[Any] | None, count: int) -> list[int]:
+    def _parents(self, ids: list[Any] | None, count: int) -> Sequence[int]:
         """Return the parents of rows with these message ids."""
         if ids is None:
             return [0] * count

@@ -13,8 +13,9 @@ from typing import Any
 
 from topo.columns import ByColumns, LoopText, field_name
 from topo.errors import TopoError
-from topo.runtime.emitter import Emitter, OutStream
+from topo.runtime.emitter import Emitter
 from topo.runtime.loops import Loop, Values, tuple_making_names, values_of
+from topo.runtime.out_streams import OutStream
 from topo.traces import GENERATED
 from topo.wire.column import dump_emitted
 from topo.wire.frame import Section
@@ -29,6 +30,8 @@ class ColumnEmits:
         self.names: dict[str, Any] = {}
         self.start: list[str] = []
         """The lines in front of the loop."""
+        self.order = ["order"] if outlet.keeps_order else []
+        """The name of what notes which stream an emit was on, if there are several."""
         self._outlet = outlet
         self._written: set[str] = set()
         if outlet.keeps_order:
@@ -46,6 +49,11 @@ class ColumnEmits:
         if self._outlet.keeps_order:
             lines.append(f"order({out.index})")
         return lines
+
+    def appends(self, stream: str) -> list[str]:
+        """Return the names of what appends to the columns of a stream."""
+        out = self._prepared(stream, ["value"] * self._outlet.streams[stream].width)
+        return [_append(out, place) for place in range(out.width)]
 
     def emit_each(self, stream: str, values: Sequence[str], one: str, each: str) -> str | None:
         varying = [place for place, value in enumerate(values) if value != "None"]

@@ -8,85 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from operator import index
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from topo.errors import EmitError, EmitTypeError, did_you_mean, shown
-from topo.routing.groupers import ChoiceFailed, Deal, Direct, Grouper, Rows, RowsOf, Selector
+from topo.routing.groupers import ChoiceFailed, Deal, Direct, Rows, RowsOf, Selector
+from topo.runtime.out_streams import OutStream, Subscription
 from topo.runtime.outbox import Outbox, piece_of
 from topo.topology.layout import MAX_TASKS
-from topo.tracking.trees import Anchor
 from topo.wire.column import dump, dump_emitted
 from topo.wire.frame import I64, AnyFrame, Column, Trees
 
 if TYPE_CHECKING:
-    from topo.runtime.time_reading import TimeObserver
+    pass
 
 emitted_tuples = logging.getLogger("topo.emitted")
-
-
-@dataclass
-class Subscription:
-    """One bolt's subscription to one stream."""
-
-    consumer: str
-    grouper: Grouper
-
-
-@dataclass
-class OutStream:
-    """One declared stream of a task, and the rows that wait on it."""
-
-    name: str
-    fields: tuple[str, ...]
-    direct: bool
-    subscriptions: list[Subscription]
-    index: int
-    rows: list[Any] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)
-    several: dict[int, list[Anchor]] = field(default_factory=dict)
-    targets: list[int] = field(default_factory=list)
-    copies: list[bytes] = field(default_factory=list)
-    columns: list[list[Any]] = field(default_factory=list)
-    """The columns of the rows that a loop over columns has emitted; it appends to these lists."""
-    blank: frozenset[int] = frozenset()
-    """Those of the columns that hold nothing but None, and are left empty until the flush."""
-    # The number of emits that were only counted, since no bolt reads them.
-    take_unread: Callable[[], int] | None = None
-    width: int = 0
-    takes_direct: bool = False
-    observers: list[TimeObserver] = field(default_factory=list)
-    """Of the time, for bolts that read the stream in event time."""
-
-    def __post_init__(self) -> None:
-        self.width = len(self.fields)
-        readers = (subscription.grouper for subscription in self.subscriptions)
-        self.takes_direct = self.direct or any(isinstance(r, Direct) for r in readers)
-
-    @property
-    def waiting(self) -> int:
-        """The number of rows that wait, as rows or as columns."""
-        return len(self.rows) + (len(self.columns[0]) if self.columns else 0)
-
-    def take_columns(self) -> list[Column]:
-        """Return the columns that wait, and begin new ones."""
-        taken, self.columns = self.columns, [[] for _ in self.columns]
-        count = len(taken[0])
-        return [[None] * count if n in self.blank else c for n, c in enumerate(taken)]
-
-    def even_columns(self, most: int | None = None) -> None:
-        """Drop what an interrupted emit has put into some columns only; keep `most` rows."""
-        full = [column for n, column in enumerate(self.columns) if n not in self.blank]
-        least = min(map(len, full), default=0)
-        for column in full:
-            del column[least if most is None else min(least, most) :]
-
-    def clear(self) -> None:
-        for collected in (self.rows, self.parents, self.several, self.targets, self.copies):
-            collected.clear()
 
 
 class TreeMaker(Protocol):
@@ -246,12 +184,24 @@ class Emitter:
         self.outbox.pack_full()
         return chosen
 
+    def flush_in_loop(self, asked: OutStream) -> list[int]:
+        """Do what `flush` does, while a loop appends to the columns of the streams."""
+        for stream in self.streams.values():
+            stream.holds_columns = True
+        try:
+            return self.flush(asked)
+        finally:
+            for stream in self.streams.values():
+                stream.holds_columns = False
+
     @property
     def takes_columns(self) -> bool:
         """True iff nothing needs the single rows of what is emitted."""
         return not (self.strict or self.keeps_order or self.debug or self.hear)
 
-    def flush_columns(self, stream: OutStream, columns: list[Column], parents: list[int]) -> None:
+    def flush_columns(
+        self, stream: OutStream, columns: list[Column], parents: Sequence[int]
+    ) -> None:
         """Deal rows that were emitted as columns, after those that wait; if `takes_columns`."""
         self.flush()
         stream.parents.extend(parents)

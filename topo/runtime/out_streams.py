@@ -1,4 +1,4 @@
-"""The output streams of a task: who reads each of them, by which grouping, and at which times.
+"""The output streams of a task: who reads each of them, by which grouping, and what waits on it.
 
 A user's grouping is loaded and prepared here, with the errors of the task it belongs to.
 """
@@ -6,22 +6,99 @@ A user's grouping is loaded and prepared here, with the errors of the task it be
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from topo.context import TopologyContext
 from topo.groupings import CustomStreamGrouping
-from topo.routing.groupers import Grouper
+from topo.routing.groupers import Direct, Grouper
 from topo.routing.registry import Wiring, grouping_named
-from topo.runtime.emitter import OutStream, Subscription
 from topo.runtime.time_reading import TimeObserver, time_reader
 from topo.shipping.pickling import LocalPickle
 from topo.topology.model import ComponentDef, GroupingDef
+from topo.tracking.trees import Anchor
+from topo.wire.frame import Column
 
 if TYPE_CHECKING:
     from topo.runtime.task import TaskEnvironment
+
+
+@dataclass
+class Subscription:
+    """One bolt's subscription to one stream."""
+
+    consumer: str
+    grouper: Grouper
+
+
+@dataclass
+class OutStream:
+    """One declared stream of a task, and the rows that wait on it."""
+
+    name: str
+    fields: tuple[str, ...]
+    direct: bool
+    subscriptions: list[Subscription]
+    index: int
+    rows: list[Any] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    several: dict[int, list[Anchor]] = field(default_factory=dict)
+    targets: list[int] = field(default_factory=list)
+    copies: list[bytes] = field(default_factory=list)
+    columns: list[list[Any]] = field(default_factory=list)
+    """The columns of the rows that a loop over columns has emitted; it appends to these lists."""
+    blank: frozenset[int] = frozenset()
+    """Those of the columns that hold nothing but None, and are left empty until the flush."""
+    holds_columns: bool = False
+    """A loop is appending to these very lists: a flush has to leave them where they are."""
+    # The number of emits that were only counted, since no bolt reads them.
+    take_unread: Callable[[], int] | None = None
+    width: int = 0
+    takes_direct: bool = False
+    observers: list[TimeObserver] = field(default_factory=list)
+    """Of the time, for bolts that read the stream in event time."""
+
+    def __post_init__(self) -> None:
+        self.width = len(self.fields)
+        readers = (subscription.grouper for subscription in self.subscriptions)
+        self.takes_direct = self.direct or any(isinstance(r, Direct) for r in readers)
+
+    @property
+    def waiting(self) -> int:
+        """The number of rows that wait, as rows or as columns."""
+        return len(self.rows) + (len(self.columns[0]) if self.columns else 0)
+
+    def take_columns(self) -> list[Column]:
+        """Return the columns that wait, and begin new ones."""
+        if self.holds_columns:
+            taken = [list(column) for column in self.columns]
+            for column in self.columns:
+                column.clear()
+        else:
+            taken, self.columns = self.columns, [[] for _ in self.columns]
+        count = len(taken[0])
+        return [[None] * count if n in self.blank else c for n, c in enumerate(taken)]
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Append a row, to the columns if the task has a loop that appends to them."""
+        if not self.columns:
+            self.rows.append(values)
+            return
+        for column, value in zip(self.columns, values, strict=True):
+            column.append(value)
+
+    def even_columns(self, most: int | None = None) -> None:
+        """Drop what an interrupted emit has put into some columns only; keep `most` rows."""
+        full = [column for n, column in enumerate(self.columns) if n not in self.blank]
+        least = min(map(len, full), default=0)
+        for column in full:
+            del column[least if most is None else min(least, most) :]
+
+    def clear(self) -> None:
+        for collected in (self.rows, self.parents, self.several, self.targets, self.copies):
+            collected.clear()
 
 
 class OutStreams:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -17,11 +17,13 @@ from topo.components import Spout
 from topo.errors import Unavailable, UncaughtError
 from topo.metrics.figure import BOUNDS, BUCKETS, in_buckets
 from topo.runtime import user_errors as failures
+from topo.runtime.pending import PendingMessages
+from topo.runtime.pending_log import PendingLog
 from topo.runtime.ports import SpoutPort
 from topo.runtime.task import Task, TaskEnvironment
-from topo.storage.saving import Changes, SavedMapping
+from topo.storage.saving import Changes
 from topo.tracing.spans import Tracer
-from topo.tracking.ids import EdgeIds, root_ids
+from topo.tracking.ids import U64, EdgeIds, root_ids
 from topo.tracking.trees import SpoutTrees
 from topo.tracking.verdicts import Verdicts
 
@@ -40,10 +42,11 @@ class SpoutTask(Task):
         self._trees = SpoutTrees(task, self.updates, self.tracer)
         if setting.tracking:
             self.outlet.trees = self._trees
+        self._pending = PendingMessages()
         self._port = SpoutPort(
             self.outlet,
-            self._track if setting.tracking else self._ack_at_once,
-            self._track_many if setting.tracking else self._ack_all_at_once,
+            self._pending.add if setting.tracking else self._ack_at_once,
+            self._pending.add_all if setting.tracking else self._ack_all_at_once,
             lambda: len(self._pending),
             self.report_error,
             self.threads,
@@ -52,11 +55,8 @@ class SpoutTask(Task):
         # Called for every tuple.
         self._waiting = streams[0].rows.__len__ if len(streams) == 1 else self._waiting_of_all
         self.limit: int | None = self.conf["topology.max.spout.pending"]
-        self._pending: dict[int, Any] = {}
-        self._last = 0
-        self._last_before = 0  # of this batch
-        self._removed: list[int] = []
-        self._log = SavedMapping("pending", f"{self.owner} task {task}", "a msg_id")
+        self._concluded: list[U64] = []  # in this batch
+        self._log = PendingLog(f"{self.owner} task {task}")
         self._cursor = 0
         self._incarnation = ""  # of the acker that knows the pending messages
         self._clocks: list[tuple[int, float]] = []  # since which sequence, the batch's clock
@@ -72,10 +72,10 @@ class SpoutTask(Task):
         self.introduce(collector, port)
         self.bind(emit=port.emit, emit_direct=port.emit_direct, emit_many=port.emit_many)
         core = self.load_core(saved)
-        self._last = self._last_before = core.get("last", 0)
+        last = core.get("last", 0)
+        self._pending.restore(self._log.load(saved, last), last)
         self._cursor = core.get("cursor", 0)
         self._incarnation = core.get("incarnation", "")
-        self._pending = self._log.load(saved)
         with self.users_code():
             self.component.open(self.context.conf, self.context, collector)
         self.restore(saved)
@@ -87,7 +87,7 @@ class SpoutTask(Task):
 
     def core(self) -> dict[str, Any]:
         return {
-            "last": self._last,
+            "last": self._pending.last,
             "cursor": self._cursor,
             "incarnation": self._incarnation,
             "groupers": self.groupers_core(),
@@ -95,16 +95,8 @@ class SpoutTask(Task):
 
     def save(self) -> Changes:
         changes = super().save()
-        changed: Collection[int]
-        if self._pending and next(iter(self._pending)) > self._last_before:
-            changed = self._pending  # in the order of their emits: all of them are new
-        else:
-            fresh = range(self._last_before + 1, self._last + 1)
-            changed = [sequence for sequence in fresh if sequence in self._pending]
-            changed += [sequence for sequence in self._removed if sequence <= self._last_before]
-        self._removed.clear()
-        self._last_before = self._last
-        self._log.save(self._pending, changed, changes)
+        self._log.save(self._pending, self._concluded, changes)
+        self._concluded.clear()
         self.metrics.stalled = self._pause.reason
         self.metrics.pending = len(self._pending)
         return changes
@@ -114,11 +106,11 @@ class SpoutTask(Task):
     def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
         super().begin(batch_id, now, ids)
         self._trees.ids = ids
-        self._clocks = [*self._clocks[-256:], (self._last + 1, now)]
+        self._clocks = [*self._clocks[-256:], (self._pending.last + 1, now)]
 
     def turn(self, now: float) -> None:
         super().turn(now)
-        first = self._last + 1
+        first = self._pending.last + 1
         if self._clocks and self._clocks[-1][0] == first:  # nothing was emitted since
             self._clocks[-1] = (first, now)
         else:
@@ -230,33 +222,32 @@ class SpoutTask(Task):
 
     def deliver(self, verdicts: Verdicts) -> None:
         """Deliver verdicts to the spout; skip those of messages that are no longer pending."""
-        sequences = verdicts.sequences.tolist()
-        if sequences:
+        if len(verdicts):
             self.worked = True
         if verdicts.failures or self.setting.listener is not None:
-            both = list(zip(sequences, verdicts.reasons, strict=True))
-            self._count_ages([s for s, reason in both if reason is None and s in self._pending])
-            for sequence, reason in both:
+            reasons = verdicts.reasons
+            acked = [place for place, reason in enumerate(reasons) if reason is None]
+            self._count_ages(self._pending.known(verdicts.sequences[acked]))
+            for sequence, reason in zip(verdicts.sequences.tolist(), reasons, strict=True):
                 if sequence in self._pending:
                     self._conclude(sequence, reason)
         else:
-            self._ack_all(sequences)
+            self._ack_all(verdicts.sequences)
         self._cursor = max(self._cursor, verdicts.last)
 
-    def _ack_all(self, sequences: list[int]) -> None:
+    def _ack_all(self, sequences: U64) -> None:
         """Conclude many acked messages at once: the ordinary case."""
-        known = [sequence for sequence in sequences if sequence in self._pending]
-        self._removed.extend(known)
+        known = self._pending.known(sequences)
+        if not len(known):
+            return
+        self._concluded.append(known)
         self.metrics.acked += len(known)
         self._count_ages(known)
         if self.tracer is not None:
-            self.tracer.concluded(known, None)
-        if type(self.component).ack is Spout.ack and len(known) == len(self._pending):
-            self._pending.clear()
-            return
-        messages = list(map(self._pending.pop, known))
-        if type(self.component).ack is Spout.ack:
-            return
+            self.tracer.concluded(known.tolist(), None)
+        hears = type(self.component).ack is not Spout.ack
+        messages = self._pending.ids_of(known) if hears else []
+        self._pending.drop(known)
         ack = self.component.ack
         waiting = iter(messages)
         while True:
@@ -278,17 +269,16 @@ class SpoutTask(Task):
         if self._incarnation:
             self._cursor = 0
             if rebuilds:
-                sequences = np.array(sorted(self._pending), np.uint64)
-                roots = root_ids(self.id, sequences)
+                roots = root_ids(self.id, self._pending.sequences())
                 self.updates.init(roots, np.zeros(len(roots), np.uint64))
             else:
-                for sequence in list(self._pending):
+                for sequence in self._pending.sequences().tolist():
                     self._conclude(sequence, ACKER_LOST)
         self._incarnation = incarnation
 
     def _conclude(self, sequence: int, reason: str | None) -> None:
-        msg_id = self._pending.pop(sequence)
-        self._removed.append(sequence)
+        msg_id = self._pending.take(sequence)
+        self._concluded.append(np.array([sequence], np.uint64))
         self.worked = True
         if self.tracer is not None:
             self.tracer.concluded([sequence], reason)
@@ -318,19 +308,21 @@ class SpoutTask(Task):
             raise caught from error
         self.metrics.errors.append(failures.report(error, self.component_id, self.id, "uncaught"))
 
-    def _count_ages(self, sequences: list[int]) -> None:
+    def _count_ages(self, sequences: U64) -> None:
         """Count these messages' ages, as far back as the clocks are stored."""
         if len(sequences) <= _FEW or not self._clocks:
-            for sequence in sequences:
+            for sequence in sequences.tolist():
                 self._count_age(sequence)
             return
-        firsts = [first for first, _ in self._clocks]
+        firsts = np.array([first for first, _ in self._clocks], np.uint64)
         clocks = np.array([clock for _, clock in self._clocks])
         places = np.searchsorted(firsts, sequences, side="right") - 1
-        ages = self.batch_now - clocks[places[places >= 0]]
-        self.metrics.complete_seconds += float(ages.sum())
-        counts = np.bincount(np.searchsorted(BOUNDS, ages))
-        self.metrics.complete_by.update(in_buckets(counts.tolist()))
+        counts = np.bincount(places[places >= 0], minlength=len(clocks))
+        seen = np.flatnonzero(counts)
+        ages, counts = self.batch_now - clocks[seen], counts[seen]
+        self.metrics.complete_seconds += float(ages @ counts)
+        by = np.bincount(np.searchsorted(BOUNDS, ages), weights=counts).astype(np.int64)
+        self.metrics.complete_by.update(in_buckets(by.tolist()))
 
     def _count_age(self, sequence: int) -> None:
         place = bisect_right(self._clocks, (sequence, math.inf)) - 1
@@ -343,17 +335,6 @@ class SpoutTask(Task):
         self.outlet.flush()
 
     # -- tracking -----------------------------------------------------------------------------
-
-    def _track(self, msg_id: Any) -> int:
-        self._last += 1
-        self._pending[self._last] = msg_id
-        return self._last
-
-    def _track_many(self, msg_ids: list[Any]) -> list[int]:
-        sequences = range(self._last + 1, self._last + 1 + len(msg_ids))
-        self._pending.update(zip(sequences, msg_ids, strict=True))
-        self._last += len(msg_ids)
-        return list(sequences)
 
     def _ack_all_at_once(self, msg_ids: list[Any]) -> list[int]:
         return list(map(self._ack_at_once, msg_ids))

@@ -1,10 +1,9 @@
 """The saved state of a task, as keys and blobs that are opaque to the engine.
 
-Plain attributes are one pickle (`attributes`). Mappings (keyed state, a spout's pending messages)
-are logs: each batch adds a blob with the changed entries and a slice of the unchanged ones; once
-every key has been written again since some blob, the earlier blobs are deleted. So the cost of a
-batch follows its changes, never the size of the state, and the log stays within a small multiple of
-the state.
+Plain attributes are one pickle (`attributes`). Mappings, like keyed state, are logs: each batch
+adds a blob with the changed entries and a slice of the unchanged ones; once every key has been
+written again since some blob, the earlier blobs are deleted. So the cost of a batch follows its
+changes, never the size of the state, and the log stays within a small multiple of the state.
 """
 
 from __future__ import annotations
@@ -175,7 +174,7 @@ class SavedMapping:
                 if found is not None:
                     raise UnsavableAttributeError(
                         f"{self._owner}: {self._value_words.format(key=key)} holds "
-                        f"{_named(found[1])}, which cannot be saved",
+                        f"{type_of(found[1])}, which cannot be saved",
                         hint="keep plain data in the state; make the rest in prepare",
                     ) from error
             raise
@@ -184,7 +183,8 @@ class SavedMapping:
         return f"{self._prefix}{number:012d}"
 
 
-def _named(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """Return the type of a value as an error names it: "a _thread.lock"."""
     cls = type(value)
     name = (
         cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"

@@ -21,7 +21,8 @@ from topo.context import TopologyContext
 from topo.errors import AnchorError, FailTuple, TupleSettledError
 from topo.runtime.anchors import each_anchor, no_anchor
 from topo.runtime.bulk_emit import rows_of
-from topo.runtime.emitter import Emitter, OutStream
+from topo.runtime.emitter import Emitter
+from topo.runtime.out_streams import OutStream
 from topo.runtime.task import full_conf
 from topo.state import KeyValueState
 from topo.timed import TimedBolt

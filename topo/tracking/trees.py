@@ -20,7 +20,7 @@ from topo.tuples import Held
 from topo.wire.frame import I64, U64, Section, Trees
 
 if TYPE_CHECKING:
-    from topo.runtime.emitter import OutStream
+    from topo.runtime.out_streams import OutStream
     from topo.tracing.spans import TaskTracer
 
 # The entries of `parents` for rows that have no single anchor among the inputs.
