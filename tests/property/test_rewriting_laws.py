@@ -1,4 +1,4 @@
-"""What a rewritten `execute` does is to the bit what the one that was written does."""
+"""A rewritten `execute` does, to the bit, what the one that was written does."""
 
 from __future__ import annotations
 

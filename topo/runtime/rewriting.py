@@ -41,7 +41,7 @@ _NOT_PLAIN = CO_VARARGS | CO_VARKEYWORDS | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 @dataclass(frozen=True)
 class Reading:
-    """What `execute` gets: tuples of one stream of a component, whose fields have these names."""
+    """The tuples that `execute` gets: of one stream of a component, with fields of these names."""
 
     component: str
     stream: str
@@ -103,13 +103,13 @@ def rewritten(
 
 
 @dataclass(frozen=True)
-class _Made:
+class _NewCode:
     code: CodeType
     reads: tuple[int, ...]
     writes: tuple[str, ...]
 
 
-_known: dict[Any, _Made | None] = {}
+_known: dict[Any, _NewCode | None] = {}
 """All that was asked for: tasks of one component ask for the same."""
 
 
@@ -120,7 +120,7 @@ def _rewritten(
     tuple_at: int,
     yields: bool,
     keeps_order: bool,
-) -> _Made | None:
+) -> _NewCode | None:
     code = function.__code__
     parameters = code.co_varnames[: code.co_argcount]
     plain = not (code.co_kwonlyargcount or code.co_posonlyargcount or function.__defaults__)
@@ -143,7 +143,7 @@ def _rewritten(
     if tup in names_in(new):  # it is passed on
         return None
     new = new.replace(co_qualname=code.co_qualname)
-    return _Made(new, tuple(sorted(work.reads)), tuple(work.writes))
+    return _NewCode(new, tuple(sorted(work.reads)), tuple(work.writes))
 
 
 class _Work(ast.NodeTransformer):
