@@ -20,7 +20,7 @@ from topo.engine.spark.realtime.java import check_spark
 from topo.engine.spark.realtime.messages import Place
 from topo.engine.spark.realtime.output import MARKER, Item, Output
 from topo.engine.spark.realtime.places import check_places, places_needed, plan_that_fits
-from topo.engine.spark.realtime.portions import PORTION_BYTES, Portion, Queue
+from topo.engine.spark.realtime.portions import PORTION_BYTES, Portion, Queue, shares_of_turn
 from topo.engine.spark.realtime.stream import Listener, connect
 from topo.runtime.outbox import Outbox, Piece
 from topo.testing import FeederSpout
@@ -94,6 +94,11 @@ def test_a_small_portion_says_nothing_of_large_ones() -> None:
     assert portion.allowed == grown
     portion.learn(1000, 1000 * PORTION_BYTES)
     assert portion.allowed == 1
+
+
+@pytest.mark.parametrize(("epoch_ms", "shares"), [(0, 1), (1, 1), (10, 1), (50, 5), (60_000, 8)])
+def test_longer_epochs_have_larger_turns_up_to_a_limit(epoch_ms: float, shares: int) -> None:
+    assert shares_of_turn(epoch_ms) == shares
 
 
 # -- messages -------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from topo.engine.spark.realtime.align import Alignment, Marker, Misaligned
 from topo.engine.spark.realtime.epochs import Key, Staged
 from topo.engine.spark.realtime.messages import SlotSetup, Start
 from topo.engine.spark.realtime.output import DATA, END, HEAD, LENGTH, MARKER, Item, Output
-from topo.engine.spark.realtime.portions import Portion, Queue
+from topo.engine.spark.realtime.portions import Portion, Queue, shares_of_turn
 from topo.engine.spark.worker.report import Capture, Report
 from topo.logs.capture import collected_lines
 from topo.metrics.counters import TaskMetrics
@@ -34,7 +34,7 @@ from topo.tracking.plan import Mode
 from topo.wire.frame import AnyFrame, PackedFrame
 
 _WORK_SECS = 0.02
-_POLL_TUPLES = 1024
+_POLL_TUPLES = 1024  # in a turn, a share
 
 _NOTHING = TaskMetrics()
 
@@ -75,7 +75,7 @@ class Level:
         self._may_have_updates = False
         self._queue = Queue()
         self._near_tasks: frozenset[int] = frozenset()
-        self._polls = Portion(_POLL_TUPLES)
+        self._polls = Portion(_POLL_TUPLES * shares_of_turn(setup.epoch_ms))
         self._sizes: dict[int, dict[str, int]] = {}
         self._tuples = 0
         self._told: tuple[Any, ...] = ()

@@ -42,6 +42,7 @@ from topo.engine.spark.realtime.messages import (
     unpack_start,
     unpack_verdicts,
 )
+from topo.engine.spark.realtime.portions import shares_of_turn
 from topo.engine.spark.realtime.stream import Listener, Stream, connect
 from topo.engine.spark.worker.slot_process import portable
 from topo.errors import EngineError, TopoError
@@ -60,7 +61,7 @@ _LATE_GROWTH = 1.005
 _COMPANY_SECS = 0.001
 _FEW_TUPLES = 64
 _FINISHED_PAUSE_SECS = 0.02  # of spouts that say that nothing more will come
-_POLL_SECS = 0.002
+_POLL_SECS = 0.002  # in a turn, a share
 _FIRST_ALLOWANCE = 256
 _FIRST_ALLOWANCE_AT_ONCE = 4096  # whose epochs are for reports, and longer
 _LEAST_ALLOWANCE = 100
@@ -98,6 +99,7 @@ class SlotLoop:
         self._said: object = None
         self._pause = _FIRST_PAUSE_SECS
         self._poll_at = 0.0
+        self._poll_secs = _POLL_SECS
         self._emitted = 0  # since the last cut
         self._in_epoch = 0  # before it
         self._allowance = _FIRST_ALLOWANCE
@@ -179,6 +181,7 @@ class SlotLoop:
         self._environment.wake = self._wake
         first = _FIRST_ALLOWANCE_AT_ONCE if setup.acks_at_once else _FIRST_ALLOWANCE
         self._allowance = min(first, self._most)
+        self._poll_secs = _POLL_SECS * shares_of_turn(setup.epoch_ms)
         if levels := setup.levels or tuple(self._pipes):
             self._want(levels)
 
@@ -311,7 +314,7 @@ class SlotLoop:
         if left <= 0:
             self._poll_at = now + _USUAL_PAUSE_SECS
             return
-        until = now + _POLL_SECS
+        until = now + self._poll_secs
         emitted = level.poll(time.time(), left, until)
         self._emitted += emitted
         said, self._said = self._said, level.spouts_say

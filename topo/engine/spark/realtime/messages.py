@@ -106,6 +106,12 @@ class SlotSetup:
     """What is imported from first."""
 
     @property
+    def epoch_ms(self) -> float:
+        """How long an epoch is to be; 0 if acks wait for none."""
+        epoch_ms: float = self.spec.conf["topology.epoch.ms"]
+        return epoch_ms
+
+    @property
     def plan(self) -> Plan:
         """The plan of the run."""
         return self.spec.plan

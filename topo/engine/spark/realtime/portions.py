@@ -4,6 +4,11 @@ A bolt may make ten megabytes of one tuple, and a frame may hold thousands of th
 works on what has come in portions, and looks after each how much came out. It begins with one
 tuple and takes four times as many as long as little comes out; after a portion that made too much
 the next one is as much smaller. Where nothing grows, everything that has come is one portion.
+
+How much the spouts emit in a turn decides how large turns become under full load. Large ones are
+cheaper: of a hash table with some thousand keys, little is left in the processor's cache when its
+bolt's next turn comes. They also make the end of an epoch wait. So spouts may emit more in a turn
+the longer epochs are.
 """
 
 from __future__ import annotations
@@ -16,6 +21,13 @@ PORTION_BYTES = 2 << 20
 """Of output, about."""
 _MOST = 8 << 20
 _STEP = 4
+_TURN_EPOCH_MS = 10  # an epoch of so long has turns of one share
+_MOST_SHARES = 8
+
+
+def shares_of_turn(epoch_ms: float) -> int:
+    """Return how many times as much as in the shortest epochs spouts may emit in a turn."""
+    return max(1, min(_MOST_SHARES, int(epoch_ms / _TURN_EPOCH_MS)))
 
 
 class Portion:
