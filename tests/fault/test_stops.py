@@ -1,7 +1,7 @@
 """Processes of a run in real-time mode that stand still for a while, and then go on.
 
-A laptop that sleeps, a machine that swaps or a long garbage collection look like that. None of it is
-a death: no process is given up, no message fails, and none is emitted again.
+A laptop that sleeps, a machine that swaps or a long garbage collection look like that. None of it
+is a death: no process is given up, no message fails, and none is emitted again.
 
 TOPO_KILLS=30 stops processes 30 times in each test, for 5 s, instead of twice for a second.
 """

@@ -71,7 +71,7 @@ class Level:
         self._had_last_tick = self._last_tick_key[1] in start.saved.get(0, {})
         self._more_came = False
         self._closed = False
-        self._has_ticks = self._is_woken = False  # if any of its tasks ticks, or has timers
+        self.has_ticks = self.is_woken = False  # if any of its tasks ticks, or has timers
         self._may_have_updates = False
         self._queue = Queue()
         self._near_tasks: frozenset[int] = frozenset()
@@ -92,8 +92,8 @@ class Level:
             host.keep_decoded_for(self._near_tasks)
             self._saved = {}
             host.begin(Batch(self.epoch, self._now, self._now))
-            self._has_ticks = host.next_tick() < math.inf
-            self._is_woken = bool(host.timed)
+            self.has_ticks = host.next_tick() < math.inf
+            self.is_woken = bool(host.timed)
             self.host = host
         return self.host
 
@@ -209,7 +209,7 @@ class Level:
     @property
     def tick_at(self) -> float:
         """The time of the next tick; infinity if none is due."""
-        if not self._has_ticks:  # which is asked several times a turn
+        if not self.has_ticks:  # which is asked several times a turn
             return math.inf
         if self.host is None or self._closed or self._mode in (Mode.LAST_TICK, Mode.CLOSE):
             return math.inf
@@ -218,7 +218,7 @@ class Level:
     @property
     def wakes_at(self) -> float:
         """The time at which a bolt in event time has something to do; infinity if none has."""
-        if not self._is_woken:
+        if not self.is_woken:
             return math.inf
         if self.host is None or self._closed or self._mode != Mode.ACTIVE:
             return math.inf

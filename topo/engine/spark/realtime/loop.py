@@ -335,15 +335,27 @@ class SlotLoop:
     def _wake_for_time(self) -> None:
         """Have an epoch end if something in event time is due; it does that, once."""
         wakes_at = self._wakes_at
-        if wakes_at <= time.time():
+        if wakes_at < math.inf and wakes_at <= time.time():
             self._woken_for = wakes_at
             self._note_news()
 
     @property
     def _wakes_at(self) -> float:
         """The time of the next work in event time that no epoch has been cut for."""
-        due = min((level.wakes_at for level in self._levels.values()), default=math.inf)
+        due = math.inf
+        for level in self._levels.values():
+            if level.is_woken:
+                due = min(due, level.wakes_at)
         return math.inf if due == self._woken_for else due
+
+    @property
+    def _tick_at(self) -> float:
+        """The time of the next tick; infinity if none is due."""
+        due = math.inf
+        for level in self._levels.values():
+            if level.has_ticks:
+                due = min(due, level.tick_at)
+        return due
 
     @property
     def _asks_spouts(self) -> bool:
@@ -363,8 +375,9 @@ class SlotLoop:
                 due = min(due, level.output.due_at - now)
             if level.has_work and not level.output.is_full:
                 return 0.0
-        tick_at = min((level.tick_at for level in self._levels.values()), default=math.inf)
-        due = min(due, min(tick_at, self._wakes_at) - time.time())
+        wall = min(self._tick_at, self._wakes_at)
+        if wall < math.inf:
+            due = min(due, wall - time.time())
         return None if due == math.inf else max(0.0, due)
 
     def _say_updates(self) -> None:

@@ -107,7 +107,7 @@ class SlotSetup:
 
     @property
     def epoch_ms(self) -> float:
-        """How long an epoch is to be; 0 if acks wait for none."""
+        """The time from one epoch to the next, in milliseconds; 0 if acks wait for none."""
         epoch_ms: float = self.spec.conf["topology.epoch.ms"]
         return epoch_ms
 
