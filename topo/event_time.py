@@ -48,7 +48,9 @@ class EventTime:
     clock instead. A time more than `max_ahead` beyond the clock does not move the watermark. With
     `on_bad="late"` a tuple whose time cannot be read is late; otherwise it is an error. `untimed`
     names the components whose inputs carry no time. `merge="max"` takes the fastest input's
-    watermark.
+    watermark. With `hold_pending` the watermark stays at the lowest time of the messages that are
+    not acked, so that a message that is replayed is never late; where a spout emits the time in
+    another field than this bolt reads it, it takes the name of that field, or one by spout.
     """
 
     field: str | Mapping[str, str] | None = None
@@ -61,6 +63,7 @@ class EventTime:
     untimed: Sequence[str] = ()
     extractor: Callable[[Any], Any] | None = None
     merge: str = "min"
+    hold_pending: bool | str | Mapping[str, str] = False
 
     def __post_init__(self) -> None:
         _choose("unit", self.unit, TICKS_PER_SECOND)
@@ -71,6 +74,11 @@ class EventTime:
             raise WindowError(
                 f"EventTime: untimed is {self.untimed!r}; it takes a list of components",
                 hint=f"write untimed=[{self.untimed!r}]",
+            )
+        if not isinstance(self.hold_pending, bool | str | Mapping):
+            raise WindowError(
+                f"EventTime: hold_pending is {self.hold_pending!r}; it takes True, or the name of "
+                "the field in which spouts emit the time",
             )
         lags = self.lag.values() if isinstance(self.lag, Mapping) else [self.lag]
         for lag in lags:
@@ -104,6 +112,12 @@ class EventTime:
         if isinstance(self.field, Mapping):
             return self.field.get(component)
         return self.field
+
+    def held_field_of(self, spout: str) -> str | None:
+        """Return the name of the field with the time of a spout's messages, which are held."""
+        if isinstance(self.hold_pending, Mapping):
+            return self.hold_pending.get(spout)
+        return self.hold_pending if isinstance(self.hold_pending, str) else self.field_of(spout)
 
     def clock_ticks(self, seconds: float) -> int:
         """Return a clock reading in ticks."""

@@ -246,4 +246,26 @@ class TimedBolt(Bolt):
         return time.field_of(read.component)
 
 
+def spouts_before(
+    component: str, reads: Callable[[str], Iterable[str]], is_timed: Callable[[str], bool]
+) -> set[str]:
+    """Return the spouts that a component's tuples come from, other than by a timed bolt.
+
+    `reads` returns the components that one reads: none of a spout.
+    """
+    found: set[str] = set()
+    rest = list(reads(component))
+    seen = {component}
+    while rest:
+        name = rest.pop()
+        if name in seen or is_timed(name):
+            continue
+        seen.add(name)
+        before = list(reads(name))
+        rest += before
+        if not before:
+            found.add(name)
+    return found
+
+
 NO_CLOCK = Clock(BEFORE_ALL, BEFORE_ALL, 0.0)

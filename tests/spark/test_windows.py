@@ -14,6 +14,7 @@ from topo import (
     BasicBolt,
     Count,
     EventTime,
+    FailTuple,
     PerEvent,
     Session,
     Sliding,
@@ -57,6 +58,41 @@ def made(task: int, number: int) -> tuple[str, int]:
     return KEYS[number * 3 % 7], 50 * number + 37 * (number % 5) + task
 
 
+class Replayed(Numbers):
+    """Emits each number in order, and again as soon as it has failed."""
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        super().open(conf, context, collector)
+        self.again: list[int] = []
+
+    def next_tuple(self) -> None:
+        number = self.again.pop() if self.again else self.number
+        if number < PER_TASK:
+            self.emit([KEYS[number % 7], number, number], msg_id=number)
+            self.number = max(self.number, number + 1)
+
+    def is_exhausted(self) -> bool:
+        return self.number >= PER_TASK and not self.again
+
+    def fail(self, msg_id: Any, reason: str = "") -> None:
+        self.again.append(msg_id)
+
+
+class Fails(BasicBolt):
+    """Fails every ninth tuple that it sees, and so none for ever."""
+
+    outputs = ("key", "ts")
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def execute(self, tup: Tuple) -> None:
+        self.seen += 1
+        if self.seen % 9 == 4:
+            raise FailTuple("not now")
+        self.emit([tup.key, tup.ts])
+
+
 class Keep(BasicBolt):
     outputs = ("key", "start", "end", "n", "sum")
 
@@ -96,6 +132,16 @@ def topology() -> Topology:
     )
     builder.set_bolt("totals", totals).global_grouping("tumbling")
     builder.set_bolt("keep", Keep(), 2).local_or_shuffle_grouping("tumbling")
+    builder.set_spout("replayed", Replayed(), 2)
+    builder.set_bolt("fails", Fails(), 2).shuffle_grouping("replayed")
+    held = WindowAggregate(
+        key="key",
+        window=Tumbling(20),
+        time=EventTime("ts", hold_pending=True),
+        aggregates={"n": Count()},
+        late_stream="late",
+    )
+    builder.set_bolt("held", held, 2).fields_grouping("fails", ["key"])
     raw = Raw().with_window(timedelta(seconds=2), timedelta(seconds=1)).with_key("key")
     raw.with_timestamp_field("ts").with_lag(timedelta(seconds=1))
     builder.set_bolt("raw", raw, 2).fields_grouping("numbers", ["key"])
@@ -108,11 +154,13 @@ def test_spark_gives_what_the_inline_engine_gives() -> None:
     results = {}
     for engine in ("inline", "spark"):
         done = complete_topology(built, engine=engine)
-        results[engine] = {name: sorted(done.tuples(name)) for name in names if name != "early"}
+        # Which messages fail depends on their order, and which are counted does not.
+        own = [name for name in names if name not in ("early", "fails")]
+        results[engine] = {name: sorted(done.tuples(name)) for name in own}
         # Which tuples make an early pane depends on their order, its size does not.
         early = Counter((row[0], row[1], row[3], row[5]) for row in done.tuples("early"))
         results[engine]["early"] = sorted(early.items())  # type: ignore[arg-type]
-        assert sum(len(done.tuples(name, "late")) for name in ("tumbling", "sessions")) == 0
+        assert sum(len(done.tuples(name, "late")) for name in ("tumbling", "sessions", "held")) == 0
         assert sorted(done.acked["numbers"]) == sorted([*range(PER_TASK)] * 2)
     assert results["spark"] == results["inline"]
     wanted: Counter[tuple[str, int]] = Counter()
@@ -123,3 +171,4 @@ def test_spark_gives_what_the_inline_engine_gives() -> None:
     assert {(row[0], row[1]): row[3] for row in results["spark"]["tumbling"]} == dict(wanted)
     assert results["spark"]["keep"] == results["spark"]["tumbling"]
     assert sum(row[3] for row in results["spark"]["totals"]) == 2 * PER_TASK
+    assert sum(row[3] for row in results["spark"]["held"]) == 2 * PER_TASK

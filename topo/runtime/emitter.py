@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from topo.runtime.outbox import Outbox, piece_of
 from topo.topology.layout import MAX_TASKS
 from topo.wire.column import dump, dump_emitted
 from topo.wire.frame import I64, AnyFrame, Column, Trees
-
-if TYPE_CHECKING:
-    pass
 
 emitted_tuples = logging.getLogger("topo.emitted")
 
@@ -226,6 +223,8 @@ class Emitter:
         deals = [deal for reader in stream.subscriptions for deal in self._deals(reader, rows)]
         for observer in stream.observers:
             observer.note(columns, count)
+        for hold in stream.holds:
+            hold.note(columns, count, stream.parents)
         self.emitted[stream.name] = self.emitted.get(stream.name, 0) + count
         self.dealt += count
         trees = self.trees

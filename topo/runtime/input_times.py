@@ -34,16 +34,20 @@ class Marks:
     """By reading component and input, the highest time emitted in this batch."""
     asked: dict[int, bool | None] = field(default_factory=dict)
     """Of each spout task, whether it was asked and could have emitted more; None: inactive."""
+    held: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By reading component and spout task, the lowest time of its pending messages."""
 
     def add(self, other: Marks) -> None:
         """Take over what another slot says."""
         for consumer, found in other.highest.items():
             self.highest.setdefault(consumer, {}).update(found)
+        for consumer, lowest in other.held.items():
+            self.held.setdefault(consumer, {}).update(lowest)
         self.asked.update(other.asked)
 
     def pack(self) -> bytes:
         """Return what `unpack` takes."""
-        return pickle.dumps((self.highest, self.asked), protocol=5)
+        return pickle.dumps((self.highest, self.asked, self.held), protocol=5)
 
     @classmethod
     def unpack(cls, data: bytes | memoryview) -> Marks:
@@ -52,8 +56,10 @@ class Marks:
 
     def only_for(self, consumers: Iterable[str]) -> Marks:
         """Return what matters to some components."""
-        wanted = {name: self.highest[name] for name in consumers if name in self.highest}
-        return Marks(wanted, self.asked)
+        names = list(consumers)
+        highest = {name: self.highest[name] for name in names if name in self.highest}
+        held = {name: self.held[name] for name in names if name in self.held}
+        return Marks(highest, self.asked, held)
 
 
 class InputTimes:
@@ -65,8 +71,15 @@ class InputTimes:
         inputs: Mapping[Input, frozenset[int]],
         consumer: str,
         every_secs: float = 0.0,
+        holders: Mapping[int, str] | None = None,
     ) -> None:
-        """`inputs` has for each input the spout tasks that it comes from."""
+        """Begin before all times.
+
+        `inputs` has for each input the spout tasks that it comes from, `holders` the spout of each
+        task whose pending messages hold the watermark.
+        """
+        self._holders = dict(holders or {})
+        self._held: dict[int, int] = {}
         self._every_secs = every_secs
         self._time = time
         self._spouts = dict(inputs)
@@ -89,13 +102,19 @@ class InputTimes:
         highest = marks.highest.get(self._consumer, {})
         for key in self._spouts:
             self._hear(key, highest.get(key), marks.asked, now)
-        found = AFTER_ALL if ended else self._merger.watermark
+        self._held.update(marks.held.get(self._consumer, {}))
+        found = AFTER_ALL if ended else self._complete_to
         if not ended and self._moved_at is not None and now < self._moved_at + self._every_secs:
             return self._watermark
         if found > self._watermark or self._moved_at is None:
             self._moved_at = now
         self._watermark = max(self._watermark, found)
         return self._watermark
+
+    @property
+    def _complete_to(self) -> int:
+        """The watermark by all inputs, and by what is pending."""
+        return min(self._merger.watermark, *self._held.values(), AFTER_ALL)
 
     def _hear(
         self, key: Input, highest: int | None, asked: Mapping[int, bool | None], now: float
@@ -127,7 +146,7 @@ class InputTimes:
         if self._by_clock:
             return self._clock_due(next_event)
         merger = self._merger
-        if merger.watermark > self._watermark and self._moved_at is not None:
+        if self._complete_to > self._watermark and self._moved_at is not None:
             return self._moved_at + self._every_secs
         times = [timer.due() for key, timer in self._timers.items() if not merger.is_idle(key)]
         return min((time for time in times if time is not None), default=None)
@@ -135,6 +154,8 @@ class InputTimes:
     def _clock_due(self, next_event: int | None) -> float | None:
         if next_event is None or len(self._ahead) < len(self._spouts) or not self._ahead:
             return None
+        if min(self._held.values(), default=AFTER_ALL) < next_event:
+            return None  # it waits for a verdict, not for the clock
         slowest = min(ahead - self._lags[key] for key, ahead in self._ahead.items())
         return self._time.clock_at(next_event - slowest)
 
@@ -148,17 +169,24 @@ class InputTimes:
 
     def held_back_by(self) -> list[str]:
         """Return the inputs that keep the watermark where it is, in words."""
+        lowest = min(self._held.values(), default=AFTER_ALL)
+        if lowest < self._merger.watermark:
+            tasks = [task for task, held in self._held.items() if held == lowest]
+            return [f"a pending message of {self._holders[task]!r} task {task}" for task in tasks]
         named = [key for key in self._merger.holding_back() if isinstance(key, tuple)]
         return [f"{component!r} task {task}" for component, _, task in named]
 
     def state(self) -> Any:
         """Return what `restore` takes."""
         timers = {key: timer.since for key, timer in self._timers.items()}
-        return self._merger.state(), self._watermark, self._ahead, timers, self._moved_at
+        merged = self._merger.state()
+        return merged, self._watermark, self._ahead, timers, self._moved_at, self._held
 
     def restore(self, state: Any) -> None:
         """Take over what was saved with the last commit."""
-        merged, self._watermark, ahead, timers, self._moved_at = state
+        merged, self._watermark, ahead, timers, self._moved_at, *rest = state
+        held = rest[0] if rest else {}
+        self._held = {task: at for task, at in held.items() if task in self._holders}
         self._merger.restore(merged)
         self._ahead = {key: value for key, value in ahead.items() if key in self._spouts}
         for key, since in timers.items():

@@ -22,6 +22,7 @@ from topo.tracking.trees import Anchor
 from topo.wire.frame import Column
 
 if TYPE_CHECKING:
+    from topo.runtime.pending_times import StreamHold
     from topo.runtime.task import TaskEnvironment
 
 
@@ -59,6 +60,8 @@ class OutStream:
     takes_direct: bool = False
     observers: list[TimeObserver] = field(default_factory=list)
     """Of the time, for bolts that read the stream in event time."""
+    holds: list[StreamHold] = field(default_factory=list)
+    """Those that note the times of a spout's messages, for bolts whose watermark these hold."""
 
     def __post_init__(self) -> None:
         self.width = len(self.fields)

@@ -240,7 +240,8 @@ class SlotTasks:
 
     def wakes_at(self) -> list[float | None]:
         """Return when, by the clock, something is due: idle inputs, windows by arrival, timers."""
-        return [task.next_due() for task in self.timed]
+        due = [task.next_due() for task in self.timed]
+        return due + [end for spout in self.spouts if (end := spout.times.next_end) is not None]
 
     @property
     def exhausted(self) -> bool:
@@ -300,6 +301,9 @@ class SlotTasks:
                 for consumer, stream, highest in task.marks():
                     key = (task.component_id, stream, task.id)
                     self.marks.highest.setdefault(consumer, {})[key] = highest
+                if isinstance(task, SpoutTask):
+                    for consumer, lowest in task.times.lowest():
+                        self.marks.held.setdefault(consumer, {})[task.id] = lowest
 
     def _run_bolt(self, task: BoltTask, frames: list[AnyFrame], last_tick: bool) -> None:
         if task.tick_due(self._batch.now, self._batch.before):

@@ -19,6 +19,7 @@ from topo.metrics.figure import BOUNDS, BUCKETS, in_buckets
 from topo.runtime import user_errors as failures
 from topo.runtime.pending import PendingMessages
 from topo.runtime.pending_log import PendingLog
+from topo.runtime.pending_times import HeldTimes
 from topo.runtime.ports import SpoutPort
 from topo.runtime.task import Task, TaskEnvironment
 from topo.storage.saving import Changes
@@ -63,6 +64,7 @@ class SpoutTask(Task):
         self._active: bool | None = None
         self._takes_reason = takes_reason(self.component)
         self._pause = Pause()
+        self.times = HeldTimes(self)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -76,6 +78,7 @@ class SpoutTask(Task):
         self._pending.restore(self._log.load(saved, last), last)
         self._cursor = core.get("cursor", 0)
         self._incarnation = core.get("incarnation", "")
+        self.times.load(saved)
         with self.users_code():
             self.component.open(self.context.conf, self.context, collector)
         self.restore(saved)
@@ -97,9 +100,14 @@ class SpoutTask(Task):
         changes = super().save()
         self._log.save(self._pending, self._concluded, changes)
         self._concluded.clear()
+        self.times.save(changes)
         self.metrics.stalled = self._pause.reason
         self.metrics.pending = len(self._pending)
         return changes
+
+    def ids_of(self, sequences: list[int]) -> list[Any]:
+        """Return the ids of pending messages."""
+        return self._pending.ids_of(np.array(sequences, np.uint64))
 
     # -- a batch ------------------------------------------------------------------------------
 
@@ -241,6 +249,7 @@ class SpoutTask(Task):
         if not len(known):
             return
         self._concluded.append(known)
+        self.times.acked(known)
         self.metrics.acked += len(known)
         self._count_ages(known)
         if self.tracer is not None:
@@ -279,6 +288,7 @@ class SpoutTask(Task):
     def _conclude(self, sequence: int, reason: str | None) -> None:
         msg_id = self._pending.take(sequence)
         self._concluded.append(np.array([sequence], np.uint64))
+        self.times.concluded(sequence, msg_id, reason)
         self.worked = True
         if self.tracer is not None:
             self.tracer.concluded([sequence], reason)

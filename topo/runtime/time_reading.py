@@ -60,9 +60,10 @@ def time_reader(
     bolt: TimedBolt,
     component: str,
     stream: str,
+    time: EventTime | None = None,
 ) -> TimeReader | None:
     """Return what reads the time of a bolt's input; None for an input without times."""
-    time = bolt.timing()
+    time = time or bolt.timing()
     producer = setting.topology.component(component)
     declared = producer.output(stream)
     if time is None or declared is None or component in time.untimed:

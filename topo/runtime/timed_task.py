@@ -17,6 +17,7 @@ from topo.errors import TimestampError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, TimeReader
 from topo.runtime.bolt_task import sections_of
 from topo.runtime.input_times import Input, InputTimes, Marks, spouts_behind
+from topo.runtime.pending_times import held_by
 from topo.runtime.rich_bolt_task import RichBoltTask
 from topo.runtime.task import TaskEnvironment
 from topo.runtime.time_reading import time_reader
@@ -94,7 +95,9 @@ class TimedBoltTask(RichBoltTask):
                 own = frozenset((task,)) if task in spouts else spouts
                 inputs[(read.component, read.stream, task)] = own
         every = self.component.watermark_every()
-        return InputTimes(time, inputs, self.component_id, every)
+        spouts_held = held_by(topology, self.definition, time)
+        holders = {task: spout for spout in spouts_held for task in layout.tasks_of(spout)}
+        return InputTimes(time, inputs, self.component_id, every, holders)
 
     # -- what operators ask for ---------------------------------------------------------------
 

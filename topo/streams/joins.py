@@ -142,4 +142,5 @@ def _ticks(time: EventTime, lag: Any) -> int:
 
 def _but_for_lag(time: EventTime) -> Any:
     rest = replace(time, lag=0, untimed=())
-    return (rest.unit, rest.idle, rest.max_ahead, rest.when_idle, rest.on_bad, rest.merge)
+    held = str(rest.hold_pending)
+    return (rest.unit, rest.idle, rest.max_ahead, rest.when_idle, rest.on_bad, rest.merge, held)

@@ -102,7 +102,11 @@ def plain_source(time: EventTime | None) -> ChainSource:
 
 def time_behind(time: EventTime | None) -> EventTime | None:
     """Return the event time as operators behind a chain read it."""
-    return None if time is None else replace(time, field=TIME, extractor=None)
+    if time is None:
+        return None
+    # A spout's messages have it where the stream begins.
+    held = time.field if time.hold_pending is True else time.hold_pending
+    return replace(time, field=TIME, extractor=None, hold_pending=held or False)
 
 
 def time_position(time: Any, fields: tuple[str, ...], node: Node) -> int | None:

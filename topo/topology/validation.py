@@ -13,8 +13,9 @@ from typing import Any
 from topo.components import BasicBolt, OutputFieldsDeclarer, Spout
 from topo.config import Config
 from topo.errors import InvalidTopologyError, Problem, TopoError, did_you_mean
+from topo.event_time import EventTime
 from topo.shipping.pickling import pickle_component
-from topo.timed import InputFields, TimedBolt
+from topo.timed import InputFields, TimedBolt, spouts_before
 from topo.topology.draft import Draft
 from topo.topology.layout import TaskLayout
 from topo.topology.lint import component_problems, sleeping_warnings
@@ -261,6 +262,8 @@ def _time_problems(
             text = f"{draft.where}: untimed names {untimed!r}, which it does not read"
             near = did_you_mean(untimed, [read.component for read in reads])
             yield Problem("time-field", draft.where, text, near or "take it away")
+    if time is not None and time.hold_pending:
+        yield from _hold_problems(draft, drafts, outputs, time)
     if time is None or time.extractor is not None:
         return
     for read in reads:
@@ -278,6 +281,52 @@ def _time_problems(
             hint += f"EventTime(..., untimed=[{read.component!r}])"
             near = did_you_mean(name, read.fields) if name is not None else ""
             yield Problem("time-field", draft.where, text, near or hint)
+
+
+def _hold_problems(
+    draft: Draft, drafts: Mapping[str, Draft], outputs: Mapping[str, Streams], time: EventTime
+) -> Iterator[Problem]:
+    """Yield a problem for each spout that cannot say the times of its pending messages."""
+    if isinstance(draft.component, TimedBolt) and draft.component.acks == "expiry":
+        text = (
+            f"{draft.where}: with hold_pending its watermark waits for the tuples to be acked, "
+            'which with ack="expiry" wait for the watermark'
+        )
+        yield Problem("time-hold", draft.where, text, 'write .with_ack("state")')
+
+    def reads(name: str) -> list[str]:
+        return [one for one in _reads(drafts, name) if name != draft.id or one not in time.untimed]
+
+    before: list[EventTime | None] = []
+
+    def is_timed(name: str) -> bool:
+        bolt = drafts[name].component
+        if isinstance(bolt, TimedBolt):
+            before.append(bolt.timing())
+        return isinstance(bolt, TimedBolt)
+
+    spouts = spouts_before(draft.id, reads, is_timed)
+    if not spouts and not any(one is not None and one.hold_pending for one in before):
+        text = f"{draft.where}: hold_pending is for what comes from spouts, not from other windows"
+        yield Problem("time-hold", draft.where, text, "say it where spouts' tuples are read first")
+    for spout in sorted(spouts):
+        streams = outputs[spout].values()
+        name = time.held_field_of(spout)
+        if time.extractor is None and any(name in stream.fields for stream in streams):
+            continue
+        if time.extractor is not None and spout in reads(draft.id):
+            continue
+        if time.extractor is not None:
+            text = f"{draft.where}: hold_pending with an extractor is for spouts that it reads"
+            text += f"; between it and {spout!r} is another bolt"
+            hint = "name a field of the time instead"
+        else:
+            known = " or ".join(_names(stream.fields) for stream in streams)
+            wanted = "no field is named" if name is None else f"there is no field {name!r}"
+            text = f"{draft.where}: hold_pending needs the time of the messages of {spout!r}, "
+            text += f"where {wanted}"
+            hint = f"its fields are {known}; write EventTime(..., hold_pending={{{spout!r}: ...}})"
+        yield Problem("time-hold", draft.where, text, hint)
 
 
 def _name_problems(where: str, what: str, name: str) -> Iterator[Problem]:

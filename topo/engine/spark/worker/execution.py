@@ -363,7 +363,7 @@ class Execution:
             if deeper <= level or not timed:
                 continue
             own = marks.only_for(timed)
-            if own.highest or (level == 0 and own.asked):
+            if own.highest or own.held or (level == 0 and own.asked):
                 payload = bytes([MARKS]) + own.pack()
                 self._outcome.sends += [(s, deeper, payload) for s in range(self._plan.slots)]
 
