@@ -15,10 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property.scale import examples
-from tests.property.test_storm_window_laws import SOURCES, Life, Told, rows_of, tuples
+from tests.property.test_storm_window_laws import (
+    SOURCES,
+    Life,
+    Run,
+    Told,
+    batches_of,
+    rows_of,
+    tuples,
+)
 from topo import AfterCount, AtWatermark, EachBatch, EveryEventTime, Then, When, Window
 from topo.event_time import AFTER_ALL, BEFORE_ALL
-from topo.tuples import Source
 from topo.windows.accumulators import Accumulators
 from topo.windows.combiners import Collect
 from topo.windows.keyed import KeyedWindows
@@ -101,7 +108,7 @@ class Oracle:
              pane.index)
         )  # fmt: skip
 
-    def batch(self, rows: list[tuple[Source, list[dict[str, Any]]]], watermark: int) -> None:
+    def batch(self, rows: list[Run], watermark: int) -> None:
         for _, batch in rows:
             for values in batch:
                 key = values["key"] if self._keyed else None
@@ -128,20 +135,7 @@ def test_a_window_is_told_its_tuples_whatever_is_saved_and_restored(
         return bolt.with_key("key") if keyed else bolt
 
     oracle, life = Oracle(made()), Life(made, saves=True)
-    rest = [
-        (SOURCES[place], {"key": key, "ts": ts + n // 3, "n": n, "more": None})
-        for n, (key, ts, place) in enumerate(given_tuples)
-    ]
-    watermark = BEFORE_ALL
-    while rest:
-        size = random.choice((1, 1, 4, 30))
-        batch, rest = rest[:size], rest[size:]
-        watermark = max(watermark, max(values["ts"] for _, values in batch) - random.randint(0, 30))
-        runs: list[tuple[Source, list[dict[str, Any]]]] = []
-        for source, values in batch:
-            if not runs or runs[-1][0] != source:
-                runs.append((source, []))
-            runs[-1][1].append(values)
+    for runs, watermark in batches_of(given_tuples, random):
         life.batch([rows_of(source, own, True) for source, own in runs], watermark)
         oracle.batch(runs, watermark)
         if random.random() < 0.4:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from random import Random
@@ -134,6 +134,28 @@ tuples = st.lists(
 )
 
 
+Run = tuple[Source, list[dict[str, Any]]]
+
+
+def batches_of(given_tuples: list[Any], random: Random) -> Iterator[tuple[list[Run], int]]:
+    """Yield batches of tuples, as runs of one source, each with a watermark that only rises."""
+    rest = [
+        (SOURCES[place], {"key": key, "ts": ts + n // 3, "n": n, "more": None})
+        for n, (key, ts, place) in enumerate(given_tuples)
+    ]
+    watermark = BEFORE_ALL
+    while rest:
+        size = random.choice((1, 1, 4, 30))
+        batch, rest = rest[:size], rest[size:]
+        watermark = max(watermark, max(values["ts"] for _, values in batch) - random.randint(0, 30))
+        runs: list[Run] = []
+        for source, values in batch:
+            if not runs or runs[-1][0] != source:
+                runs.append((source, []))
+            runs[-1][1].append(values)
+        yield runs, watermark
+
+
 @pytest.mark.parametrize("by_arrival", [False, True], ids=["event time", "arrival"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["of all", "by key"])
 @pytest.mark.parametrize("name", WINDOWS)
@@ -150,20 +172,7 @@ def test_restarts_change_nothing(
 
     whole, cut = Life(made, saves=False), Life(made, saves=True)
     random = Random(seed)
-    rest = [
-        (SOURCES[place], {"key": key, "ts": ts + n // 3, "n": n, "more": None})
-        for n, (key, ts, place) in enumerate(given_tuples)
-    ]
-    watermark = BEFORE_ALL
-    while rest:
-        size = random.choice((1, 1, 4, 30))
-        batch, rest = rest[:size], rest[size:]
-        watermark = max(watermark, max(values["ts"] for _, values in batch) - random.randint(0, 30))
-        runs: list[tuple[Source, list[dict[str, Any]]]] = []
-        for source, values in batch:
-            if not runs or runs[-1][0] != source:
-                runs.append((source, []))
-            runs[-1][1].append(values)
+    for runs, watermark in batches_of(given_tuples, random):
         for life in (whole, cut):
             life.batch([rows_of(source, own, not by_arrival) for source, own in runs], watermark)
         if random.random() < 0.4:
