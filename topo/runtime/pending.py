@@ -100,6 +100,9 @@ class PendingMessages:
     def ids_of(self, sequences: U64) -> list[Any]:
         """Return the ids of messages that are all pending, in the order given."""
         self._sort_in()
+        if len(sequences) <= _FEW:
+            found = [(one - 1 >> _BITS, one - 1 & _IN_BLOCK) for one in sequences.tolist()]
+            return [self._blocks[number].ids[place] for number, place in found]
         ids: list[Any] = []
         for start, stop, block, places in self._in_blocks(sequences):
             first, last = int(places[0]), int(places[-1])
