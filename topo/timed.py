@@ -214,7 +214,8 @@ class TimedBolt(Bolt):
         else:
             source = "of the results read" if time.field is None else repr(time.field)
         idle = "waits for idle inputs" if time.idle is None else f"inputs idle after {time.idle}"
-        return f"event time {source}, lag {time.lag or 0}, {idle}"
+        held = ", waits for pending messages" if time.hold_pending else ""
+        return f"event time {source}, lag {time.lag or 0}, {idle}{held}"
 
     def watermark_every(self) -> float:
         """Return how many seconds apart the watermark may move at least; 0: in every batch."""

@@ -105,6 +105,7 @@ def test_by_arrival_a_window_looks_back_from_each_batch() -> None:
     for secs in (4, 4, 4):
         feed.feed(["a", 0])
         cluster.advance(secs)
+        run.restart()
     run.settle()
     assert [row[3] for row in run.tuples("w")] == [1, 2, 3]
     feed.feed(["a", 0])

@@ -117,6 +117,8 @@ class Holding(Accumulators):
                 "the windows of this checkpoint were saved by an earlier topo, with all tuples",
                 hint="start it with another checkpoint",
             )
+        if not self._by_name:
+            return
         self.sessions.update(dict.fromkeys(held.names, held))
         self.next_name = max(self.next_name, *(name + 1 for name in held.names))
 

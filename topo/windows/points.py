@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
 from topo.event_time import BEFORE_ALL
@@ -45,6 +46,7 @@ class Points:
         for times in self._times.values():
             times.sort()
         self.count = sum(map(len, self._times.values()))
+        self._numbers = sorted(number for number in tables if number % 2)  # a heap
 
     def times(self, key: Any) -> list[int]:
         """Return the times of a key, in order."""
@@ -61,6 +63,7 @@ class Points:
         table = self._tables.get(number)
         if table is None:
             table = self._tables[number] = {}
+            heappush(self._numbers, number)
         place = (key, ts)
         if place not in table:
             self.count += 1
@@ -93,10 +96,10 @@ class Points:
 
     def forget_before(self, ts: int) -> list[Any]:
         """Let stretches go that end before a time; return the keys that have nothing left."""
-        limit = ts // self._width
-        over = [number for number in self._tables if number % 2 and number // 2 < limit]
+        limit, numbers = self._number(ts), self._numbers
         ended = []
-        for number in sorted(over):
+        while numbers and numbers[0] < limit:
+            number = heappop(numbers)
             table = self._tables.pop(number)
             self._drop(number)
             self.count -= len(table)
