@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from itertools import compress, islice
 from operator import itemgetter, le
 from typing import Any, TypeAlias
@@ -47,6 +48,7 @@ class PaneWindows:
         self._touch_all = touch_all
         self._drop = drop
         self.panes: dict[int, Cells] = {}
+        self._starts: list[int] = []  # of the panes, a heap: an hour by a second has 3600 of them
         self.watermark = BEFORE_ALL
         self._fresh: dict[int, Cells] = {}
         self._tumbles = windows.size == windows.slide
@@ -151,6 +153,7 @@ class PaneWindows:
             cells = self.panes.get(pane)
             if cells is None:
                 self.panes[pane] = fresh
+                heappush(self._starts, pane)
                 self.rows += len(fresh)
             else:
                 before = len(cells)
@@ -176,19 +179,20 @@ class PaneWindows:
         return fired
 
     def _fire_tumbling(self, watermark: int) -> int:
-        size = self._windows.size
-        over = sorted(pane for pane in self.panes if pane + size <= watermark)
-        for pane in over:
-            cells = self._forget(pane)
-            self._fired(pane, pane + size, cells.items())
-        return len(over)
+        size, starts = self._windows.size, self._starts
+        fired = 0
+        while starts and starts[0] + size <= watermark:
+            pane = starts[0]
+            self._fired(pane, pane + size, self._forget_first().items())
+            fired += 1
+        return fired
 
     def _fire(self, watermark: int) -> int:
         windows = self._windows
         fired = 0
         after = self.watermark
         while self.panes:
-            after = end = windows.first_end(max(min(self.panes), after))
+            after = end = windows.first_end(max(self._starts[0], after))
             if end > watermark or end >= AFTER_ALL:
                 break
             self._combine(end)
@@ -243,15 +247,12 @@ class PaneWindows:
         return TwoStacks(self._accumulators)
 
     def _drop_until(self, watermark: int) -> None:
-        over = [
-            pane
-            for pane in self.panes
-            if self._windows.last_end(pane) + self._kept_for <= watermark
-        ]
-        for pane in over:
-            self._forget(pane)
+        starts, last_end = self._starts, self._windows.last_end
+        while starts and last_end(starts[0]) + self._kept_for <= watermark:
+            self._forget_first()
 
-    def _forget(self, pane: int) -> Cells:
+    def _forget_first(self) -> Cells:
+        pane = heappop(self._starts)
         cells = self.panes.pop(pane)
         self.rows -= len(cells)
         self._drop(pane)
@@ -267,6 +268,7 @@ class PaneWindows:
         """Take over the panes that were saved, at the committed watermark."""
         self.panes = {pane: cells for pane, cells in panes.items() if cells}
         self._overtaken = self.panes.pop(_OVERTAKEN, {})
+        self._starts = sorted(self.panes)
         self.rows = sum(map(len, self.panes.values()))
         self.watermark = watermark
 
@@ -274,12 +276,12 @@ class PaneWindows:
         """Return the watermark at which the next window ends."""
         if not self.panes:
             return None
-        return self._windows.first_end(max(min(self.panes), self.watermark))
+        return self._windows.first_end(max(self._starts[0], self.watermark))
 
     @property
     def oldest(self) -> int | None:
         """The start of the oldest pane."""
-        return min(self.panes, default=None)
+        return self._starts[0] if self._starts else None
 
 
 def _without(
