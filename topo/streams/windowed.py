@@ -40,6 +40,7 @@ class OnValue(Combiner):
         self.exact = combiner.exact  # type: ignore[misc]
         self.inline = combiner.inline  # type: ignore[misc]
         self.skips_none = combiner.skips_none  # type: ignore[misc]
+        self.grows = combiner.grows  # type: ignore[misc]
 
     def merge(self, a: Any, b: Any) -> Any:
         return self.combiner.merge(a, b)

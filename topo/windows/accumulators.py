@@ -53,6 +53,7 @@ class Accumulators:
         self.combiners = tuple(combiners.values())
         self.alone = len(self.combiners) == 1
         self.mergeable = all(combiner.mergeable for combiner in self.combiners)
+        self.grows = any(combiner.grows for combiner in self.combiners)
         self.counts_only = self.alone and type(self.combiners[0]) is Count
         self.counts_only = self.counts_only and self.combiners[0].field is None
         self._loops: dict[tuple[str, tuple[int, ...]], Callable[..., None]] = {}

@@ -47,6 +47,8 @@ class Combiner:
     """True: over ints, a part can be taken away again with `subtract`."""
     skips_none: ClassVar[bool] = False
     """True: `add` ignores None, which the inlined source does not."""
+    grows: ClassVar[bool] = False
+    """True: an accumulator holds every value, so that many merges of it are not kept."""
 
     field: FieldOrFunction = None
 
@@ -286,6 +288,8 @@ class Last(_Timed):
 class Distinct(Combiner):
     """The number of different values of a field, exactly; None is no value."""
 
+    grows = True
+
     def __init__(self, field: FieldOrFunction) -> None:
         super().__init__(field)
 
@@ -348,6 +352,8 @@ class TopK(Combiner):
 
 class Collect(Combiner):
     """All values of a field, in the order of their arrival; without a field, the rows."""
+
+    grows = True
 
     def init(self) -> list[Any]:
         return []

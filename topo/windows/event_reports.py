@@ -17,7 +17,7 @@ from topo.event_time import AFTER_ALL
 from topo.windows.accumulators import Accumulators
 from topo.windows.assigners import EventSpans
 from topo.windows.keyed import KeyedWindows
-from topo.windows.points import Points, Reach, merged
+from topo.windows.points import MANY, Points, Reach, merged
 from topo.windows.records import Pane, Record, Rules
 from topo.windows.triggers import ELEMENT, Trigger
 
@@ -117,14 +117,19 @@ class EventReports(KeyedWindows):
     def _content(self, key: Any, start: int, ts: int, times: list[int]) -> tuple[Any, int]:
         """Return the cell of a new window and how many tuples that has."""
         nothing = self._cells.new(), 0
+        if not times:
+            return nothing
         reach = self._reaches.get(key)
         ends_here = start + self._spans.size == ts  # and has no point at its end yet
-        if not ends_here or (reach is not None and ts <= reach.end):
-            return merged(key, times, self._points, self._both, nothing)  # type: ignore[no-any-return]
-        if reach is None:
-            reach = self._reaches[key] = Reach()
-        found = reach.move(start, ts - 1, key, self._points, self._both)
-        return nothing if found is None else self._both(nothing, found)  # one of its own
+        direct = not ends_here or (reach is not None and ts <= reach.end)
+        if direct or (self._cells.grows and len(times) > MANY):
+            found = merged(key, times, self._points, self._both)
+        else:
+            if reach is None:
+                reach = self._reaches[key] = Reach()
+            found = reach.move(start, ts - 1, key, self._points, self._both)
+        whole: tuple[Any, int] = self._both(nothing, found)  # one of its own
+        return whole
 
     def _both(self, a: tuple[Any, int], b: tuple[Any, int]) -> tuple[Any, int]:
         return self._cells.merge(a[0], b[0]), a[1] + b[1]

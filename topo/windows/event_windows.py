@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.windows.accumulators import Accumulators, Cells, Column
 from topo.windows.assigners import EventSpans
-from topo.windows.points import Points, Reach
+from topo.windows.points import MANY, Points, Reach, merged
 
 Fired: TypeAlias = Callable[[int, int, Iterable[tuple[Any, Any]]], None]
 
@@ -131,11 +131,7 @@ class EventWindows:
                 self._fired(at - size, at, items)
                 items = []
             at = end
-            reach = self._reaches.get(key)
-            if reach is None:
-                reach = self._reaches[key] = Reach()
-            cell = reach.move(end - size, end, key, self._points, self._accumulators.merge)
-            items.append((key, cell))
+            items.append((key, self._content(key, end - size, end)))
             fired += 1
         if items:
             self._fired(at - size, at, items)
@@ -144,6 +140,19 @@ class EventWindows:
             for key in self._points.forget_before(watermark - size - 1):
                 self._reaches.pop(key, None)
         return fired
+
+    def _content(self, key: Any, start: int, end: int) -> Any:
+        """Return the cell of a window, whose ends come in order."""
+        points, merge = self._points, self._accumulators.merge
+        if self._accumulators.grows:
+            times = points.between(key, start, end)
+            if len(times) > MANY:
+                self._reaches.pop(key, None)
+                return merged(key, times, points, merge)
+        reach = self._reaches.get(key)
+        if reach is None:
+            reach = self._reaches[key] = Reach()
+        return reach.move(start, end, key, points, merge)
 
     def _is_another(self, key: Any, end: int) -> bool:
         """Return True if the window after a tuple has something, and is no tuple's own one."""

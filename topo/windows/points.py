@@ -12,7 +12,7 @@ Points are saved by stretches of time, each of which goes as a whole when no win
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
@@ -21,6 +21,9 @@ from topo.event_time import BEFORE_ALL
 Point: TypeAlias = tuple[int, Any]
 """A time, and what is known of it."""
 Merge: TypeAlias = Callable[[Any, Any], Any]
+
+MANY = 64
+"""With more points in a window, merges of what grows with each value take too much memory."""
 
 
 class Points:
@@ -160,9 +163,13 @@ class Reach:
         self._newer, self._newest = [], None
 
 
-def merged(key: Any, times: Iterable[int], points: Points, merge: Merge, nothing: Any) -> Any:
-    """Return the merge of single points of a key, which is a new value."""
-    whole = nothing
-    for ts in times:
-        whole = merge(whole, points.get(key, ts))
-    return whole
+def merged(key: Any, times: Sequence[int], points: Points, merge: Merge) -> Any:
+    """Return the merge of some points of a key, of which there is one at least.
+
+    By halves: a list of them is copied a few times, not once for each point.
+    """
+    whole = [points.get(key, ts) for ts in times]
+    while len(whole) > 1:
+        left = [whole[-1]] if len(whole) % 2 else []
+        whole = [merge(a, b) for a, b in zip(whole[::2], whole[1::2], strict=False)] + left
+    return whole[0]
