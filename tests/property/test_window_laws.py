@@ -196,6 +196,19 @@ def test_collected_values_are_in_the_order_of_arrival(
     assert all(values == sorted(values) for *_, values in by_one)
 
 
+@examples(100)
+@given(events, shapes, st.integers(0, 1000))
+def test_collected_values_of_sliding_windows_are_in_the_order_of_panes(
+    events: list[Event], shape: tuple[int, int, int], seed: int
+) -> None:
+    windows = Aligned(*shape)
+    work = batches([(key, ts, ts) for key, ts, _ in events], seed)
+    fired, _ = by_panes(windows, work, Collect("ts"), saved=False)
+    for *_, times in fired:
+        panes = [windows.pane_of(ts) for ts in times]
+        assert panes == sorted(panes)
+
+
 def test_floats_are_never_subtracted() -> None:
     work: list[Any] = [([("a", 0, 1e16)], 0), ([("a", 1, 1.0)], 1), ([("a", 2, 1.0)], AFTER_ALL)]
     fired, _ = by_panes(Aligned(2, 1), work, Sum("v"), saved=False)

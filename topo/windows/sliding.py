@@ -6,12 +6,17 @@ exact for ints only: floats would drift (1e16 + 1 - 1e16). `TwoStacks` never tak
 panes are merged from the newest to the oldest, once, keeping for each what remains without it;
 newer ones are merged into a second heap. An hour by a second (3600 panes) costs the same as ten
 seconds by one.
+
+Of aggregates that grow with each value, lists and sets, each note is as large as what is behind it.
+So theirs are kept by pane for one block of panes at a time, and otherwise by block: 900 panes of
+five values took 95 MB, and take 12. Of other aggregates all panes are one block, merged once less.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from math import isqrt
 from typing import Any, Protocol
 
 from topo.windows.accumulators import Accumulators, Cells
@@ -76,8 +81,12 @@ class TwoStacks:
 
     def __init__(self, accumulators: Accumulators) -> None:
         self._merge = accumulators.merge
+        self._grows = accumulators.grows
         self._front: Cells = {}  # of the older panes, merged
-        self._undo: list[Mapping[Any, Any]] = []  # the oldest last: what remains without it
+        # Of the oldest block, by pane, the oldest last: what remains without it.
+        self._undo: list[Mapping[Any, Any]] = []
+        # The other blocks, the oldest last: their panes, and what remains without them.
+        self._blocks: list[tuple[list[Cells], Mapping[Any, Any]]] = []
         self._back: Cells = {}  # of the newer panes, merged
         self._newer: list[Cells] = []
 
@@ -90,25 +99,49 @@ class TwoStacks:
 
     def pop(self) -> None:
         if not self._undo:
-            self._turn()
-        front = self._front
-        for key, remains in self._undo.pop().items():
-            if remains is _NOTHING:
-                del front[key]
-            else:
-                front[key] = remains
+            if not self._blocks:
+                self._turn()
+            panes, remains = self._blocks.pop()
+            self._uncover(remains)
+            self._undo = [self._covered(cells) for cells in reversed(panes)]
+        self._uncover(self._undo.pop())
 
     def _turn(self) -> None:
-        """Merge the newer panes from the newest to the oldest, noting what each one covers."""
-        front, merge = self._front, self._merge
-        for cells in reversed(self._newer):
-            undo = {}
-            for key, cell in cells.items():
-                remains = undo[key] = front.get(key, _NOTHING)
-                front[key] = cell if remains is _NOTHING else merge(cell, remains)
-            self._undo.append(undo)
+        """Merge the newer panes from the newest block to the oldest, noting what each covers."""
+        panes, stop = self._newer, len(self._newer)
+        size = isqrt(stop) + 1 if self._grows else stop
+        while stop > size:
+            block = panes[stop - size : stop]
+            self._blocks.append((block, self._covered(self._merged(block))))
+            stop -= size
+        self._blocks.append((panes[:stop], {}))  # which is asked for at once
         self._newer = []
         self._back = {}
+
+    def _merged(self, panes: Iterable[Cells]) -> Cells:
+        whole: Cells = {}
+        for cells in panes:
+            for key, cell in cells.items():
+                known = whole.get(key, _NOTHING)
+                whole[key] = cell if known is _NOTHING else self._merge(known, cell)
+        return whole
+
+    def _covered(self, cells: Cells) -> Mapping[Any, Any]:
+        """Merge cells before the front; return what was there of their keys."""
+        front, merge = self._front, self._merge
+        undo = {}
+        for key, cell in cells.items():
+            remains = undo[key] = front.get(key, _NOTHING)
+            front[key] = cell if remains is _NOTHING else merge(cell, remains)
+        return undo
+
+    def _uncover(self, remains: Mapping[Any, Any]) -> None:
+        front = self._front
+        for key, cell in remains.items():
+            if cell is _NOTHING:
+                del front[key]
+            else:
+                front[key] = cell
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         front, back, merge = self._front, self._back, self._merge
