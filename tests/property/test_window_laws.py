@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -36,6 +36,7 @@ from topo.windows.keyed import KeyedWindows
 from topo.windows.panes import PaneWindows
 from topo.windows.records import Pane, Rules
 from topo.windows.sessions import Ended, SessionWindows
+from topo.windows.sliding import TwoStacks
 from topo.windows.triggers import AfterCount, AtWatermark
 
 Event = tuple[str, int, int]
@@ -196,17 +197,28 @@ def test_collected_values_are_in_the_order_of_arrival(
     assert all(values == sorted(values) for *_, values in by_one)
 
 
+class InOneBlock(Collect):
+    """Collects as if its lists did not grow."""
+
+    grows = False
+
+
+@pytest.mark.parametrize("combiner", [Collect("v"), InOneBlock("v")], ids=["blocks", "one block"])
 @examples(100)
-@given(events, shapes, st.integers(0, 1000))
-def test_collected_values_of_sliding_windows_are_in_the_order_of_panes(
-    events: list[Event], shape: tuple[int, int, int], seed: int
+@given(st.lists(st.booleans(), max_size=150), st.integers(0, 60))
+def test_a_queue_of_panes_is_merged_in_their_order(
+    combiner: Combiner, pops: list[bool], first: int
 ) -> None:
-    windows = Aligned(*shape)
-    work = batches([(key, ts, ts) for key, ts, _ in events], seed)
-    fired, _ = by_panes(windows, work, Collect("ts"), saved=False)
-    for *_, times in fired:
-        panes = [windows.pane_of(ts) for ts in times]
-        assert panes == sorted(panes)
+    reach, inside = TwoStacks(Accumulators({"it": combiner})), deque[int]()
+    for number, pop in enumerate([False] * first + pops):
+        if pop and inside:
+            reach.pop()
+            inside.popleft()
+        reach.push({"a": [number], number: [number]})
+        inside.append(number)
+        found = dict(reach.items())
+        assert found.pop("a") == list(inside)
+        assert found == {number: [number] for number in inside}
 
 
 def test_floats_are_never_subtracted() -> None:
