@@ -40,6 +40,8 @@ class LoopText:
     """The positions of the fields that it reads: the value at position 0 is the variable f0."""
     makes_tuple: bool = False
     """It needs the tuple itself, `tup`."""
+    reads_link: bool = False
+    """It needs the place of the input among those in work, `link`."""
     start: Sequence[str] = ()
     """Lines in front of the loop, which runs over a few thousand inputs at most."""
 

@@ -252,7 +252,7 @@ def by_collector(tup: Tuple, collector: Any) -> None:
     collector.emit([tup.n])
 
 
-BOLTS: dict[str, Callable[[], BasicBolt]] = {
+BASIC: dict[str, Callable[[], BasicBolt]] = {
     one.__name__: one
     for one in (
         Plain, OneValue, Local, Failing, Catching, Beside, Streams, KeepsTuples, Wrong, Closures,
@@ -265,7 +265,7 @@ BOLTS: dict[str, Callable[[], BasicBolt]] = {
     "by_collector": lambda: by_collector,
 }  # fmt: skip
 
-REWRITTEN = {
+BASIC_REWRITTEN = {
     "Plain", "OneValue", "Local", "Failing", "Catching", "Beside", "Streams", "Closures",
     "Reassigning", "Silent", "Counting", "Returning", "enclosed", "yielding",
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -9,13 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.property.bolts_to_rewrite import BOLTS, REWRITTEN
+from tests.property.bolts_to_rewrite import BASIC, BASIC_REWRITTEN
+from tests.property.rich_bolts_to_rewrite import RICH, RICH_REWRITTEN
 from tests.property.scale import examples
 from tests.property.test_column_laws import Kept, Numbers, run
-from topo import BasicBolt, Topology, TopologyBuilder
-from topo.runtime.basic_bolt_task import BasicBoltTask
+from topo import BasicBolt, Bolt, Topology, TopologyBuilder
+from topo.runtime.bolt_task import BoltTask
 from topo.runtime.slot import SlotTasks, TaskEnvironment, full_conf
 from topo.topology.layout import TaskLayout
+
+BOLTS: dict[str, Callable[[], Bolt | BasicBolt]] = {**BASIC, **RICH}
+REWRITTEN = BASIC_REWRITTEN | RICH_REWRITTEN
 
 
 def of_bolt(
@@ -39,6 +44,7 @@ def traceback_of(seen: list[Any]) -> list[Any]:
     return [part for part in seen if isinstance(part, tuple) and len(part) == 4]
 
 
+@pytest.mark.filterwarnings("ignore:.*emits without anchors")
 @pytest.mark.parametrize("name", sorted(BOLTS))
 @given(
     values=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=60),
@@ -58,7 +64,7 @@ def test_a_bolt_does_the_same_rewritten(
     topology = of_bolt(name, values, size, tracked=tracked, sources=sources, read=read)
     results = []
     for rewrites in (True, False):
-        with patch.object(BasicBoltTask, "rewrites", rewrites):
+        with patch.object(BoltTask, "rewrites", rewrites):
             policy = "stop" if stops else "fail"
             results.append(run(topology, strict=False, policy=policy, by_columns=True))
     assert results[0] == results[1]
@@ -75,7 +81,7 @@ def test_those_bolts_are_rewritten_that_can_be(name: str) -> None:
     )
     host.open()
     (task,) = (one for one in host.tasks.values() if one.component_id == "bolt")
-    assert isinstance(task, BasicBoltTask)
+    assert isinstance(task, BoltTask)
     assert bool(task._loops) == (name in REWRITTEN)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,15 @@ from topo.components import BasicBolt
 from topo.errors import EmitError
 from topo.functions import FunctionBolt
 from topo.runtime.basic_port import BasicBoltPort
-from topo.runtime.bolt_task import BoltTask, SectionLoop, sections_of
+from topo.runtime.bolt_task import BoltTask, is_plain, sections_of
 from topo.runtime.column_loops import ColumnLoops
 from topo.runtime.loops import COLLECT, COLLECT_AND_MARK, EXECUTE, EXECUTE_AND_MARK, Loop
-from topo.runtime.rewriting import Reading
 from topo.runtime.task import TaskEnvironment
-from topo.runtime.users_loops import UsersWork, rewritten_work
 from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import BasicBoltTrees, Inputs
-from topo.tuples import Source, Tuple, tick_source, tuple_class
-from topo.wire.frame import I64, Frame, Section
+from topo.tuples import Tuple, tick_source, tuple_class
+from topo.wire.frame import I64, Frame
 
 
 class BasicBoltTask(BoltTask):
@@ -32,8 +30,6 @@ class BasicBoltTask(BoltTask):
     basic = True
     loops_over_columns: type[ColumnLoops] | None = ColumnLoops
     """The maker of loops for bolts that work on columns; without it `execute` gets each tuple."""
-    rewrites = True
-    """Whether an `execute` of the user's is rewritten to work on columns, where it can be."""
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
@@ -55,19 +51,12 @@ class BasicBoltTask(BoltTask):
             and self._stops_on_error  # or a wrong row would have to fail its own input
         )
         self._out = list(self.outlet.streams.values())
-        self._loops: dict[tuple[str, str], ColumnLoops] = {}
-        """The loops over columns, for the streams of components whose tuples they are for."""
-        self._columns: ColumnLoops | None = None
-        """The loops over the columns of the inputs being executed; None if they are tuples."""
-        self._takes_columns = False
         self._emits_beside_columns = False
-        self._section: tuple[Any, Section] | None = None
-        """The class of the inputs being executed by columns, and those columns."""
 
     def open(self, saved: Mapping[str, bytes]) -> None:
-        work = self._rewritten_work()
         port = self._port
-        self._emits_beside_columns = any(one.emits_columns for one in work.values())
+        users = self.users_loops(["emit"])
+        self._emits_beside_columns = users is not None and users.emit_columns
         if self._emits_beside_columns:
             port.emit = port.emit_beside_columns
             self._yields = False
@@ -80,24 +69,9 @@ class BasicBoltTask(BoltTask):
             self._execute = self.component.function
         if self.loops_over_columns is not None and isinstance(self.component, ByColumns):
             loops = self.loops_over_columns(self.component, self.outlet)
-            self._loops = {(r.component, r.stream): loops for r in self._readings()}
-        elif _emits_directly(self.component, collector, port):
-            current = {reading: one for reading, one in work.items() if one.is_current()}
-            self._loops = {
-                (reading.component, reading.stream): one.loops(self.outlet)
-                for reading, one in current.items()
-            }
-
-    def _rewritten_work(self) -> dict[Reading, UsersWork]:
-        if not self.rewrites or isinstance(self.component, ByColumns):
-            return {}
-        return rewritten_work(self.component, self.outlet, self._readings())
-
-    def _readings(self) -> Iterator[Reading]:
-        for read in self.definition.inputs:
-            declared = self.setting.topology.component(read.component).output(read.stream)
-            if declared is not None:
-                yield Reading(read.component, read.stream, declared.fields)
+            self._loops = {(r.component, r.stream): loops for r in self.readings()}
+        elif users is not None:
+            self._loops = users.loops({"emit": port.emit, "collector": collector})
 
     def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
         super().begin(batch_id, now, ids)
@@ -119,9 +93,9 @@ class BasicBoltTask(BoltTask):
         count = sum(map(len, frames))
         # The input of an emit matters only if the emit is read; the input being executed follows
         # from the number of values that are left, if the values come one after the other.
-        is_plain = _is_plain(frames)
-        self._marking = (inputs is not None and self._is_read) or not is_plain
-        self._takes_columns = is_plain and self._starts is None
+        plain = is_plain(frames)
+        self._marking = (inputs is not None and self._is_read) or not plain
+        self._takes_columns = plain and self._starts is None
         self.run_segments(frames, self._body(), linked=False, tracked=False)
         self.metrics.acked += count - len(self._failed)
         self.metrics.failed += len(self._failed)
@@ -136,17 +110,9 @@ class BasicBoltTask(BoltTask):
             return COLLECT_AND_MARK if self._marking else COLLECT
         return EXECUTE_AND_MARK if self._marking else EXECUTE
 
-    def section_loop(
-        self, section: Section, cls: Any, body: str, links: Iterable[int] | None
-    ) -> SectionLoop:
-        source: Source = cls._topo_source
-        columns = self._loops.get((source.component, source.stream))
-        if not self._takes_columns or columns is None:
-            self._columns = self._section = None
-            return super().section_loop(section, cls, body, links)
-        self._columns, self._section = columns, (cls, section)
-        columns.look_at(section)
-        return columns.values(section), columns.loop(cls, self._marking)
+    @property
+    def marks_emits(self) -> bool:
+        return self._marking
 
     @property
     def _emits(self) -> list[Any]:
@@ -228,22 +194,6 @@ class BasicBoltTask(BoltTask):
 
     def settle(self) -> None:
         self.outlet.flush()
-
-
-def _emits_directly(
-    component: BasicBolt, collector: BasicOutputCollector, port: BasicBoltPort
-) -> bool:
-    """True iff an emit of the component reaches its port and nothing else."""
-    own = vars(component).get("emit") is port.emit or isinstance(component, FunctionBolt)
-    return own and vars(component).get("collector") is collector
-
-
-def _is_plain(frames: Sequence[Frame]) -> bool:
-    """True iff the inputs of these frames are executed in the order of their values."""
-    return all(
-        frame.order is None and all(section.columns for section in frame.sections)
-        for frame in frames
-    )
 
 
 def _links_as_executed(frames: Sequence[Frame]) -> I64 | None:

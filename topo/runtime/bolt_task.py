@@ -14,12 +14,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from topo.columns import ByColumns
 from topo.components import BasicBolt, Bolt
 from topo.errors import FailTuple, Unavailable, sentence_of, text_of
 from topo.functions import FunctionBolt
 from topo.runtime import user_errors as failures
+from topo.runtime.column_loops import ColumnLoops
 from topo.runtime.loops import Loop, Values, loop_over_tuples, loop_over_values, values_of
 from topo.runtime.task import Task, TaskEnvironment
+from topo.runtime.text_change import Reading
+from topo.runtime.users_loops import UsersLoops
 from topo.tracing.spans import TaskTracer, Tracer
 from topo.tuples import UNTRACKED, Source, Tuple, tuple_class
 from topo.wire.frame import AnyFrame, Frame, Section
@@ -37,6 +41,8 @@ class BoltTask(Task):
 
     component: Bolt | BasicBolt
     basic = False
+    rewrites = True
+    """Whether an `execute` of the user's is rewritten to work on columns, where it can be."""
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
@@ -51,6 +57,13 @@ class BoltTask(Task):
         self._unsettled = 0.0
         self._starts: list[int] | None = None
         """When each tuple of the frame in work was executed, if it is traced."""
+        self._loops: dict[tuple[str, str], ColumnLoops] = {}
+        """The loops over columns, for the streams of components whose tuples they are for."""
+        self._columns: ColumnLoops | None = None
+        """The loops over the columns of the inputs being executed; None if they are tuples."""
+        self._takes_columns = False
+        self._section: tuple[Any, Section] | None = None
+        """The class of the inputs being executed by columns, and those columns."""
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -176,9 +189,39 @@ class BoltTask(Task):
         self, section: Section, cls: Any, body: str, links: Iterable[int] | None
     ) -> SectionLoop:
         """Return the values of a section's tuples, and the loop over them."""
+        source: Source = cls._topo_source
+        columns = self._loops.get((source.component, source.stream))
+        if self._takes_columns and columns is not None:
+            self._columns, self._section = columns, (cls, section)
+            columns.look_at(section)
+            return columns.values(section, links), columns.loop(cls, self.marks_emits)
+        self._columns = self._section = None
         values = values_of(section, links)
         assert values is not None, "there is a column, or links"
         return values, loop_over_values(cls, body, links is not None)
+
+    @property
+    def marks_emits(self) -> bool:
+        """True iff a loop has to note how many emits there are by each input's end."""
+        return False
+
+    def readings(self) -> Iterator[Reading]:
+        """Yield the inputs of this bolt."""
+        for read in self.definition.inputs:
+            declared = self.setting.topology.component(read.component).output(read.stream)
+            if declared is not None:
+                yield Reading(read.component, read.stream, declared.fields)
+
+    def users_loops(self, calls: Iterable[str]) -> UsersLoops | None:
+        """Return the loops that the bolt could be rewritten for, if its calls are topo's own."""
+        if not self.rewrites or isinstance(self.component, ByColumns):
+            return None
+        for name in calls:
+            defined = next(cls for cls in type(self.component).__mro__ if name in vars(cls))
+            if defined.__module__ != "topo.components":
+                return None
+        tracking = self.setting.tracking
+        return UsersLoops(self.component, self.outlet, self.readings(), tracking=tracking)
 
     def position(self) -> int:
         """Return the place of the input being executed, if inputs are executed in natural order."""
@@ -261,6 +304,14 @@ class BoltTask(Task):
         text = f"failed by {self.component_id!r} task {self.id}"
         is_said = reason is not None and not (isinstance(reason, str) and not reason)
         return f"{text}: {text_of(reason)}" if is_said else text
+
+
+def is_plain(frames: Sequence[Frame]) -> bool:
+    """True iff the inputs of these frames are executed in the order of their values."""
+    return all(
+        frame.order is None and all(section.columns for section in frame.sections)
+        for frame in frames
+    )
 
 
 def sections_of(frames: Sequence[Frame]) -> list[Section]:

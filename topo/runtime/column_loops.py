@@ -7,7 +7,7 @@ work needs the tuple itself, the loop makes it and fills it again, by the rule o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from topo.traces import GENERATED
 from topo.wire.column import dump_emitted
 from topo.wire.frame import Section
 
+LINK = "link"
 _INDENT = " " * 12
 
 
@@ -54,6 +55,12 @@ class ColumnEmits:
         """Return the names of what appends to the columns of a stream."""
         out = self._prepared(stream, ["value"] * self._outlet.streams[stream].width)
         return [_append(out, place) for place in range(out.width)]
+
+    def parents(self, stream: str) -> str:
+        """Return the name of what appends to the parents of a stream's rows."""
+        out = self._outlet.streams[stream]
+        self.start.append(f"parent{out.index} = {_stream(out)}.parents.append")
+        return f"parent{out.index}"
 
     def emit_each(self, stream: str, values: Sequence[str], one: str, each: str) -> str | None:
         varying = [place for place, value in enumerate(values) if value != "None"]
@@ -105,12 +112,12 @@ class ColumnLoops:
         self._first_line = 0
         self._loops: dict[tuple[int, bool], Loop] = {}
 
-    def values(self, section: Section) -> Values:
+    def values(self, section: Section, links: Iterable[int] | None = None) -> Values:
         """Return the values that a loop runs over."""
         if not self._text.makes_tuple:
             columns = [section.columns[place] for place in self._text.reads]
             section = Section(section.stream, section.count, columns, None)
-        made = values_of(section, None)
+        made = values_of(section, links if self._text.reads_link else None)
         assert made is not None, "a frame without columns is no plain one"
         return made
 
@@ -159,7 +166,8 @@ class ColumnLoops:
 
 
 def _item(text: LoopText, width: int) -> str:
-    return ", ".join(map(field_name, range(width) if width else text.reads))
+    names = [*map(field_name, range(width) if width else text.reads)]
+    return ", ".join([*names, LINK] if text.reads_link else names)
 
 
 def _made(width: int) -> Iterator[str]:

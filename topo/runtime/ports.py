@@ -59,7 +59,7 @@ class _PortForThreads:
         if self._threads.leave(self._emit_or_leave, values, stream, of, task_ids=task_ids):
             return None
         self._append(out, values, of)
-        return self._outlet.flush(out) if task_ids else None
+        return self._outlet.flush_in_loop(out) if task_ids else None
 
     def _emit_or_leave_to(self, task: int, values: Any, stream: str, of: Any) -> None:
         out = self._outlet.checked_direct(task, values, stream)
@@ -133,11 +133,21 @@ class BoltPort(_PortForThreads):
     ) -> None:
         self._emit_or_leave_to(task, values, stream, anchors)
 
+    def emit_beside_columns(
+        self,
+        values: Any,
+        stream: str = DEFAULT_STREAM,
+        anchors: Any = None,
+        task_ids: bool = False,
+    ) -> list[int] | None:
+        """Emit in a task whose `execute` may be appending to the columns of its streams."""
+        return self._emit_or_leave(values, stream, anchors, task_ids)
+
     def _append(self, out: OutStream, values: Any, anchors: Any) -> None:
         parent = NOT_ANCHORED if anchors is None else self._parent_of(anchors, out)
         self._outlet.added(out, values)
         out.parents.append(parent)
-        out.rows.append(values)
+        out.add(values)
 
     def _parent_of(self, anchors: Any, out: OutStream) -> int:
         """Return the entry of `parents` for these anchors of the next row."""
@@ -156,7 +166,7 @@ class BoltPort(_PortForThreads):
             return NO_ANCHOR
         if len(found) == 1 and isinstance(found[0], int):
             return found[0]
-        out.several[len(out.rows)] = found
+        out.several[out.waiting] = found
         return SEVERAL
 
     def _make_ack(self) -> Callable[[Tuple], None]:

@@ -10,10 +10,11 @@ import numpy as np
 from topo.collectors import OutputCollector
 from topo.components import Bolt
 from topo.errors import StatelessError
-from topo.runtime.bolt_task import BoltTask, sections_of
+from topo.runtime.bolt_task import BoltTask, is_plain, sections_of
 from topo.runtime.loops import EXECUTE, EXECUTE_AND_KEEP, Loop
 from topo.runtime.ports import BoltPort
 from topo.runtime.task import TaskEnvironment
+from topo.runtime.users_loops import Settling
 from topo.storage.saving import Changes, SavedMapping
 from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds
@@ -41,6 +42,10 @@ class RichBoltTask(BoltTask):
 
     def open(self, saved: Mapping[str, bytes]) -> None:
         port = self._port
+        users = self.users_loops(["emit", "ack", "fail"])
+        if users is not None and users.emit_columns:
+            port.emit = port.emit_beside_columns
+        collector = OutputCollector(port)
         self.bind(
             emit=port.emit,
             emit_direct=port.emit_direct,
@@ -54,7 +59,11 @@ class RichBoltTask(BoltTask):
             self._held.add(held)
         self._open_edges.restore(kept, core.get("ackers", ()), self._forgotten_log.load(saved))
         with self._held:
-            self.start(OutputCollector(port), port, saved)
+            self.start(collector, port, saved)
+        if users is not None:
+            calls = {"emit": port.emit, "ack": port.ack, "fail": port.fail}
+            settling = Settling(port.settling.acked.append, self._unacked)
+            self._loops = users.loops({**calls, "collector": collector}, settling)
 
     def core(self) -> dict[str, Any]:
         held = {
@@ -119,14 +128,44 @@ class RichBoltTask(BoltTask):
         tracked = inputs is not None
         # If nothing is tracked, a tuple may be freed as soon as its bolt drops it.
         body = EXECUTE_AND_KEEP if tracked else EXECUTE
+        self._takes_columns = self._starts is None and is_plain(frames)
         self.run_segments(frames, body, linked=True, tracked=tracked)
         self._trees.inputs = None
+        self._columns = self._section = None
 
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
+        if self._columns is not None:
+            self._run_columns(loop, items)
+            return
         execute, keep = self.timed(self.component.execute), self._left_open.append
         while (stopped := loop(items, execute, keep=keep)) is not None:
             tup, error = stopped
             self._fail(tup, self.reason_to_fail(error, tup))
+
+    def _run_columns(self, loop: Loop, items: Iterator[Any]) -> None:
+        order = self.outlet.order
+        while (stopped := loop(items, None, None, order, None)) is not None:
+            _, error = stopped
+            for out in self.outlet.streams.values():
+                out.even_columns(order.count(out.index) if self.outlet.keeps_order else None)
+            tracked = self._trees.inputs is not None
+            tup = self._input(self.position() if tracked else UNTRACKED)
+            self._fail(tup, self.reason_to_fail(error, tup))
+
+    def _input(self, link: int) -> Tuple:
+        """Return the input being executed, of which the loop had only the values."""
+        assert self._section is not None
+        cls, section = self._section
+        place = self.position() - (self._end - section.count)
+        made: Tuple = cls(*[column[place] for column in section.columns], link)
+        return made
+
+    def _unacked(self, link: int, failed: tuple[str | None] | None) -> None:
+        """Take an input that was not acked: failed for a reason, or left open."""
+        if failed is not None:
+            self._port.settling.failed.append((None if link == UNTRACKED else link, failed[0]))
+        else:
+            self._left_open.append(self._input(link))
 
     def _fail(self, tup: Tuple | None, reason: str | None) -> None:
         if tup is not None and (tup._topo_link >= UNTRACKED or tup._topo_link == HELD):

@@ -35,6 +35,7 @@ _STALLED_SECS = 60.0
 
 class TimedBoltTask(RichBoltTask):
     component: TimedBolt
+    rewrites = False  # its operator gets the columns
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)

@@ -4,49 +4,79 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
 from topo.columns import ByColumns, EmitText, LoopText, field_name
-from topo.components import BasicBolt
+from topo.components import BasicBolt, Bolt
 from topo.functions import FunctionBolt
-from topo.runtime.column_loops import ColumnEmits, ColumnLoops
+from topo.runtime.column_loops import LINK, ColumnEmits, ColumnLoops
 from topo.runtime.emitter import Emitter
-from topo.runtime.rewriting import Reading, Rewritten, Writing, rewritten
+from topo.runtime.rewriting import Rewritten, rewritten
+from topo.runtime.text_change import Reading, Style, Writing
+from topo.tuples import UNTRACKED
 
 
-def rewritten_work(
-    component: BasicBolt, outlet: Emitter, readings: Iterable[Reading]
-) -> dict[Reading, UsersWork]:
-    """Return the work of a bolt on each of its inputs that it could be rewritten for."""
-    function = _function_of(component)
-    if (
-        function is None
-        or _is_watched()
-        or outlet.strict
-        or any(s.takes_direct for s in outlet.streams.values())
-    ):
-        return {}
-    is_method = not isinstance(component, FunctionBolt)
-    streams = (out for out in outlet.streams.values() if out.width)
-    writings = tuple(Writing(out.name, out.index, out.width) for out in streams)
-    found = {}
-    for reading in readings:
-        made = rewritten(
-            function,
-            reading,
-            writings,
-            tuple_at=1 if is_method else 0,
-            yields=not is_method,
+class UsersLoops:
+    """The loops of one task over its inputs, as far as its bolt could be rewritten for them.
+
+    They are asked for before the bolt is prepared, since its emits have to be bound by then, and
+    made after it: `prepare` may have replaced what was rewritten.
+    """
+
+    def __init__(
+        self,
+        component: Bolt | BasicBolt,
+        outlet: Emitter,
+        readings: Iterable[Reading],
+        *,
+        tracking: bool,
+    ) -> None:
+        self._component = component
+        self._outlet = outlet
+        self._function = _function_of(component)
+        self._made: dict[Reading, Rewritten] = {}
+        takes_direct = any(out.takes_direct for out in outlet.streams.values())
+        if self._function is None or outlet.strict or takes_direct or _is_watched():
+            return
+        streams = (out for out in outlet.streams.values() if out.width)
+        writings = tuple(Writing(out.name, out.index, out.width) for out in streams)
+        style = Style(
+            tuple_at=0 if isinstance(component, FunctionBolt) else 1,
+            yields=isinstance(component, FunctionBolt),
+            by_hand=isinstance(component, Bolt),
+            tracking=tracking,
             keeps_order=outlet.keeps_order,
         )
-        if made is not None and (made.reads or reading.fields):
-            found[reading] = UsersWork(component, function, made)
-    return found
+        for reading in readings:
+            made = rewritten(self._function, reading, writings, style)
+            if made is not None and reading.fields:
+                self._made[reading] = made
+
+    @property
+    def emit_columns(self) -> bool:
+        """True iff one of them appends to columns."""
+        return any(made.writes for made in self._made.values())
+
+    def loops(
+        self, calls: Mapping[str, object], settling: Settling | None = None
+    ) -> dict[tuple[str, str], ColumnLoops]:
+        """Return the loops by component and stream; none if a call does not reach its port."""
+        own = vars(self._component)
+        if not all(own.get(name) == call for name, call in calls.items()):
+            return {}
+        if _function_of(self._component) is not self._function:
+            return {}
+        return {
+            (reading.component, reading.stream): ColumnLoops(
+                _UsersWork(self._component, made, settling), self._outlet
+            )
+            for reading, made in self._made.items()
+        }
 
 
-def _function_of(component: BasicBolt) -> FunctionType | None:
+def _function_of(component: Bolt | BasicBolt) -> FunctionType | None:
     """Return the function to rewrite, if it is one that a call would reach directly."""
     if isinstance(component, FunctionBolt):
         function = component.function
@@ -65,33 +95,44 @@ def _is_watched() -> bool:
     return bool(sys.gettrace() or by_monitoring)
 
 
-class UsersWork(ByColumns):
+class Settling:
+    """The calls that hear what a bolt that acks by hand has returned."""
+
+    def __init__(
+        self, acked: Callable[[int], None], left: Callable[[int, tuple[str | None] | None], None]
+    ) -> None:
+        self.acked = acked
+        self.left = left
+
+
+class _UsersWork(ByColumns):
     """The work of a user's bolt on the tuples of one stream."""
 
-    def __init__(self, component: BasicBolt, function: FunctionType, made: Rewritten) -> None:
+    def __init__(
+        self, component: Bolt | BasicBolt, made: Rewritten, settling: Settling | None
+    ) -> None:
         self._component = component
-        self._function = function
         self._made = made
-
-    @property
-    def emits_columns(self) -> bool:
-        return bool(self._made.writes)
-
-    def is_current(self) -> bool:
-        """True iff `execute` is still what was rewritten; `prepare` may have replaced it."""
-        return _function_of(self._component) is self._function
-
-    def loops(self, outlet: Emitter) -> ColumnLoops:
-        return ColumnLoops(self, outlet)
+        self._settling = settling
 
     def loop_text(self, emits: EmitText) -> LoopText:
         assert isinstance(emits, ColumnEmits)
-        made = self._made
+        made, settling = self._made, self._settling
         given = [] if isinstance(self._component, FunctionBolt) else ["component"]
         given += map(field_name, made.reads)
+        given += [LINK] if settling is not None else []
         for stream in made.writes:
             given += emits.appends(stream)
-        if made.writes:
-            given += emits.order
+            given += [emits.parents(stream)] if made.notes_parents else []
+        given += emits.order if made.writes else []
         names: dict[str, Any] = {"work": made.function, "component": self._component}
-        return LoopText([f"work({', '.join(given)})"], names, made.reads or (0,))
+        call = f"work({', '.join(given)})"
+        if settling is None:
+            return LoopText([call], names, made.reads or (0,))
+        names |= {"acked": settling.acked, "left": settling.left}
+        lines = [
+            f"done = {call}",
+            f"if done is True: acked({LINK})",
+            f"elif done or {LINK} != {UNTRACKED}: left({LINK}, done)",
+        ]
+        return LoopText(lines, names, made.reads or (0,), reads_link=True)
