@@ -138,9 +138,9 @@ def _restart(run: Run) -> float:
 
 def _idle_share(secs: float) -> float:
     """Return the cores that all processes took, of a topology that does nothing."""
-    began, before = time.monotonic(), cpu_seconds()
+    began, before = time.monotonic(), cpu_seconds(with_ended=False)
     time.sleep(secs)
-    after, elapsed = cpu_seconds(), time.monotonic() - began
+    after, elapsed = cpu_seconds(with_ended=False), time.monotonic() - began
     if before is None or after is None:
         return 0.0
     return sum(after.get(kind, 0.0) - before.get(kind, 0.0) for kind in after) / elapsed

@@ -15,10 +15,11 @@ _PROC = Path("/proc")
 DRIVER, JVM, SLOT, WORKER, OTHER = "driver", "jvm", "slot", "worker", "other"
 
 
-def cpu_seconds() -> dict[str, float] | None:
+def cpu_seconds(*, with_ended: bool = True) -> dict[str, float] | None:
     """CPU seconds by kind of process, of this process and all below it that are alive.
 
-    Those of processes that have ended count with whoever waited for them.
+    Those of processes that have ended count with whoever waited for them, from then on: of a short
+    time, leave them out.
     """
     if not _PROC.exists():
         return None
@@ -28,7 +29,8 @@ def cpu_seconds() -> dict[str, float] | None:
         fields = _stat(pid)
         if fields:
             # utime, stime, and those of children that were waited for
-            found[kind] = found.get(kind, 0.0) + sum(map(int, fields[11:15])) / tick
+            own = fields[11 : 15 if with_ended else 13]
+            found[kind] = found.get(kind, 0.0) + sum(map(int, own)) / tick
     return found
 
 
