@@ -47,6 +47,20 @@ class Local(BasicBolt):
             self.emit((one + self.__own, other * FACTOR))
 
 
+class Unpacking(BasicBolt):
+    outputs = ("a", "b")
+
+    def execute(self, tup: Tuple) -> None:
+        n, *rest = tup
+        [one, other] = tup
+        self.emit([n + one, (rest, other)])
+
+
+class UnpackingTooFew(BasicBolt):
+    def execute(self, tup: Tuple) -> None:
+        (self.only,) = tup
+
+
 class Failing(BasicBolt):
     outputs = ("a", "b")
 
@@ -255,7 +269,8 @@ def by_collector(tup: Tuple, collector: Any) -> None:
 BASIC: dict[str, Callable[[], BasicBolt]] = {
     one.__name__: one
     for one in (
-        Plain, OneValue, Local, Failing, Catching, Beside, Streams, KeepsTuples, Wrong, Closures,
+        Plain, OneValue, Unpacking, UnpackingTooFew, Local, Failing,
+        Catching, Beside, Streams, KeepsTuples, Wrong, Closures,
         Reassigning, Inherited, Silent, Counting, Looking, Returning, Own, Swapping,
     )
 } | {
@@ -266,7 +281,8 @@ BASIC: dict[str, Callable[[], BasicBolt]] = {
 }  # fmt: skip
 
 BASIC_REWRITTEN = {
-    "Plain", "OneValue", "Local", "Failing", "Catching", "Beside", "Streams", "Closures",
+    "Plain", "OneValue", "Unpacking", "UnpackingTooFew", "Local", "Failing",
+    "Catching", "Beside", "Streams", "Closures",
     "Reassigning", "Silent", "Counting", "Returning", "enclosed", "yielding",
 }  # fmt: skip
 """Those that can be: of the others the tuple is passed on, or the code looks at itself."""

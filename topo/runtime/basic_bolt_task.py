@@ -51,14 +51,12 @@ class BasicBoltTask(BoltTask):
             and self._stops_on_error  # or a wrong row would have to fail its own input
         )
         self._out = list(self.outlet.streams.values())
-        self._emits_beside_columns = False
 
     def open(self, saved: Mapping[str, bytes]) -> None:
         port = self._port
         users = self.users_loops(["emit"])
-        self._emits_beside_columns = users is not None and users.emit_columns
-        if self._emits_beside_columns:
-            port.emit = port.emit_beside_columns
+        if users is not None and users.emit_columns:
+            port.emit = port.any_emit
             self._yields = False
         collector = BasicOutputCollector(port)
         self.bind(emit=port.emit, emit_direct=port.emit_direct, reset_timeout=port.reset_timeout)
@@ -120,8 +118,8 @@ class BasicBoltTask(BoltTask):
         if len(self._out) != 1:
             return self.outlet.order
         (out,) = self._out
-        in_columns = self._columns is not None or self._emits_beside_columns
-        return out.columns[0] if out.columns and in_columns else out.rows
+        by_columns = self._columns is not None or out.is_by_columns
+        return out.columns[0] if out.columns and by_columns else out.rows
 
     def _run_columns(self, columns: ColumnLoops, loop: Loop, items: Iterator[Any]) -> None:
         mark = self._trees.marks.append

@@ -30,7 +30,7 @@ class BasicBoltPort:
         self.observe_times = outlet.observe_times
         self._this_input = this_input
         self._threads = threads
-        self.emit = self._any_emit
+        self.emit = self.any_emit
         if emits_plainly(outlet):
             self.emit = self._plain_emit()
         elif not outlet.strict:
@@ -38,7 +38,7 @@ class BasicBoltPort:
 
     def _plain_emit(self) -> Callable[..., list[int] | None]:
         out = self._outlet.streams[DEFAULT_STREAM]
-        width, append, long_way = out.width, out.rows.append, self._any_emit
+        width, append, long_way = out.width, out.rows.append, self.any_emit
         threads = self._threads
 
         def emit(
@@ -85,7 +85,7 @@ class BasicBoltPort:
     def _emit_to_streams(self) -> Callable[..., list[int] | None]:
         """Return the emit of a task with several streams, whose common order is noted."""
         find, note, threads = self._outlet.streams.get, self._outlet.order.append, self._threads
-        long_way, keeps_order = self._any_emit, self._outlet.keeps_order
+        long_way, keeps_order = self.any_emit, self._outlet.keeps_order
 
         def emit(
             values: Any, stream: Any = DEFAULT_STREAM, task_ids: Any = None
@@ -107,20 +107,10 @@ class BasicBoltPort:
 
         return emit
 
-    def _any_emit(
+    def any_emit(
         self, values: Any, *, stream: str = DEFAULT_STREAM, task_ids: bool = False
     ) -> list[int] | None:
-        if self._threads.is_elsewhere:
-            self._threads.refuse()
-        out = self._outlet.checked(values, stream, direct=False)
-        self._outlet.added(out, values)
-        out.rows.append(values)
-        return self._outlet.flush(out) if task_ids else None
-
-    def emit_beside_columns(
-        self, values: Any, stream: str = DEFAULT_STREAM, task_ids: bool = False
-    ) -> list[int] | None:
-        """Emit in a task whose `execute` may be appending to the columns of its streams."""
+        """Emit in any of the ways there are."""
         if self._threads.is_elsewhere:
             self._threads.refuse()
         out = self._outlet.checked(values, stream, direct=False)

@@ -52,6 +52,8 @@ class OutStream:
     """The columns of the rows that a loop over columns has emitted; it appends to these lists."""
     blank: frozenset[int] = frozenset()
     """Those of the columns that hold nothing but None, and are left empty until the flush."""
+    is_by_columns: bool = False
+    """What is emitted row by row goes to the columns too: it is of the same bolt, and in order."""
     holds_columns: bool = False
     """A loop is appending to these very lists: a flush has to leave them where they are."""
     # The number of emits that were only counted, since no bolt reads them.
@@ -85,8 +87,8 @@ class OutStream:
         return [[None] * count if n in self.blank else c for n, c in enumerate(taken)]
 
     def add(self, values: Sequence[Any]) -> None:
-        """Append a row, to the columns if the task has a loop that appends to them."""
-        if not self.columns:
+        """Append a row, to the columns if all that is emitted goes there."""
+        if not (self.is_by_columns and self.columns):
             self.rows.append(values)
             return
         for column, value in zip(self.columns, values, strict=True):

@@ -86,13 +86,13 @@ class BoltPort(_PortForThreads):
         self.observe_times = outlet.observe_times
         self._tracking = tracking
         self._threads = threads
-        self.emit = self._plain_emit() if emits_plainly(outlet) else self._any_emit
+        self.emit = self._plain_emit() if emits_plainly(outlet) else self.any_emit
         self.ack = self._make_ack()
 
     def _plain_emit(self) -> Callable[..., list[int] | None]:
         out = self._outlet.streams[DEFAULT_STREAM]
         width, append, parent = out.width, out.rows.append, out.parents.append
-        long_way, tracking, parent_of = self._any_emit, self._tracking, self._parent_of
+        long_way, tracking, parent_of = self.any_emit, self._tracking, self._parent_of
         threads = self._threads
 
         def emit(
@@ -118,7 +118,7 @@ class BoltPort(_PortForThreads):
 
         return emit
 
-    def _any_emit(
+    def any_emit(
         self,
         values: Any,
         *,
@@ -126,22 +126,13 @@ class BoltPort(_PortForThreads):
         anchors: Any = None,
         task_ids: bool = False,
     ) -> list[int] | None:
+        """Emit in any of the ways there are."""
         return self._emit_or_leave(values, stream, anchors, task_ids)
 
     def emit_direct(
         self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, anchors: Any = None
     ) -> None:
         self._emit_or_leave_to(task, values, stream, anchors)
-
-    def emit_beside_columns(
-        self,
-        values: Any,
-        stream: str = DEFAULT_STREAM,
-        anchors: Any = None,
-        task_ids: bool = False,
-    ) -> list[int] | None:
-        """Emit in a task whose `execute` may be appending to the columns of its streams."""
-        return self._emit_or_leave(values, stream, anchors, task_ids)
 
     def _append(self, out: OutStream, values: Any, anchors: Any) -> None:
         parent = NOT_ANCHORED if anchors is None else self._parent_of(anchors, out)

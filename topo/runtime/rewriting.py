@@ -60,6 +60,8 @@ def rewritten(
     asked = (reading, writings, style)
     key = (code, code.co_filename, function.__qualname__, asked)  # equal code may be of two files
     if key not in _known:
+        if len(_known) >= _MOST_KNOWN:  # of classes that are made anew, as in tests
+            _known.clear()
         _known[key] = _rewritten(function, *asked)
     made = _known[key]
     if made is None:
@@ -79,6 +81,7 @@ class _NewCode:
 
 _known: dict[Any, _NewCode | None] = {}
 """All that was asked for: tasks of one component ask for the same."""
+_MOST_KNOWN = 1000
 
 
 def _rewritten(

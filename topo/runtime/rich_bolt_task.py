@@ -44,7 +44,7 @@ class RichBoltTask(BoltTask):
         port = self._port
         users = self.users_loops(["emit", "ack", "fail"])
         if users is not None and users.emit_columns:
-            port.emit = port.emit_beside_columns
+            port.emit = port.any_emit
         collector = OutputCollector(port)
         self.bind(
             emit=port.emit,

@@ -190,8 +190,7 @@ class TextChange(ast.NodeTransformer):
     def _reserved(self, node: ast.Attribute) -> ast.AST:
         match node.attr:
             case "values":
-                values = [self._value(place, node) for place in range(len(self._reading.fields))]
-                return ast.copy_location(ast.List(elts=values, ctx=ast.Load()), node)
+                return self._all_values(node)
             case "is_tick":
                 return ast.copy_location(ast.Constant(value=False), node)
             case "source_component":
@@ -214,6 +213,16 @@ class TextChange(ast.NodeTransformer):
         if place is None:
             raise NotUnderstood
         return self._value(place, node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        unpacks = isinstance(node.targets[0], ast.Tuple | ast.List) and len(node.targets) == 1
+        if unpacks and self._is_tuple(node.value):
+            node.value = self._all_values(node.value)
+        return self.generic_visit(node)
+
+    def _all_values(self, node: ast.expr) -> ast.List:
+        values = [self._value(place, node) for place in range(len(self._reading.fields))]
+        return ast.copy_location(ast.List(elts=values, ctx=ast.Load()), node)
 
     def _place(self, key: ast.expr, *, by_name: bool) -> int | None:
         fields = self._reading.fields

@@ -68,6 +68,8 @@ class UsersLoops:
             return {}
         if _function_of(self._component) is not self._function:
             return {}
+        for out in self._outlet.streams.values():
+            out.is_by_columns = True
         return {
             (reading.component, reading.stream): ColumnLoops(
                 _UsersWork(self._component, made, settling), self._outlet
