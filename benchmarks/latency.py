@@ -43,7 +43,7 @@ class Paced(Spout):
     """Emits so many sentences a second, and notes how long each took to be acked."""
 
     outputs = ("sentence",)
-    transient = ("given", "started", "latencies")
+    transient = ("given", "started", "latencies", "by_tenth")
 
     def __init__(self, rate: float, directory: str) -> None:
         self.rate = rate
@@ -75,10 +75,32 @@ class Paced(Spout):
         leave(self.directory, "spout", self.context.this_task_id, known)
 
 
-def paced_word_count(rate: float, directory: str, parallelism: int) -> Topology:
+class PacedForLong(Paced):
+    """Counts latencies by tenths of a millisecond, which takes the same memory for any time."""
+
+    def activate(self) -> None:
+        super().activate()
+        self.by_tenth: Counter[int] = Counter()
+
+    def ack(self, msg_id: float) -> None:
+        self.acked += 1
+        self.by_tenth[int(10_000 * (time.monotonic() - msg_id))] += 1
+
+    def close(self) -> None:
+        leave(
+            self.directory,
+            "spout",
+            self.context.this_task_id,
+            (self.emitted, self.acked, dict(self.by_tenth)),
+        )
+
+
+def paced_word_count(
+    rate: float, directory: str, parallelism: int, spout: type[Paced] = Paced
+) -> Topology:
     """Build a word count whose spouts emit at a rate, all of them together."""
     builder = TopologyBuilder()
-    builder.set_spout("sentences", Paced(rate, directory), parallelism)
+    builder.set_spout("sentences", spout(rate, directory), parallelism)
     builder.set_bolt("split", split, parallelism).shuffle_grouping("sentences")
     counts = builder.set_bolt("count", KeyedCount(directory), parallelism)
     counts.fields_grouping("split", "word")

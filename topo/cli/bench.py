@@ -38,14 +38,18 @@ def _percentage(ctx: click.Context, parameter: click.Parameter, text: str) -> fl
     "-a", "--ackers", type=click.IntRange(1), default=1, metavar="N", help="Ackers, where tracked."
 )
 @click.option(
-    "--rate", "rates", type=click.IntRange(1), multiple=True, help="Of latency: messages a second."
+    "--rate",
+    "rates",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Of latency and memory: messages a second.",
 )
 @click.option(
     "--mode",
     "modes",
     type=click.Choice(["micro-batch", "real-time", "at-once"]),
     multiple=True,
-    help="Of latency: only these modes.",
+    help="Of latency: only these modes; of memory: in this mode.",
 )
 @click.option("--baseline", metavar="FILE", help="Fail if slower than this result of --out.")
 @click.option(
