@@ -3,7 +3,7 @@
 A laptop that sleeps, a machine that swaps or a long garbage collection look like that. None of it
 is a death: no process is given up, no message fails, and none is emitted again.
 
-TOPO_KILLS=30 stops processes 30 times in each test, for 5 s, instead of twice for a second.
+TOPO_KILLS=30 stops processes of each kind 30 times, for 5 s; without it, a slot stops for a second.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ pytestmark = [
     pytest.mark.timeout(900 + A_KILL_SECS * KILLS),
 ]
 STOP_SECS = 5.0 if KILLS else 1.0
+by_option = pytest.mark.skipif(not KILLS, reason="takes minutes; TOPO_KILLS asks for it")
 
 
 def stand_still(process: psutil.Process) -> None:
@@ -66,7 +67,9 @@ def stop_some(job: Job, victims: Callable[[], Sequence[psutil.Process]], what: s
     assert result["emitted"] == result["messages"], "nothing started again"
 
 
-@pytest.mark.parametrize("what", ["slot", "driver", "jvm"])
+@pytest.mark.parametrize(
+    "what", ["slot", *(pytest.param(kind, marks=by_option) for kind in ("driver", "jvm"))]
+)
 def test_on_one_machine(what: str, tmp_path: Path) -> None:
     with Job(tmp_path, "local[2]", REAL_TIME) as job:
 
@@ -80,6 +83,7 @@ def test_on_one_machine(what: str, tmp_path: Path) -> None:
         stop_some(job, victims, what)
 
 
+@by_option
 def test_on_a_cluster(tmp_path: Path) -> None:
     conf = {
         **REAL_TIME,

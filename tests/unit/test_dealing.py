@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -537,14 +537,23 @@ def test_a_failure_without_its_parts_is_one() -> None:
     assert (fed.feeder.acked, fed.feeder.failed) == ([2], [1])
 
 
-def test_an_interrupt_where_ctrl_c_does_not_raise_is_the_codes_own() -> None:
-    # As in a slot's process, and in the thread of topo local.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextlib.contextmanager
+def on_ctrl_c(handler: Any) -> Iterator[None]:
+    """Handle Ctrl-C so; a shell lets what it runs in the background ignore it."""
+    before = signal.signal(signal.SIGINT, handler)
     try:
-        with pytest.raises(UncaughtError, match=r"'b1' task 1, tuple \[1\] .*KeyboardInterrupt"):
-            Fed(Raises(KeyboardInterrupt)).feed(1)
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_where_ctrl_c_does_not_raise_is_the_codes_own() -> None:
+    # As in a slot's process, and in the thread of topo local.
+    with (
+        on_ctrl_c(signal.SIG_IGN),
+        pytest.raises(UncaughtError, match=r"'b1' task 1, tuple \[1\] .*KeyboardInterrupt"),
+    ):
+        Fed(Raises(KeyboardInterrupt)).feed(1)
 
 
 def test_ctrl_c_is_not_a_failure_of_the_code_it_came_out_of() -> None:
@@ -552,6 +561,6 @@ def test_ctrl_c_is_not_a_failure_of_the_code_it_came_out_of() -> None:
         return KeyboardInterrupt()
 
     fed = Fed(Raises(interrupted), conf={"topology.uncaught.error": "fail"})
-    with pytest.raises(KeyboardInterrupt):
+    with on_ctrl_c(signal.default_int_handler), pytest.raises(KeyboardInterrupt):
         fed.feed(1)
     assert fed.run.status == "FAILED"
