@@ -59,6 +59,8 @@ def _paced(options: BenchOptions, mode: str, rate: int) -> Measurement:
         for _, _, by_tenth in left_behind(directory, "spout"):
             latencies.update(by_tenth)
     detail = {f"p{q:g}_ms": _percentile(latencies, q) for q in (50, 90, 99, 99.9)}
+    shown = ", ".join(f"{name.removesuffix('_ms')} {ms:g}" for name, ms in detail.items())
+    options.progress(f"memory {mode} at {rate}/s: {shown} ms")
     params: dict[str, Param] = {"mode": mode, "rate": rate, "workers": slots}
     detail_of_all = {**detail, **_detail(looks)}
     return Measurement.of("memory", params, "words", rates, verified=right, detail=detail_of_all)
