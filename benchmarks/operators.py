@@ -181,7 +181,7 @@ def windowed(total: int, *, distinct: bool) -> Topology:
         rows(("k", "ts"), partial(keyed, total, distinct=distinct)), time=EventTime("ts", idle=None)
     )
     counted = timed.key_by("k").window(Tumbling(timedelta(seconds=1))).count()
-    counted.map(lambda pair: ((pair[0][0], pair[0][1].start), pair[1])).pairs().to(
+    counted.map(lambda result: ((result.key, result.start), result.value)).pairs().to(
         LastValues(), name="kept"
     )
     return s.build()

@@ -31,6 +31,8 @@ SUITES = (
     "windows",
     "connect",
     "streams",
+    "columns",
+    "patterns",
 )
 DEFAULT_SUITE = SUITES[0]
 

@@ -83,11 +83,13 @@ class OneSlot:
         host.take_metrics()
 
 
-def run_to_end(topology: Topology, batch: int) -> tuple[SlotTasks, TaskLayout, float]:
+def run_to_end(
+    topology: Topology, batch: int, clock: Callable[[], float] = perf_counter
+) -> tuple[SlotTasks, TaskLayout, float]:
     """Return the slot after the last batch, the layout, and the seconds that it took."""
     slot = OneSlot(topology)
-    started = perf_counter()
+    started = clock()
     while not (slot.host.exhausted and not slot.host.pending):
         slot.batch(batch)
     slot.batch(batch, last=True)
-    return slot.host, slot.layout, perf_counter() - started
+    return slot.host, slot.layout, clock() - started

@@ -66,11 +66,11 @@ def run(options: BenchOptions) -> list[Measurement]:
 
 
 def train(options: BenchOptions, cache: str) -> None:
-    """Make the archive of Spark's classes, as a first use does in the background."""
+    """Make the archive of Spark's classes."""
     options.progress("start: making the archive of Spark's classes")
     began = time.monotonic()
     environment = {**os.environ, CACHE: cache}
-    command = [sys.executable, "-m", "topo.engine.spark.training", "{}"]
+    command = [sys.executable, "-m", "topo.cli", "doctor", "--warm"]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     if not [*Path(cache).glob("*.jsa")]:
         raise RunError(

@@ -1,4 +1,4 @@
-"""`topo bench word-count`: the word count on Spark, tracked and not, beside the plain loop.
+"""`topo bench word-count`: the word count on Spark in three ways, tracked and not, beside a loop.
 
 The topology is endless. It warms up until its batches have found their size, then whole batches
 are measured; then it is ended in good order, and its tasks leave behind how far the spouts came
@@ -18,12 +18,14 @@ from typing import Any
 from benchmarks.following import BatchSeries, end, follow, running
 from benchmarks.model import BatchTimes, BenchOptions, Measurement
 from benchmarks.words import (
+    WAYS,
     WORDS_A_SENTENCE,
     Count,
+    CountBatch,
+    CountValues,
     Sentences,
     count_in_a_loop,
     sentences,
-    split,
 )
 from topo.builder import TopologyBuilder
 from topo.config.masters import local_cores
@@ -59,14 +61,32 @@ class EndlessSentences(Sentences):
         leave(self.directory, "spout", self.context.this_task_id, (self.next, self.acked))
 
 
-class LastingCount(Count):
+class _Lasting:
     """Leaves behind what it counted."""
+
+    counts: dict[str, int]
+    context: Any
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
 
     def cleanup(self) -> None:
         leave(self.directory, "count", self.context.this_task_id, self.counts)
+
+
+class LastingCount(_Lasting, Count):
+    """By tuple."""
+
+
+class LastingCountValues(_Lasting, CountValues):
+    """By values."""
+
+
+class LastingCountBatch(_Lasting, CountBatch):
+    """By batch."""
+
+
+_LASTING = {"tuple": LastingCount, "values": LastingCountValues, "batch": LastingCountBatch}
 
 
 def leave(directory: str, kind: str, task: int, what: Any) -> None:
@@ -86,10 +106,10 @@ class Measured:
 
 
 def run(options: BenchOptions) -> list[Measurement]:
-    return [_measure(options, tracked) for tracked in (False, True)]
+    return [_measure(options, tracked, way) for way in WAYS for tracked in (False, True)]
 
 
-def _measure(options: BenchOptions, tracked: bool) -> Measurement:
+def _measure(options: BenchOptions, tracked: bool, way: str) -> Measurement:
     slots = slots_of(options)
     rates: list[float] = []
     loop_rates: list[float] = []
@@ -97,10 +117,10 @@ def _measure(options: BenchOptions, tracked: bool) -> Measurement:
     times: list[float] = []
     verified = True
     for repeat in range(options.repeat):
-        what = f"word-count tracked={str(tracked).lower()}"
+        what = f"word-count {way} tracked={str(tracked).lower()}"
         options.progress(f"{what}: {repeat + 1} of {options.repeat}")
         before = _loop_rate()
-        measured = _run_once(options, slots, tracked)
+        measured = _run_once(options, slots, tracked, way)
         loop_rates.append((before + _loop_rate()) / 2)
         rates.append(measured.followed.executed_per_sec)
         times += measured.followed.ms
@@ -108,11 +128,11 @@ def _measure(options: BenchOptions, tracked: bool) -> Measurement:
             cpu.append(measured.followed.cpu_secs)
         verified = verified and measured.verified
     options.progress(f"{what}: the floor")
-    floor = _run_once(options, slots, tracked, floor=True)
+    floor = _run_once(options, slots, tracked, way, floor=True)
     every = sorted(times)
     return Measurement.of(
         "word-count",
-        {"tracked": tracked, "workers": slots},
+        {"tracked": tracked, "way": way, "workers": slots},
         "words",
         rates,
         verified=verified and floor.verified,
@@ -126,7 +146,9 @@ def _measure(options: BenchOptions, tracked: bool) -> Measurement:
     )
 
 
-def _run_once(options: BenchOptions, slots: int, tracked: bool, floor: bool = False) -> Measured:
+def _run_once(
+    options: BenchOptions, slots: int, tracked: bool, way: str, floor: bool = False
+) -> Measured:
     conf: dict[str, Any] = {
         "topology.workers": slots,
         "topology.acker.executors": options.ackers,
@@ -134,18 +156,21 @@ def _run_once(options: BenchOptions, slots: int, tracked: bool, floor: bool = Fa
     if floor:
         conf["topology.batch.max.tuples"] = 1
     with tempfile.TemporaryDirectory(prefix="topo-bench-") as directory:
-        with running(endless_word_count(tracked, directory, slots), conf) as endless:
+        topology = endless_word_count(tracked, directory, slots, way)
+        with running(topology, conf) as endless:
             follow(endless, "count", _WARM_SECS)
             followed = follow(endless, "count", _FLOOR_SECS if floor else options.seconds)
             end(endless, "sentences")
         return Measured(followed, is_right(directory, slots, tracked))
 
 
-def endless_word_count(tracked: bool, directory: str, parallelism: int) -> Topology:
+def endless_word_count(
+    tracked: bool, directory: str, parallelism: int, way: str = "tuple"
+) -> Topology:
     builder = TopologyBuilder()
     builder.set_spout("sentences", EndlessSentences(tracked, directory), parallelism)
-    builder.set_bolt("split", split, parallelism).shuffle_grouping("sentences")
-    counts = builder.set_bolt("count", LastingCount(directory), parallelism)
+    builder.set_bolt("split", WAYS[way][0], parallelism).shuffle_grouping("sentences")
+    counts = builder.set_bolt("count", _LASTING[way](directory), parallelism)
     counts.fields_grouping("split", ["word"])
     return builder.create_topology()
 

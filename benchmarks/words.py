@@ -13,6 +13,7 @@ from topo.components import BasicBolt, Spout
 from topo.functions import bolt
 from topo.topology.model import Topology
 from topo.tuples import Tuple
+from topo.ways import UNANCHORED
 
 WORDS_A_SENTENCE = 10
 _SENTENCES = 20_000
@@ -83,9 +84,66 @@ class Count(BasicBolt):
         self.emit([word, count])
 
 
-def word_count(total: int, tracked: bool, parallelism: int = 2) -> Topology:
+@bolt(outputs=("word",))
+def split_values(sentence: str) -> Any:
+    for word in sentence.split():
+        yield (word,)
+
+
+class CountValues(BasicBolt):
+    outputs = ("word", "count")
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.counts: dict[str, int] = {}
+
+    def process(self, word: str) -> None:
+        self.counts[word] = count = self.counts.get(word, 0) + 1
+        self.emit_values(word, count)
+
+
+class SplitBatch(BasicBolt):
+    outputs = ("word",)
+
+    def process_batch(self, batch: Any) -> None:
+        import pyarrow.compute as pc
+
+        words = pc.split_pattern(batch["sentence"], " ")
+        self.emit_batch({"word": words.flatten()}, parents=pc.list_parent_indices(words))
+
+
+class CountBatch(BasicBolt):
+    """Counts a batch at once; it emits each word of it once, with the count by then."""
+
+    outputs = ("word", "count")
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.counts: dict[str, int] = {}
+
+    def process_batch(self, batch: Any) -> None:
+        import pyarrow.compute as pc
+
+        counted = pc.value_counts(batch["word"])
+        words, numbers = counted.field(0).to_pylist(), counted.field(1).to_pylist()
+        counts = self.counts
+        for word, number in zip(words, numbers, strict=True):
+            counts[word] = counts.get(word, 0) + number
+        self.emit_batch(
+            {"word": words, "count": [counts[word] for word in words]}, parents=UNANCHORED
+        )
+
+
+WAYS: dict[str, tuple[Any, type[Any]]] = {
+    "values": (split_values, CountValues),
+    "tuple": (split, Count),
+    "batch": (SplitBatch(), CountBatch),
+}
+"""The two bolts of the word count in each way to write them, that of the README first."""
+
+
+def word_count(total: int, tracked: bool, parallelism: int = 2, way: str = "tuple") -> Topology:
+    splits, counts = WAYS[way]
     builder = TopologyBuilder()
     builder.set_spout("sentences", Sentences(total, tracked), parallelism)
-    builder.set_bolt("split", split, parallelism).shuffle_grouping("sentences")
-    builder.set_bolt("count", Count(), parallelism).fields_grouping("split", ["word"])
+    builder.set_bolt("split", splits, parallelism).shuffle_grouping("sentences")
+    builder.set_bolt("count", counts(), parallelism).fields_grouping("split", ["word"])
     return builder.create_topology()

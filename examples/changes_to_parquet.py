@@ -1,6 +1,6 @@
 """Follows two tables of PostgreSQL, joins each order with its customer, and writes Parquet files.
 
-    pip install 'topo[postgres]'
+    pip install 'topo-spark[postgres]'
     topo local examples/changes_to_parquet.py
 
 reads the changes of `public.customers` (id, name) and `public.orders` (id, customer, amount) of the

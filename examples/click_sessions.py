@@ -1,6 +1,6 @@
 """Sessions of clicks, from a Kafka topic into a table of PostgreSQL, each exactly once.
 
-    pip install 'topo[kafka,postgres]'
+    pip install 'topo-spark[kafka,postgres]'
     psql -c 'create table sessions (username text, began timestamptz, ended timestamptz,
              clicks integer, last_url text, primary key (username, began))'
     topo local examples/click_sessions.py

@@ -1,6 +1,6 @@
 """Counts clicks by user, from one Kafka topic to another, each exactly once.
 
-    pip install 'topo[kafka]'
+    pip install 'topo-spark[kafka]'
     topo local examples/clicks_kafka.py
 
 reads `{"user": "ann"}` from the topic `clicks` of the broker at `localhost:9092`, or at

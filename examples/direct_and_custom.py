@@ -15,8 +15,8 @@ from topo import (
     BasicBolt,
     Bolt,
     CustomStreamGrouping,
+    FromList,
     OutputCollector,
-    Spout,
     Stream,
     Topology,
     TopologyBuilder,
@@ -25,22 +25,6 @@ from topo import (
 )
 
 PARCELS = [("anvil", 70), ("books", 12), ("lamp", 9), ("rug", 25), ("sofa", 60), ("violin", 2)]
-
-
-class Parcels(Spout):
-    outputs = ("parcel", "kilos")
-
-    def __init__(self, parcels: list[tuple[str, int]]) -> None:
-        self.parcels = parcels
-        self.position = 0
-
-    def next_tuple(self) -> None:
-        if self.position < len(self.parcels):
-            self.emit(self.parcels[self.position], msg_id=self.position)
-            self.position += 1
-
-    def is_exhausted(self) -> bool:
-        return self.position == len(self.parcels)
 
 
 class Dispatch(Bolt):
@@ -98,7 +82,7 @@ class Account(BasicBolt):
 
 def topology() -> Topology:
     builder = TopologyBuilder()
-    builder.set_spout("parcels", Parcels(PARCELS))
+    builder.set_spout("parcels", FromList(PARCELS, fields=("parcel", "kilos")))
     builder.set_bolt("dispatch", Dispatch()).shuffle_grouping("parcels")
     builder.set_bolt("load", Load(), parallelism=2).direct_grouping("dispatch", stream="parcels")
     builder.set_bolt("account", Account(), parallelism=2).custom_grouping("load", ByFirstLetter())

@@ -17,7 +17,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from topo import EventTime, Sliding, Spout, Topology, Tumbling
+from topo import EventTime, Sliding, Topology, Tumbling
 from topo.streams import KeyedStream, Process, Stream, StreamBuilder
 
 MINUTE = timedelta(minutes=1)
@@ -102,27 +102,6 @@ def trip(vid: int, vehicles: Vehicles, random: Random) -> Iterator[Report]:
         pos += ahead * speed * 30 * SEGMENT_FEET // 3_600
 
 
-class Reports(Spout):
-    """Emits the reports of all vehicles, one after the other."""
-
-    outputs = Report._fields
-    transient = ("reports",)
-
-    def __init__(self) -> None:
-        self.emitted = 0
-
-    def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.reports = traffic()
-
-    def next_tuple(self) -> None:
-        if self.emitted < len(self.reports):
-            self.emit(list(self.reports[self.emitted]), msg_id=self.emitted)
-            self.emitted += 1
-
-    def is_exhausted(self) -> bool:
-        return self.emitted >= len(self.reports)
-
-
 # -- statistics ------------------------------------------------------------------------------------
 
 
@@ -154,16 +133,15 @@ def add_speed(cars: dict[int, tuple[int, int]], report: Any) -> dict[int, tuple[
 
 
 def minute_of(result: Any) -> tuple[Segment, Minute]:
-    (segment, window), cars = result
-    means = [total / number for total, number in cars.values()]
-    return segment, Minute(window.end, len(cars), sum(means) / len(means))
+    means = [total / number for total, number in result.value.values()]
+    return result.key, Minute(result.end, len(means), sum(means) / len(means))
 
 
 def statistics(reports: Stream[Any]) -> KeyedStream[Any, Any]:
     """Return (segment, (end, minutes)): the minutes with traffic of the five before each end."""
     minutes = reports.key_by(segment_of).window(Tumbling(MINUTE)).fold(dict, add_speed)
     fives = minutes.map(minute_of).pairs().window(Sliding(FIVE_MINUTES, MINUTE)).collect()
-    return fives.map(lambda five: (five[0][0], (five[0][1].end, five[1]))).pairs()
+    return fives.map(lambda five: (five.key, (five.end, five.value))).pairs()
 
 
 # -- accidents -------------------------------------------------------------------------------------
@@ -183,16 +161,16 @@ class Stopped(Process[int, Any, Any]):
 
 def segments_before(accident: Any) -> list[tuple[Segment, int]]:
     """Return the segments without toll, each with the end of the accident's minute."""
-    ((xway, _, direction, _, seg), window), _ = accident
+    xway, _, direction, _, seg = accident.key
     back = -1 if direction == FORWARD else 1
     near = (seg + back * n for n in range(SEGMENTS_BEFORE))
-    return [((xway, direction, n), window.end) for n in near if 0 <= n <= LAST_SEGMENT]
+    return [((xway, direction, n), accident.end) for n in near if 0 <= n <= LAST_SEGMENT]
 
 
 def accidents(reports: Stream[Any]) -> KeyedStream[Any, Any]:
     """Return (segment, end) for what is near two stopped cars at one place in a minute."""
     stopped = reports.key_by("vid").process(Stopped()).window(Tumbling(MINUTE)).distinct()
-    return stopped.filter(lambda result: result[1] >= 2).flat_map(segments_before).pairs()
+    return stopped.filter(lambda result: result.value >= 2).flat_map(segments_before).pairs()
 
 
 # -- tolls -----------------------------------------------------------------------------------------
@@ -227,7 +205,12 @@ def notice(crossing: tuple[int, int], toll: Toll | None) -> tuple[int, int, floa
 
 def topology() -> Topology:
     s = StreamBuilder()
-    reports = s.stream(Reports(), time=EventTime("time", unit="s"), name="reports")
+    reports = s.stream(
+        traffic,  # the function: reports are made where the spout runs
+        fields=Report._fields,
+        time=EventTime("time", unit="s"),
+        name="reports",
+    )
     tolls = (
         statistics(reports)
         .cogroup(accidents(reports), window=Tumbling(MINUTE))

@@ -18,12 +18,13 @@ queries read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
-from topo import EventTime, Max, Mean, Session, Sliding, Spout, Topology, Tumbling
+from topo import EventTime, Max, Mean, Session, Sliding, Topology, Tumbling
 from topo.streams import Process, Stream, StreamBuilder
 
 # -- events ----------------------------------------------------------------------------------------
@@ -87,32 +88,11 @@ def bid(number: int) -> list[Any]:
     return [on, bidder, random.randint(100, 5_000), time_of(number, random)]
 
 
-class Events(Spout):
-    """Emits all events of one kind."""
-
-    def __init__(
-        self, fields: tuple[str, ...], places: range, made: Callable[[int], list[Any]], until: int
-    ) -> None:
-        self.outputs = fields
-        self.places = places
-        self.made = made
-        self.until = until
-        self.emitted = 0
-
-    @property
-    def number(self) -> int:
-        """The number, among events of all kinds, of the one that is next."""
-        rounds, place = divmod(self.emitted, len(self.places))
-        return 50 * rounds + self.places[place]
-
-    def next_tuple(self) -> None:
-        number = self.number
-        if number < self.until:
-            self.emitted += 1
-            self.emit(self.made(number), msg_id=number)
-
-    def is_exhausted(self) -> bool:
-        return self.number >= self.until
+def events_of(places: range, made: Callable[[int], list[Any]], until: int) -> Iterator[list[Any]]:
+    """Yield the events of one kind; of fifty events of all kinds, they have certain places."""
+    for first in range(0, until, 50):
+        for number in range(first + places.start, min(first + places.stop, until)):
+            yield made(number)
 
 
 class House:
@@ -135,9 +115,9 @@ class House:
     def _stream(
         self, name: str, fields: tuple[str, ...], places: range, made: Callable[[int], list[Any]]
     ) -> Stream[Any]:
-        spout = Events(fields, places, made, self.events)
+        events = partial(events_of, places, made, self.events)
         time = EventTime("ts", lag=timedelta(milliseconds=MOST_DELAY))
-        return self.builder.stream(spout, time=time, name=name)
+        return self.builder.stream(events, fields=fields, time=time, name=name)
 
 
 # -- queries ---------------------------------------------------------------------------------------
@@ -209,10 +189,10 @@ def q5(house: House) -> Stream[Any]:
     """
     counts = house.bids().key_by("auction").window(Sliding(TEN_SECONDS, TWO_SECONDS)).count()
     return (
-        counts.map(lambda result: (result[0][0], result[1]))
+        counts.map(lambda result: (result.key, result.value))
         .window(Tumbling(TWO_SECONDS))
         .fold(list, most)
-        .flat_map(lambda result: [(result[0][1].end, *hot) for hot in result[1]])
+        .flat_map(lambda result: [(result.end, *hot) for hot in result.value])
     )
 
 
@@ -259,7 +239,7 @@ def q7(house: House) -> Stream[Any]:
     """Return the bids with the highest price in their ten seconds."""
     bids = house.bids()
     highest = bids.window(Tumbling(TEN_SECONDS)).aggregate(Max("price"))
-    windows = highest.map(lambda result: (result[1], result[0][1])).pairs()
+    windows = highest.map(lambda result: (result.value, result.window)).pairs()
     return (
         bids.key_by("price")
         .join(windows, within=(AT_ONCE, TEN_SECONDS))
@@ -279,7 +259,7 @@ def q8(house: House) -> Stream[Any]:
 def q11(house: House) -> Stream[Any]:
     """Return how often each bidder bid in a session: until nothing came for ten seconds."""
     sessions = house.bids().key_by("bidder").window(Session(TEN_SECONDS)).count()
-    return sessions.map(lambda result: (result[0][0], *result[0][1], result[1]))
+    return sessions.map(lambda result: (result.key, result.start, result.end, result.value))
 
 
 QUERIES = {query.__name__: query for query in (q1, q2, q3, q4, q5, q6, q7, q8, q11)}

@@ -11,37 +11,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from topo import BasicBolt, EventTime, Spout, Topology, Tuple
+from topo import BasicBolt, EventTime, Topology, Tuple
 from topo.streams import StreamBuilder
 
 MINUTE = 60_000
-ORDERS = [["o1", 0, 30], ["o2", 5 * MINUTE, 12], ["o3", 20 * MINUTE, 99]]
-PAYMENTS = [["o1", 10 * MINUTE, 30], ["o3", 85 * MINUTE, 99], ["o9", 90 * MINUTE, 1]]
-
-
-class Orders(Spout):
-    """Emits orders: their ids, times and amounts."""
-
-    outputs = ("id", "ts", "amount")
-    rows = ORDERS
-
-    def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.sent = 0
-
-    def next_tuple(self) -> None:
-        if self.sent < len(self.rows):
-            self.emit(self.rows[self.sent], msg_id=self.sent)
-            self.sent += 1
-
-    def is_exhausted(self) -> bool:
-        return self.sent >= len(self.rows)
-
-
-class Payments(Orders):
-    """Emits payments: of which order, when, and how much."""
-
-    outputs = ("order", "ts", "amount")
-    rows = PAYMENTS
+ORDERS = [("o1", 0, 30), ("o2", 5 * MINUTE, 12), ("o3", 20 * MINUTE, 99)]
+PAYMENTS = [("o1", 10 * MINUTE, 30), ("o3", 85 * MINUTE, 99), ("o9", 90 * MINUTE, 1)]
 
 
 class Reminders(BasicBolt):
@@ -63,8 +38,9 @@ def booking(element: tuple[str, tuple[Any, Any]]) -> tuple[str, int]:
 
 def topology() -> Topology:
     s = StreamBuilder()
-    orders = s.stream(Orders(), time=EventTime("ts"), name="orders")
-    payments = s.stream(Payments(), time=EventTime("ts"), name="payments")
+    time = EventTime("ts")
+    orders = s.stream(ORDERS, fields=("id", "ts", "amount"), time=time, name="orders")
+    payments = s.stream(PAYMENTS, fields=("order", "ts", "amount"), time=time, name="payments")
     both = orders.key_by("id").left_join(
         payments.key_by("order"), within=(timedelta(0), timedelta(hours=1))
     )

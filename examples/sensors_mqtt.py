@@ -1,6 +1,6 @@
 """Smooths the readings of MQTT sensors, and keeps the latest value of each in Redis.
 
-    pip install 'topo[mqtt,redis]'
+    pip install 'topo-spark[mqtt,redis]'
     topo local examples/sensors_mqtt.py
 
 reads `{"celsius": 21.5}` from the topics `sensors/<name>/celsius` of the broker at `SENSORS_MQTT`,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from topo import Spout, Topology
+from topo import Topology
 from topo.streams import StreamBuilder
 
 LINES = (
@@ -22,30 +22,13 @@ LINES = (
 )
 
 
-class Lines(Spout):
-    """Emits each line once."""
-
-    outputs = ("line",)
-
-    def __init__(self) -> None:
-        self.left = list(LINES)
-
-    def next_tuple(self) -> None:
-        if self.left:
-            line = self.left.pop(0)
-            self.emit([line], msg_id=line)
-
-    def is_exhausted(self) -> bool:
-        return not self.left
-
-
 def words(line: str) -> Iterator[str]:
     yield from re.findall(r"\w+", line.lower())
 
 
 def topology() -> Topology:
     program = StreamBuilder()
-    spoken = program.stream(Lines(), name="lines").flat_map(words)
+    spoken = program.stream(LINES, name="lines").flat_map(words)
     spoken.key_by().count().at_end().print("word")
     spoken.filter(lambda word: len(word) > 4).key_by(len).count().at_end().print("length")
     return program.build()

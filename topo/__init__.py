@@ -18,19 +18,25 @@ from topo.components import (
     Stream,
 )
 from topo.config import Config
+from topo.distribution import VERSION as _VERSION
 from topo.errors import (
     AckerError,
     AnchorError,
     CheckpointError,
+    ColumnError,
     ComponentError,
+    ConditionError,
     ConfigError,
     EmitError,
     EngineError,
     FailTuple,
     InvalidTopologyError,
     JoinError,
+    LearnError,
     MissingExtra,
+    PatternError,
     Problem,
+    RuleError,
     RunError,
     StatelessError,
     TimestampError,
@@ -46,6 +52,7 @@ from topo.functions import bolt
 from topo.groupings import CustomStreamGrouping
 from topo.state import KeyValueState
 from topo.tuples import Fields, Tuple
+from topo.ways import UNANCHORED
 
 if typing.TYPE_CHECKING:
     from topo.builder import TopologyBuilder
@@ -56,6 +63,15 @@ if typing.TYPE_CHECKING:
     from topo.joins.interval import IntervalJoin
     from topo.joins.join_bolt import JoinBolt
     from topo.joins.windowed import WindowJoin
+    from topo.keyed.bolt import KeyedBolt
+    from topo.learning.learn import LearnBolt
+    from topo.learning.score import ScoreBolt
+    from topo.lists import FromList
+    from topo.patterns.bolt import PatternBolt
+    from topo.patterns.pattern import Pattern
+    from topo.rules.bolt import RuleBolt
+    from topo.rules.rule import Rule
+    from topo.rules.subscriptions import SubscriptionBolt
     from topo.tables.declared import Table, TableJoin
     from topo.timed import TimedBolt
     from topo.topology.model import Topology
@@ -81,6 +97,7 @@ if typing.TYPE_CHECKING:
         AfterCount,
         AfterDelay,
         AllOf,
+        Any_,
         AtWatermark,
         EachBatch,
         Every,
@@ -89,13 +106,15 @@ if typing.TYPE_CHECKING:
         Trigger,
         When,
     )
-    from topo.windows.triggers import Any_ as Any
     from topo.windows.window import Window
 
-__version__ = "0.1.0"
+    Any = Any_
+
+__version__ = _VERSION
 
 # These names are loaded at their first use, to keep `import topo` light.
 _LATER = {
+    "FromList": "topo.lists",
     "LocalCluster": "topo.cluster",
     "Topology": "topo.topology.model",
     "TopologyBuilder": "topo.builder",
@@ -108,6 +127,14 @@ _WINDOWS = {
     "topo.joins.interval": "IntervalJoin",
     "topo.joins.join_bolt": "JoinBolt",
     "topo.joins.windowed": "WindowJoin",
+    "topo.learning.learn": "LearnBolt",
+    "topo.learning.score": "ScoreBolt",
+    "topo.keyed.bolt": "KeyedBolt",
+    "topo.patterns.bolt": "PatternBolt",
+    "topo.patterns.pattern": "Pattern",
+    "topo.rules.bolt": "RuleBolt",
+    "topo.rules.rule": "Rule",
+    "topo.rules.subscriptions": "SubscriptionBolt",
     "topo.tables.declared": "Table TableJoin",
     "topo.timed": "TimedBolt",
     "topo.windows.aggregate": "WindowAggregate",
@@ -121,24 +148,27 @@ _WINDOWS = {
 }
 _LATER |= {name: module for module, names in _WINDOWS.items() for name in names.split()}
 _LATER["Any"] = "topo.windows.triggers"
+"""Not in `__all__`: `from topo import *` is not to take `typing.Any` away."""
 
 
-def __getattr__(name: str) -> typing.Any:
-    import importlib
+if not typing.TYPE_CHECKING:  # a type checker would take every name for one of topo's
 
-    if name in _LATER:
-        module = importlib.import_module(_LATER[name])
-        return getattr(module, "Any_" if name == "Any" else name)
-    raise AttributeError(f"module 'topo' has no attribute {name!r}")
+    def __getattr__(name: str) -> typing.Any:
+        import importlib
+
+        if name in _LATER:
+            module = importlib.import_module(_LATER[name])
+            return getattr(module, "Any_" if name == "Any" else name)
+        raise AttributeError(f"module 'topo' has no attribute {name!r}")
 
 
 __all__ = [
+    "UNANCHORED",
     "AckerError",
     "AfterCount",
     "AfterDelay",
     "AllOf",
     "AnchorError",
-    "Any",
     "ArgMax",
     "AtWatermark",
     "BasicBolt",
@@ -147,8 +177,10 @@ __all__ = [
     "CheckpointError",
     "CoGroup",
     "Collect",
+    "ColumnError",
     "Combiner",
     "ComponentError",
+    "ConditionError",
     "Config",
     "ConfigError",
     "Count",
@@ -163,13 +195,17 @@ __all__ = [
     "FailTuple",
     "Fields",
     "First",
+    "FromList",
     "Global",
     "IntervalJoin",
     "InvalidTopologyError",
     "JoinBolt",
     "JoinError",
     "KeyValueState",
+    "KeyedBolt",
     "Last",
+    "LearnBolt",
+    "LearnError",
     "LocalCluster",
     "Max",
     "Mean",
@@ -177,9 +213,16 @@ __all__ = [
     "MissingExtra",
     "OutputCollector",
     "OutputFieldsDeclarer",
+    "Pattern",
+    "PatternBolt",
+    "PatternError",
     "PerEvent",
     "Problem",
+    "Rule",
+    "RuleBolt",
+    "RuleError",
     "RunError",
+    "ScoreBolt",
     "Session",
     "Sliding",
     "Spout",
@@ -190,6 +233,7 @@ __all__ = [
     "StatefulWindowedBolt",
     "StatelessError",
     "Stream",
+    "SubscriptionBolt",
     "Sum",
     "Table",
     "TableJoin",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from topo.components import BasicBolt, Bolt, Component, FieldNames, Spout
 from topo.config import Config
 from topo.errors import ComponentError, InvalidTopologyError, Problem
+from topo.event_time import EventTime
 from topo.groupings import CustomStreamGrouping
 from topo.topology.draft import Draft
 from topo.topology.model import GroupingDef, InputDef, Topology
-from topo.traces import is_topos
+from topo.topology.shedding import ATTRIBUTE, SHEDS, Shedding
+from topo.traces import callers_place
 from topo.tuples import DEFAULT_STREAM, Fields
 
 D = TypeVar("D", bound="_Declarer")
@@ -37,24 +39,53 @@ class _Declarer:
         return self.add_configuration("topology.debug", flag)
 
     def set_memory_load(self: D, on_heap_mb: float, off_heap_mb: float = 0.0) -> D:
-        """Accept Storm's hint without effect: Spark places whole executors."""
-        return self
+        """Set Storm's hint of the memory of a task, which a warning says is not used."""
+        return self.add_configurations(
+            {
+                "topology.component.resources.onheap.memory.mb": on_heap_mb,
+                "topology.component.resources.offheap.memory.mb": off_heap_mb,
+            }
+        )
 
     def set_cpu_load(self: D, percent: float) -> D:
-        """Accept Storm's hint without effect: Spark places whole executors."""
-        return self
+        """Set Storm's hint of the share of a core, which a warning says is not used."""
+        return self.add_configuration("topology.component.cpu.pcore.percent", percent)
 
     def add_configuration(self: D, key: str, value: Any) -> D:
         return self.add_configurations({key: value})
 
     def add_configurations(self: D, settings: Mapping[str, Any]) -> D:
-        Config.validate(settings, at=_callers_place(), component=self._draft.id)
+        Config.validate(settings, at=callers_place(), component=self._draft.id)
         self._draft.conf.update(settings)
         return self
 
 
 class SpoutDeclarer(_Declarer):
     """The declarer that `set_spout` returns."""
+
+    def shed(
+        self,
+        *,
+        after: timedelta,
+        age: str | EventTime | None = None,
+        keep: Callable[[Sequence[Any]], float] | str | None = None,
+        sample_by: FieldNames = (),
+        least: float = 0.05,
+        weight: str | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> SpoutDeclarer:
+        """Drop tuples while the topology cannot keep up with what comes.
+
+        `after` is the age at which that begins: of the tuples, whose time is in the field `age` (in
+        milliseconds, or as an `EventTime` says), otherwise of the oldest pending message. Dropped
+        are the lowest by `keep`, a field or a function of the values; or whole keys, by the fields
+        of `sample_by`; or a sample. Never less than the share `least` is kept. `weight` names a
+        declared field that gets 1 / share, for sums that estimate the whole. Dropped messages are
+        acked; what is emitted again after a failure is never dropped.
+        """
+        rules = Shedding(stream, after, age, keep, tuple(Fields(sample_by)), least, weight)
+        object.__setattr__(self._draft.component, ATTRIBUTE, rules)
+        return self.add_configuration(SHEDS, True)
 
 
 class BoltDeclarer(_Declarer):
@@ -170,7 +201,7 @@ class TopologyBuilder:
     def _add(
         self, name: str, kind: str, given: Any, wanted: type | tuple[type, ...], parallelism: int
     ) -> Draft:
-        place = _callers_place()
+        place = callers_place()
         if not isinstance(name, str) or not name:
             raise ComponentError(f"a component's name is a str; got {name!r}", at=place)
         component = _instance(name, kind, given, wanted, place)
@@ -226,11 +257,3 @@ def _instance(
         )
     assert isinstance(given, Component)
     return given
-
-
-def _callers_place() -> str:
-    """Return the first line outside topo on the stack: "wordcount.py:31"."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and is_topos(frame.f_code.co_filename):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -49,10 +49,6 @@ class _Collector:
         """
         self._port.observe_time(value, stream)
 
-    def observe_times(self, values: Sequence[Any], stream: str = "default") -> None:
-        """Do what `observe_time` does for each of the values; what is no time is passed over."""
-        self._port.observe_times(values, stream)
-
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(f"{type(self).__name__} belongs to its task and does not pickle")
 
@@ -93,13 +89,21 @@ class OutputCollector(_Collector):
 class BasicOutputCollector(_Collector):
     """The collector of a BasicBolt: every emit is anchored to the input."""
 
-    calls = ("emit", "emit_direct", "reset_timeout")
+    calls = ("emit", "emit_values", "emit_batch", "emit_direct", "reset_timeout")
 
     def emit(
         self, values: Values, *, stream: str = "default", task_ids: bool = False
     ) -> list[int] | None:
         made: list[int] | None = self._port.emit(values, stream=stream, task_ids=task_ids)
         return made
+
+    def emit_values(self, *values: Any, stream: str = "default") -> None:
+        """Emit a tuple of these values."""
+        self._port.emit_values(*values, stream=stream)
+
+    def emit_batch(self, columns: Any, *, stream: str = "default", parents: Any = None) -> int:
+        """Emit a tuple for each row of the columns; return how many."""
+        return int(self._port.emit_batch(columns, stream=stream, parents=parents))
 
     def emit_direct(self, task: int, values: Values, *, stream: str = "default") -> None:
         self._port.emit_direct(task, values, stream=stream)
@@ -140,6 +144,31 @@ class SpoutOutputCollector(_Collector):
     ) -> int:
         """Emit a tuple for each row, or for each row of the columns; return how many."""
         return int(self._port.emit_many(rows, stream=stream, msg_ids=msg_ids))
+
+    def emit_batch(
+        self, columns: Any, *, stream: str = "default", msg_ids: Iterable[Any] | None = None
+    ) -> int:
+        """Emit a tuple for each row of Arrow columns; return how many."""
+        return int(self._port.emit_batch(columns, stream=stream, msg_ids=msg_ids))
+
+    @property
+    def hears_splits(self) -> bool:
+        """True iff a bolt reads this spout in event time, so that parts are worth telling apart."""
+        return bool(self._port.hears_splits)
+
+    def read_splits(self, splits: Mapping[str, bool]) -> None:
+        """Tell which parts of the source this task reads from now on.
+
+        Parts are partitions, shards or files, each in its own order of time; the value says
+        whether there is more to read of it now. The watermark of bolts in event time stays at the
+        part that is furthest behind, one of which nothing was emitted yet included. A part without
+        more counts as idle after `EventTime(idle=...)`; one that is no longer named is forgotten.
+        """
+        self._port.read_splits(splits)
+
+    def from_split(self, split: str) -> None:
+        """Tell which part of the source the next emits are of."""
+        self._port.from_split(split)
 
     @property
     def pending_count(self) -> int:

@@ -13,7 +13,7 @@ of their emits, traced tuples and ticks go through `execute`, so that a bolt has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -58,8 +58,9 @@ class ByColumns:
         """Return the work on one input; `prepare` and `restored` have run."""
         raise NotImplementedError
 
-    def look_at(self, columns: Sequence[Sequence[Any]]) -> None:
-        """Look at the columns of a frame before the loop runs over them."""
+    def times_in(self) -> Mapping[str, str]:
+        """Return, by stream, the field of what it reads with the time of what it emits there."""
+        return {}
 
     def failed(self, error: BaseException, line: int) -> None:
         """Add to an error what is known of the line of the text that raised it."""

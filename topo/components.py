@@ -8,7 +8,7 @@ other calls of the instance directly to the collector.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, overload
 
 from topo.errors import ComponentError, TopoError
 from topo.tuples import Fields, Tuple
@@ -44,7 +44,13 @@ class Stream:
         return f"Stream({tuple(self.fields)!r}{', direct=True' if self.direct else ''})"
 
 
-Outputs: TypeAlias = FieldNames | Mapping[str, FieldNames | Stream]
+Outputs: TypeAlias = FieldNames | Mapping[str, FieldNames | Stream] | Mapping[str, Any]
+"""Fields, or streams with their fields, or fields with the Arrow types of their columns."""
+
+
+def are_types(outputs: Mapping[str, Any]) -> bool:
+    """True iff a mapping is kind of fields to Arrow types, not of streams to fields."""
+    return {type(kind).__module__.partition(".")[0] for kind in outputs.values()} == {"pyarrow"}
 
 
 class OutputFieldsDeclarer:
@@ -70,7 +76,11 @@ class Component:
     """The base of spouts and bolts."""
 
     outputs: Outputs = ()
-    """The default stream's fields, or {stream: fields or Stream}; read from the instance."""
+    """The default stream's fields, or {stream: fields or Stream}; read from the instance.
+
+    Fields may have types of pyarrow, as in {"word": pa.string()}: what `emit_batch` emits is cast
+    to them.
+    """
 
     transient: Iterable[str] = ()
     """The names of attributes that are never saved."""
@@ -97,7 +107,7 @@ class Component:
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare outputs in code instead of in `outputs`."""
         outputs = self.outputs
-        if isinstance(outputs, Mapping):
+        if isinstance(outputs, Mapping) and not are_types(outputs):
             for name, declared in outputs.items():
                 declarer.declare_stream(name, declared)
         elif outputs := Fields(outputs):
@@ -211,6 +221,16 @@ class Spout(Component):
         """
         return int(_collector(self).emit_many(rows, stream=stream, msg_ids=msg_ids))
 
+    def emit_batch(
+        self, columns: Any, *, stream: str = "default", msg_ids: Iterable[Any] | None = None
+    ) -> int:
+        """Emit a tuple for each row of Arrow columns, which stay as they are; return how many.
+
+        The columns are a RecordBatch, a Table, a data frame, or {field: array}; `msg_ids` as those
+        of `emit_many`.
+        """
+        return int(_collector(self).emit_batch(columns, stream=stream, msg_ids=msg_ids))
+
     def wake(self) -> None:
         """End the wait of an idle topology, so that `next_tuple` is called now; for any thread."""
         self.context.wake()
@@ -234,6 +254,15 @@ class Spout(Component):
     def pending_count(self) -> int:
         """The number of messages of this task that are neither acked nor failed."""
         return int(_collector(self).pending_count)
+
+    def room(self, most: int) -> int:
+        """Return how many more messages may be emitted now, of as many as `most`.
+
+        That is what `topology.max.spout.pending` leaves of it: the task is not asked while it is at
+        the limit, and a call of `next_tuple` that emits many has to keep it.
+        """
+        limit = self.context.conf.get("topology.max.spout.pending")
+        return most if limit is None else max(0, min(most, limit - self.pending_count))
 
 
 class _AnyBolt(Component):
@@ -315,7 +344,18 @@ class Bolt(_AnyBolt):
 
 
 class BasicBolt(_AnyBolt):
-    """A bolt whose emits are anchored to the input, which is acked when `execute` returns."""
+    """A bolt whose emits are anchored to the input, which is acked when its hook returns.
+
+    The hook is `execute(self, tup)`, which gets the tuple, `process(self, field, ...)`, which gets
+    values, or `process_batch(self, batch)`, which gets Arrow columns of many tuples.
+    """
+
+    passes_time: bool | None = None
+    """True: behind a window, what it emits has the time of its input, in a field of the same name.
+
+    Then the window's watermark passes it. None: if it has neither state, ticks nor `pre_commit`;
+    write False in one that changes times or keeps tuples back.
+    """
 
     collector: BasicOutputCollector
 
@@ -323,6 +363,26 @@ class BasicBolt(_AnyBolt):
         self, conf: Mapping[str, Any], context: TopologyContext, collector: BasicOutputCollector
     ) -> None:
         """Set the task up when it starts, or restarts in another process."""
+
+    def process(self, *args: Any, **kwargs: Any) -> Any:
+        """Process the values of one tuple, instead of `execute`.
+
+        The parameters are names of fields of the input, in any order; one with a default value may
+        be missing there, and `tup` is the tuple itself. Emit, or return or yield rows: a list or a
+        tuple of values each.
+        """
+        raise NotImplementedError
+
+    def process_batch(self, batch: Any) -> None:
+        """Process the tuples of a frame at once, instead of `execute`: a pyarrow.RecordBatch.
+
+        They are of one stream of one task, in their order, up to some thousand. All are acked when
+        the call returns; `FailTuple(reason, rows=[...])` fails some, another exception all of them.
+        """
+        raise NotImplementedError
+
+    def tick(self) -> None:
+        """Handle a tick, in a bolt without `execute`; such a bolt without this hook gets none."""
 
     @overload
     def emit(self, values: list[Any] | tuple[Any, ...], *, stream: str = ...) -> None: ...
@@ -341,6 +401,19 @@ class BasicBolt(_AnyBolt):
         made: list[int] | None = _collector(self).emit(values, stream=stream, task_ids=task_ids)
         return made
 
+    def emit_values(self, *values: Any, stream: str = "default") -> None:
+        """Emit a tuple of these values, anchored to the input; the fastest way to emit."""
+        _collector(self).emit_values(*values, stream=stream)
+
+    def emit_batch(self, columns: Any, *, stream: str = "default", parents: Any = None) -> int:
+        """Emit a tuple for each row of columns; return how many.
+
+        The columns are a RecordBatch, a Table, a data frame, or {field: array}. Of as many rows as
+        the batch in work has, row i is anchored to input i; otherwise `parents` has the position of
+        the input for each row, or is `topo.UNANCHORED`.
+        """
+        return int(_collector(self).emit_batch(columns, stream=stream, parents=parents))
+
     def emit_direct(
         self, task: int, values: list[Any] | tuple[Any, ...], *, stream: str = "default"
     ) -> None:
@@ -354,6 +427,15 @@ class BasicBolt(_AnyBolt):
 
 class _Stateful:
     state: KeyValueState[Any, Any]
+    state_version: ClassVar[int] = 1
+    """The version of the form of the state's values, which is saved with them."""
+
+    def upgrade(self, key: Any, value: Any, version: int) -> Any:
+        """Return the value that a key has in the present form; it was saved in that of `version`.
+
+        Called before `init_state` for every entry that was saved under a lower `state_version`.
+        """
+        return value
 
     def init_state(self, state: KeyValueState[Any, Any]) -> None:
         """Take the keyed state with its saved content; `self.state` is set in any case."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet, finalize
 
 from topo.errors import TopoError
 from topo.tuples import Fields
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
     from topo.topology.model import GroupingDef, Topology
 
 
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 _MOST_FIGURES = 1000
 """Of one task: labels whose values never repeat would grow without end."""
 
@@ -66,6 +72,53 @@ def _escaped(value: Any) -> str:
     return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+class SharedObjects:
+    """The objects that the tasks of one process share, by name. Any thread may ask for one."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._objects: dict[str, Any] = {}
+        self._users: WeakSet[object] = WeakSet()
+        finalize(self, _close_all, self._objects)  # of a process that ends with tasks open
+
+    def get(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return the object of a name, which is made if it is the first time."""
+        with self._lock:
+            if name not in self._objects:
+                self._objects[name] = make()
+            return self._objects[name]
+
+    def add_user(self, user: object) -> None:
+        """Note a group of tasks, which may ask until `remove_user`."""
+        with self._lock:
+            self._users.add(user)
+
+    def remove_user(self, user: object) -> None:
+        """Close the objects if no group of tasks is left."""
+        with self._lock:
+            self._users.discard(user)
+            if not self._users:
+                _close_all(self._objects)
+
+    def close(self) -> None:
+        """Close the objects, as the end of the process would; the next `get` makes new ones."""
+        with self._lock:
+            self._users.clear()
+            _close_all(self._objects)
+
+
+def _close_all(objects: dict[str, Any]) -> None:
+    """Close the objects that can be closed, the last one first; one that raises is logged."""
+    while objects:
+        name, shared = objects.popitem()
+        close = getattr(shared, "close", None)
+        if callable(close):
+            try:
+                close()
+            except Exception:
+                _log.exception("closing the shared object %r", name)
+
+
 class TopologyContext:
     """The context passed to `open` and `prepare`, also in `self.context`; it is never saved."""
 
@@ -80,6 +133,9 @@ class TopologyContext:
         wake: Callable[[], None] | None = None,
         checkpoint_id: Callable[[], str] = lambda: "",
         stable_hash: Callable[[Any], int] = hash,
+        leave: Callable[[Callable[[], None]], bool] | None = None,
+        shared: SharedObjects | None = None,
+        hand_out: Callable[[str, Any], None] | None = None,
     ) -> None:
         self._topology = topology
         self._layout = layout
@@ -101,6 +157,9 @@ class TopologyContext:
         """True if `end_batch` was called; the engine takes it back."""
         self._wake = wake
         self._checkpoint_id = checkpoint_id
+        self._leave = leave
+        self._shared = shared or SharedObjects()
+        self._hand_out = hand_out
 
     @property
     def checkpoint_id(self) -> str:
@@ -136,6 +195,26 @@ class TopologyContext:
         """End the wait of an idle topology, so that its spouts are asked now; for any thread."""
         if self._wake is not None:
             self._wake()
+
+    def shared(self, name: str, make: Callable[[], T]) -> T:
+        """Return an object that all tasks of this process share: a client, a pool, a cache.
+
+        The first task that asks has it made; its `close`, if it has one, is called at the end of
+        the process's tasks. It is never saved, also as an attribute. A topology has several
+        processes: one for each slot, or more.
+        """
+        value: T = self._shared.get(name, make)
+        if self._hand_out is not None:
+            self._hand_out(f"shared.{name}", value)
+        return value
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Have the task's own thread make this call in its next batch, which begins soon.
+
+        For any thread. In the task's own, and in a test of one component, it is made at once.
+        """
+        if self._leave is None or not self._leave(call):
+            call()
 
     @property
     def component_ids(self) -> list[str]:

@@ -4,7 +4,11 @@
     ├── ConfigError                 a setting: unknown, misspelt, of the wrong type (ValueError)
     │   ├── UnknownSettingError     ... as an attribute of a Config (AttributeError)
     │   ├── WindowError             a window, trigger or event time that cannot be
-    │   └── JoinError               a join that cannot be, or a key that cannot be joined by
+    │   ├── LearnError              a model that cannot learn, or cannot learn from an example
+    │   ├── RuleError               a rule, a subscription or a file of rules that cannot be
+    │   ├── JoinError               a join that cannot be, or a key that cannot be joined by
+    │   ├── PatternError            a pattern that cannot be: two parts of one name, no end
+    │   └── ConditionError          a condition that is not allowed, or that raised on an event
     ├── TargetError                 what `topo` was told to build: not there, or its code raised
     ├── InvalidTopologyError        every structural problem of a topology, at once (ValueError)
     ├── ComponentError              a component is written in a way topo cannot run (TypeError)
@@ -13,6 +17,7 @@
     ├── StatelessError              a component that says it keeps nothing kept something
     ├── EmitError                   an emit that does not fit what was declared (ValueError)
     │   └── EmitTypeError           ... whose values are no list or tuple (TypeError)
+    ├── ColumnError                 a column of a batch that has no Arrow type (TypeError)
     ├── TimestampError              a value in a time field that is no time (ValueError)
     ├── AnchorError                 an anchor, ack or fail of something that is no input (TypeError)
     ├── TupleSettledError           a second ack or fail, or an anchor after one
@@ -20,6 +25,7 @@
     │   ├── UnknownFieldKey, UnknownFieldAttribute, UnknownFieldIndex
     ├── UncaughtError               an exception that left the user's code
     ├── Unavailable                 something outside is out of reach; tried again, never FAILED
+    ├── ShellError                  a component's process: ended, hung, or wrote no message
     ├── MissingExtra                a package that a component requires is not installed
     ├── RunError                    a run in the wrong status for what was asked of it
     ├── AckerError                  the acker: out of reach, or it refused
@@ -35,8 +41,10 @@ and line, a flag, a component) and a `hint` (what to do), each "" where there is
 from __future__ import annotations
 
 import difflib
+import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 class TopoError(Exception):
@@ -91,10 +99,34 @@ class WindowError(ConfigError):
     code = "window"
 
 
+class LearnError(ConfigError):
+    """A model that cannot learn, or that cannot learn from an example."""
+
+    code = "learn"
+
+
+class RuleError(ConfigError):
+    """A rule, a subscription or a file of rules that cannot be, or that cannot take an event."""
+
+    code = "rule"
+
+
 class JoinError(ConfigError):
     """A join that cannot be: an input that it does not know, or a key that is no key."""
 
     code = "join"
+
+
+class ConditionError(ConfigError):
+    """A condition that is not allowed, names a field that is not there, or raised on an event."""
+
+    code = "condition"
+
+
+class PatternError(ConfigError):
+    """A pattern that cannot be; the code says what: "pattern-name", "pattern-negation", ..."""
+
+    code = "pattern"
 
 
 class StreamError(ConfigError):
@@ -185,6 +217,12 @@ class EmitTypeError(EmitError, TypeError):
     """Emitted values that are not a list or a tuple."""
 
 
+class ColumnError(TopoError, TypeError):
+    """A column of values that Arrow has no type for, read by a bolt with `process_batch`."""
+
+    code = "column"
+
+
 class AnchorError(TopoError, TypeError):
     """Something that is not an input tuple of this component was anchored to, acked or failed."""
 
@@ -258,6 +296,12 @@ class Unavailable(TopoError):
         self.after_secs = after_secs
 
 
+class ShellError(TopoError):
+    """A process of a component in another language ended, hung, or wrote what is no message."""
+
+    code = "shell"
+
+
 class MissingExtra(TopoError):
     """A package that a component requires is not installed, or is too old."""
 
@@ -289,15 +333,20 @@ class EngineError(TopoError):
 
 
 class FailTuple(Exception):
-    """Raised in a basic bolt: the input tuple fails with this reason, and the run goes on."""
+    """Raised in a basic bolt: the input tuple fails with this reason, and the run goes on.
+
+    In `process_batch`, `rows` are the positions of the inputs that fail; without them all do.
+    """
 
     reason = ""
     report = False
+    rows: Any = None
 
-    def __init__(self, reason: str = "", *, report: bool = False) -> None:
+    def __init__(self, reason: str = "", *, report: bool = False, rows: Any = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.report = report
+        self.rows = rows
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -326,6 +375,21 @@ def shown(value: object, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def unhashable_key(keys: Iterable[object]) -> tuple[str, str] | None:
+    """Return the first of these keys that cannot be one, as shown, and its type with an article."""
+    for key in keys:
+        try:
+            hash(key)
+        except TypeError:
+            kind = type(key).__name__
+            article = "an" if kind[0] in "aeiou" else "a"
+            return shown(key), f"{article} {kind}"
+    return None
+
+
+KEY_HINT = "a key is a str, a number or a tuple of them, or another value that does not change"
+
+
 def sentence_of(error: BaseException) -> str:
     """Return what an error says, without topo's hint, whatever its `str` does."""
     message = error.message if isinstance(error, TopoError) else None
@@ -344,6 +408,17 @@ def words_of(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
+def ending_of(code: int) -> str:
+    """Return how a process ended, by its return code: "was ended by SIGKILL"."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:  # a real-time signal has no name
+        name = f"signal {-code}"
+    return f"was ended by {name}"
+
+
 def _safely(describe: Callable[[object], str], value: object) -> str | None:
     try:
         return encodable(describe(value))
@@ -356,3 +431,24 @@ def _safely(describe: Callable[[object], str], value: object) -> str | None:
 def encodable(text: str) -> str:
     """Return the text without lone surrogates, which file names of another encoding bring."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+_C0_AND_C1 = (*range(32), *range(127, 160))
+_BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that change the direction of what follows: a text may be shown as another."""
+_SPELT_OUT = {code: f"\\x{code:02x}" for code in _C0_AND_C1 if chr(code) not in "\n\t"} | {
+    code: f"\\u{code:04x}" for code in _BIDI
+}
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters spelt out: data must not command a terminal."""
+    return encodable(text).translate(_SPELT_OUT)
+
+
+_SPELT_OUT_IN_JSON = {code: f"\\u{code:04x}" for code in (*_C0_AND_C1[32:], *_BIDI)}
+
+
+def printable_json(text: str) -> str:
+    """Return a JSON text with control characters as its escapes; those below 32 are already."""
+    return encodable(text).translate(_SPELT_OUT_IN_JSON)

@@ -11,6 +11,7 @@ from typing import Any
 from topo.components import BasicBolt, Outputs
 from topo.errors import ComponentError, shown
 from topo.tuples import Tuple
+from topo.ways import BY_TUPLE, BY_VALUES, asks_for_tuple
 
 
 class FunctionBolt(BasicBolt):
@@ -19,23 +20,26 @@ class FunctionBolt(BasicBolt):
     stateless = True
 
     def __init__(self, function: Callable[..., Any], outputs: Outputs) -> None:
+        by_tuple = asks_for_tuple(function)
         parameters = _positional_parameters(function)
-        if not 1 <= len(parameters) <= 2:
+        if (by_tuple and len(parameters) > 2) or not inspect.signature(function).parameters:
             raise ComponentError(
                 f"@bolt function {function.__name__!r} takes {len(parameters)} parameters",
-                hint="write def name(tup) or def name(tup, collector)",
+                hint="write def name(field, ...), whose parameters are fields of its input, "
+                "def name(tup) or def name(tup, collector)",
                 at=_place(function),
             )
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise ComponentError(
                 f"@bolt function {function.__name__!r} is a coroutine",
-                hint="write it with def; a bolt runs in its task's thread",
+                hint="write it with def, for nobody awaits it; docs/guide/asyncio.md has a remedy",
                 at=_place(function),
             )
         functools.update_wrapper(self, function)
         self.function = function
         self.outputs = outputs
-        self.takes_collector = len(parameters) == 2
+        self.takes_collector = by_tuple and len(parameters) == 2
+        self.hook = BY_TUPLE if by_tuple else BY_VALUES
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -44,6 +48,9 @@ class FunctionBolt(BasicBolt):
         made = self.function(tup, self.collector) if self.takes_collector else self.function(tup)
         for values in self.checked_result(made):
             self.emit(values)
+
+    def process(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
 
     def checked_result(self, made: Any) -> Iterable[Any]:
         """Return the function's result as an iterable of value lists; refuse a list of them."""
@@ -73,7 +80,10 @@ class FunctionBolt(BasicBolt):
 
 
 def bolt(outputs: Outputs = ()) -> Callable[[Callable[..., Any]], FunctionBolt]:
-    """Make a bolt of a function that yields value lists; a second parameter gets the collector."""
+    """Make a bolt of a function that yields rows, or returns one.
+
+    Its parameters are fields of the input; `tup` gets the tuple, and `collector` the collector.
+    """
     if callable(outputs):
         raise ComponentError("@bolt needs its outputs", hint='write @bolt(outputs=("word",))')
     return lambda function: FunctionBolt(function, outputs)

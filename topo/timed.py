@@ -20,7 +20,8 @@ What an operator needs for its own part:
   what is not after `clock.watermark`. Timers by the clock: the same with `clock.now`, and
   `wakes_at` returns the earliest, so that a batch comes by then.
 - Results: `task.emit(rows, stream)`. They belong to no tuple tree: what is in committed state is
-  acked, and what is emitted is worked on and committed in the same batch.
+  acked, and what is emitted is worked on and committed in the same batch. What follows from one
+  tuple alone, within `rows`, is anchored to it: `task.emit_anchored(rows, places, values, stream)`.
 - Late tuples: `task.set_aside(rows, places)` counts them and emits them on the late stream.
 - Time of results downstream: `result_time(stream)` names a field of the output, and what to add to
   it. The component's watermark travels with the batch: a bolt that reads it in event time has it
@@ -38,7 +39,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from topo.components import Bolt
-from topo.event_time import BEFORE_ALL, EventTime
+from topo.event_time import EventTime
 from topo.tuples import Source, Tuple
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class InputFields:
     fields: tuple[str, ...]
     grouping: str
     grouping_fields: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+    """The names of the component's class and its bases: "topo.learning.learn.LearnBolt"."""
 
 
 class Rows:
@@ -118,8 +121,21 @@ class OperatorTask(Protocol):
     def now(self) -> float:
         """Return the batch's clock."""
 
+    @property
+    def follows_tuples(self) -> bool:
+        """True iff no tuple is expected before the highest time so far less the lag.
+
+        That is so of a single input whose times are born with its tuples. Of several, and behind an
+        operator in event time, only the watermark says what is complete.
+        """
+
     def emit(self, rows: list[list[Any]], stream: str = "default") -> None:
         """Emit value lists that belong to no tuple tree."""
+
+    def emit_anchored(
+        self, rows: Rows, places: Sequence[int], values: list[list[Any]], stream: str = "default"
+    ) -> None:
+        """Emit value lists, each anchored to the tuple at a place; while `rows` is taken in."""
 
     def set_aside(self, rows: Rows, places: Iterable[int]) -> None:
         """Count these tuples as late, and emit them on the late stream, if there is one."""
@@ -132,6 +148,12 @@ class OperatorTask(Protocol):
 
     def fails(self, tuples: Iterable[Tuple], reason: str | None) -> None:
         """Fail tuples that were kept, with `acks = "expiry"`."""
+
+    def reason_to_fail(self, error: BaseException, tup: Tuple | None) -> str | None:
+        """Return the reason to fail a tuple with, or raise the error that stops the topology."""
+
+    def changed_attributes(self) -> list[str]:
+        """Return the component's attributes that are not as `prepare` left them, once saved."""
 
     def users_code(self) -> AbstractContextManager[None]:
         """Return what goes around calls of the user's code."""
@@ -217,6 +239,10 @@ class TimedBolt(Bolt):
         held = ", waits for pending messages" if time.hold_pending else ""
         return f"event time {source}, lag {time.lag or 0}, {idle}{held}"
 
+    def describe_work(self) -> Sequence[str]:
+        """Return what the bolt does, a line for each step, for `topo explain`."""
+        return ()
+
     def watermark_every(self) -> float:
         """Return how many seconds apart the watermark may move at least; 0: in every batch."""
         return 0.0
@@ -267,6 +293,3 @@ def spouts_before(
         if not before:
             found.add(name)
     return found
-
-
-NO_CLOCK = Clock(BEFORE_ALL, BEFORE_ALL, 0.0)

@@ -1,39 +1,52 @@
 """The walls of the house: which room may import which.
 
 A room is a package of `topo/`, or a module beside them; `engine` is the seam (`engine/base.py`),
-and each engine is a room of its own. Imports inside functions count as well; imports under
-`TYPE_CHECKING` do not, since nothing runs through them.
+and each engine is a room of its own, Spark's six. `connectors` are the modules that all systems
+share, and each system is a room. Imports inside functions count as well. Those under
+`TYPE_CHECKING` count for the same table: whoever has to know a type knows its room. No import of
+either kind may hide a cycle of modules.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Set
+from functools import cache
+from typing import NamedTuple
 
 import pytest
 
-import topo
+from tests.architecture.exceptions import Offenders, check
+from tests.architecture.source import TOPO, Function, Source, topo_sources
 
-ROOT = Path(topo.__file__).parent
-API = ("columns", "components", "functions", "collectors", "context", "event_time", "state",
-       "groupings", "timed")  # fmt: skip
+API = ("columns", "components", "durations", "functions", "collectors", "context", "event_time",
+       "state", "groupings", "lists", "timed", "ways")  # fmt: skip
 """The modules that users write against; they know each other."""
 
 _BELOW_RUNTIME = {
-    "api", "config", "errors", "forks", "logs", "metrics", "routing", "running", "shipping",
-    "storage", "topology", "traces", "tracing", "tracking", "tuples", "wire",
+    "api", "config", "distribution", "errors", "forks", "logs", "metrics", "routing", "running",
+    "shipping", "storage", "systems", "topology", "traces", "tracing", "tracking", "tuples",
+    "wire",
 }  # fmt: skip
-_ENGINE = {*_BELOW_RUNTIME, "engine", "runtime", "windows"}
-_ABOVE = {"_pb", "builder", "config", "engine", "errors", "forks", "logs", "metrics", "running"}
-_ABOVE |= {"shipping", "storage", "topology", "traces"}
+_ENGINE = {*_BELOW_RUNTIME, "drpc", "engine", "runtime", "windows"}
+_SPARK = {*_ENGINE, "engine.spark.plan", "engine.spark.worker"}
+_CONNECTOR = {"api", "config", "connectors", "distribution", "errors", "storage"}
+_CONNECTOR |= {"topology", "tuples"}
+_ABOVE = {"_pb", "builder", "config", "distribution", "engine", "errors", "forks", "logs"}
+_ABOVE |= {"metrics", "rpc", "running"}
+_ABOVE |= {"shipping", "storage", "systems", "topology", "traces", "tracing"}
 
 _STREAMS = {
     "api",
     "builder",
+    "conditions",
     "config",
+    "drpc",
     "errors",
     "joins",
+    "keyed",
+    "patterns",
     "storage",
     "tables",
     "topology",
@@ -46,62 +59,151 @@ ALLOWED: dict[str, set[str]] = {
     # What everything else is said in.
     "errors": set(),
     "forks": set(),
+    "distribution": {"errors"},
+    "rpc": set(),
+    "systems": {"errors"},
     "traces": set(),
     "tuples": {"errors"},
-    "config": {"errors"},
+    "config": {"errors", "systems"},
     "_pb": set(),
     # The topology as data, and its components on their way.
     "api": {"config", "errors", "tuples"},
     "topology": {"_pb", "api", "config", "errors", "routing", "shipping", "tuples"},
     "builder": {"api", "config", "errors", "routing", "shipping", "topology", "traces", "tuples"},
-    "shipping": {"api", "errors"},
+    "shipping": {"api", "distribution", "errors", "traces"},
     # A tuple's way, in its order.
     "wire": {"errors"},
     "routing": {"api", "errors", "wire"},
-    "tracking": {"_pb", "config", "errors", "forks", "metrics", "tuples", "wire"},
-    "tracing": {"errors", "tracking", "wire"},
+    "tracking": {"_pb", "config", "errors", "forks", "metrics", "rpc", "tuples", "wire"},
+    "tracing": {"distribution", "errors", "tracking", "wire"},
     "storage": {"api", "errors", "shipping", "tuples", "wire"},
     "running": {"metrics"},
-    "metrics": {"errors", "topology"},
-    "logs": set(),
+    "metrics": {"config", "errors", "topology"},
+    "logs": {"errors"},
     "runtime": {*_BELOW_RUNTIME, "windows"},
     "windows": {"api", "config", "errors", "running", "storage", "topology", "tuples"},
     "joins": {"api", "errors", "storage", "tuples", "windows"},
+    "conditions": {"errors", "traces"},
+    "keyed": {"api", "errors", "storage", "tuples"},
+    "patterns": {"api", "conditions", "errors", "storage", "traces", "tuples", "windows"},
+    "drpc": {
+        "_pb",
+        "api",
+        "builder",
+        "config",
+        "distribution",
+        "errors",
+        "forks",
+        "keyed",
+        "metrics",
+        "topology",
+        "tracking",
+        "tuples",
+    },
     # What runs it.
     "engine": {"config", "errors", "running", "topology"},
     "engine.inline": _ENGINE,
-    "engine.spark": {*_ENGINE, "builder"},
+    "engine.spark.plan": {"errors", "storage", "topology"},
+    "engine.spark.worker": {*_BELOW_RUNTIME, "engine.spark.plan", "runtime"},
+    "engine.spark.datasets": _SPARK,
+    "engine.spark.jvm": {"config", "errors", "logs", "storage"},
+    "engine.spark.realtime": {*_SPARK, "engine.spark.jvm"},
+    "engine.spark.driver": {
+        *_SPARK,
+        "engine.spark.datasets",
+        "engine.spark.jvm",
+        "engine.spark.realtime",
+    },
+    "engine.spark": {*_SPARK, "builder", "engine.spark.driver", "engine.spark.jvm"},
     # What people hold in their hands.
     "cluster": {"engine", "errors", "running", "topology"},
     "manage": _ABOVE,
     "ui": {*_ABOVE, "manage", "tracking"},
-    "cli": {*_ABOVE, "api", "manage", "streamparse", "tracking", "ui"},
-    "testing": {*_ABOVE, "api", "runtime", "tuples"},
+    "cli": {*_ABOVE, "api", "drpc", "flux", "manage", "rules", "streamparse", "tracking", "ui"},
+    "testing": {*_ABOVE, "api", "runtime", "streams", "tuples"},
     "streams": _STREAMS,
+    "learning": {"api", "errors", "storage", "tuples", "windows", "wire"},
+    "rules": {"api", "conditions", "errors", "storage", "tables", "tuples", "windows"},
     "tables": {"api", "errors", "storage", "traces", "tuples", "windows"},
+    "multilang": {"api", "config", "distribution", "errors", "systems", "traces", "tuples"},
+    "flux": {
+        "api",
+        "builder",
+        "config",
+        "distribution",
+        "errors",
+        "multilang",
+        "topology",
+        "traces",
+        "tuples",
+    },
     "streamparse": {"api", "builder", "errors", "topology", "tuples"},
-    "connectors": {"api", "config", "errors", "storage", "topology", "tuples"},
-    "_pytest": {"testing"},
-    "topo": {"api", "builder", "cluster", "config", "errors", "topology", "tuples"},
+    "connectors": _CONNECTOR - {"connectors"},
+    **{f"connectors.{path.name}": _CONNECTOR for path in (TOPO / "connectors").glob("[a-z]*/")},
+    "connectors.files": {*_CONNECTOR, "connectors.aws"},
+    "connectors.clickhouse": {*_CONNECTOR, "connectors.http"},
+    "connectors.elasticsearch": {*_CONNECTOR, "connectors.http"},
+    "connectors.schemas": {*_CONNECTOR, "connectors.http"},
+    "_pytest": {"testing", "traces"},
+    "topo": {*_STREAMS, "cluster", "distribution", "learning", "rules"},
 }
 
 
-PYSPARK_ROOMS = {"engine.spark"}
-STARTER = ROOT / "cli" / "starter"
-"""Files that `topo quickstart` copies: a user's, not the command line's."""
+_OWN_ROOMS = {"engine", "connectors"}
+"""Rooms whose packages are rooms of their own."""
+
+_SPARK_PLAN = {"plan", "slotkeys"}
+"""The modules of Spark's engine that all its rooms know."""
 
 
-def test_no_room_imports_what_it_may_not() -> None:
-    wrong = [
-        f"{where} imports {module}: {room} may not know {other}"
-        for room, other, where, module in _edges()
-        if other not in ALLOWED[room]
-    ]
-    assert wrong == []
+class Import(NamedTuple):
+    """One module imports another; hidden, if that happens in a function or for types alone."""
+
+    by: str
+    module: str
+    for_types: bool
+    in_function: bool
+
+
+def beyond_walls(edges: Iterable[Import]) -> Offenders:
+    """Return the modules that know a room they may not know, by the module that does."""
+    offenders: dict[str, set[str]] = defaultdict(set)
+    for by, module, *_ in edges:
+        room, other = room_of(by), room_of(module)
+        if room != other and other not in ALLOWED[room]:
+            offenders[by].add(module)
+    return {by: sorted(modules) for by, modules in offenders.items()}
+
+
+def hidden_cycles(edges: Iterable[Import]) -> Offenders:
+    """Return the imports for types alone, or within a function, that are part of a cycle."""
+    edges = list(edges)
+    below: dict[str, set[str]] = defaultdict(set)
+    for by, module, *_ in edges:
+        below[by].add(module)
+    offenders: dict[str, set[str]] = defaultdict(set)
+    for by, module, for_types, in_function in edges:
+        if (for_types or in_function) and by in _reached(below, module):
+            offenders[by].add(module)
+    return {by: sorted(modules) for by, modules in offenders.items()}
+
+
+OFFENDERS = {
+    "walls": lambda: beyond_walls(imports_of_topo()),
+    "hidden cycles": lambda: hidden_cycles(imports_of_topo()),
+}
+
+
+def test_no_room_knows_what_it_may_not() -> None:
+    check("walls", OFFENDERS["walls"]())
+
+
+def test_no_import_hides_a_cycle() -> None:
+    check("hidden cycles", OFFENDERS["hidden cycles"]())
 
 
 def test_every_room_has_its_line() -> None:
-    assert {_room(_name(path)) for path in _sources()} <= set(ALLOWED)
+    assert {room_of(_name(source)) for source in topo_sources()} <= set(ALLOWED)
 
 
 def test_rooms_lie_in_one_order() -> None:
@@ -114,10 +216,10 @@ def test_rooms_lie_in_one_order() -> None:
 
 def test_only_the_spark_engine_imports_pyspark() -> None:
     wrong = [
-        f"{_name(path)} imports {module}"
-        for path in _sources()
-        for module in _imported(path)
-        if module.split(".")[0] in ("pyspark", "py4j") and _room(_name(path)) not in PYSPARK_ROOMS
+        f"{by} imports {module}"
+        for by, module, *_ in imports()
+        if module.split(".")[0] in ("pyspark", "py4j")
+        and not room_of(by).startswith("engine.spark")
     ]
     assert wrong == []
 
@@ -133,72 +235,131 @@ def test_only_the_spark_engine_imports_pyspark() -> None:
     ],
 )
 def test_an_import_is_seen_however_it_is_written(code: str) -> None:
-    rooms = {_room(module) for module in _imports_of(ast.parse(code), "topo.cli.stats")}
-    assert "engine.spark" in rooms
+    rooms = {room_of(found.module) for found in imports_of(Source("cli/stats.py", code))}
+    assert "engine.spark.plan" in rooms
 
 
-def test_an_import_for_types_alone_is_none() -> None:
-    code = "if TYPE_CHECKING:\n    from topo.engine.spark import plan\nelse:\n    import topo.wire"
-    assert list(_imports_of(ast.parse(code), "topo.cli.stats")) == ["topo.wire"]
+def test_an_import_for_types_alone_is_seen_as_such() -> None:
+    code = "if TYPE_CHECKING:\n    from topo.engine import base\nelse:\n    import topo.wire"
+    found = list(imports_of(Source("cli/stats.py", code)))
+    assert [(i.module, i.for_types) for i in found] == [
+        ("topo.engine.base", True),
+        ("topo.wire", False),
+    ]
 
 
-def _edges() -> Iterator[tuple[str, str, str, str]]:
-    """Yield (room, imported room, module, imported module) for each import between two rooms."""
-    for path in _sources():
-        name = _name(path)
-        for module in _imported(path):
-            if module.split(".")[0] == "topo" and _room(module) != _room(name):
-                yield _room(name), _room(module), name, module
+def test_a_wall_holds_for_types_as_well() -> None:
+    code = "if TYPE_CHECKING:\n    from topo.runtime.slot import SlotTasks"
+    found = beyond_walls(imports_of(Source("tracking/trees.py", code)))
+    assert found == {"topo.tracking.trees": ["topo.runtime.slot"]}
 
 
-def _sources() -> list[Path]:
-    return [path for path in sorted(ROOT.rglob("*.py")) if STARTER not in path.parents]
+@pytest.mark.parametrize("way", ["if TYPE_CHECKING:\n    ", "def f():\n    "])
+def test_a_cycle_over_three_modules_is_found_where_it_hides(way: str) -> None:
+    modules = {
+        "wire/frame.py": "from topo.wire import column",
+        "wire/column.py": "from topo.wire import payload",
+        "wire/payload.py": f"{way}from topo.wire import frame",
+    }
+    found = [i for place, code in modules.items() for i in imports_of(Source(place, code))]
+    assert hidden_cycles(found) == {"topo.wire.payload": ["topo.wire.frame"]}
 
 
-def _name(path: Path) -> str:
-    parts = path.relative_to(ROOT.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+@cache
+def imports() -> tuple[Import, ...]:
+    """Return all imports of topo's modules."""
+    return tuple(found for source in topo_sources() for found in imports_of(source))
 
 
-def _room(module: str) -> str:
-    parts = module.split(".")
-    if len(parts) == 1:
+def imports_of_topo() -> list[Import]:
+    """Return the imports of topo's modules by each other."""
+    return [found for found in imports() if found.module.split(".")[0] == "topo"]
+
+
+def imports_of(source: Source) -> Iterator[Import]:
+    """Yield what a module imports, at its head, within functions and for types."""
+    for node, for_types, in_function in _import_nodes(source.tree, False, False):
+        for module in _modules_of(node, source.module):
+            yield Import(_name(source), module, for_types, in_function)
+
+
+def _import_nodes(
+    node: ast.AST, for_types: bool, in_function: bool
+) -> Iterator[tuple[ast.AST, bool, bool]]:
+    """Yield the nodes that import, with where they stand: types alone, in a function."""
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
+        yield node, for_types, in_function
+    if isinstance(node, ast.If) and _is_for_types(node.test):
+        for statement in node.body:
+            yield from _import_nodes(statement, True, in_function)
+        for statement in node.orelse:
+            yield from _import_nodes(statement, for_types, in_function)
+        return
+    in_function = in_function or isinstance(node, Function)
+    for child in ast.iter_child_nodes(node):
+        yield from _import_nodes(child, for_types, in_function)
+
+
+def _is_for_types(test: ast.expr) -> bool:
+    return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
+
+
+def _modules_of(node: ast.AST, name: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from _imports_from(node, name)
+    elif isinstance(node, ast.Call):
+        called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if called == "import_module":
+            yield from _literals(node)
+
+
+def _reached(below: dict[str, set[str]], start: str) -> Set[str]:
+    reached, waiting = {start}, [start]
+    while waiting:
+        fresh = below[waiting.pop()] - reached
+        reached |= fresh
+        waiting += fresh
+    return reached
+
+
+def _name(source: Source) -> str:
+    return source.module.removesuffix(".__init__")
+
+
+def room_of(module: str) -> str:
+    """Return the room that a module of topo lies in."""
+    top, *parts = module.split(".")
+    if not parts:
+        return top
+    if parts[0] in API:
+        return "api"
+    if parts[0] not in _OWN_ROOMS or len(parts) == 1 or not _is_package(*parts[:2]):
         return parts[0]
-    if parts[1] == "engine":
-        is_engine = len(parts) > 2 and (ROOT / "engine" / parts[2]).is_dir()
-        return f"engine.{parts[2]}" if is_engine else "engine"
-    return "api" if parts[1] in API else parts[1]
+    if parts[:2] != ["engine", "spark"] or len(parts) == 2:
+        return ".".join(parts[:2])
+    if parts[2] in _SPARK_PLAN:
+        return "engine.spark.plan"
+    return ".".join(parts[: 3 if _is_package(*parts[:3]) else 2])
 
 
-def _imported(path: Path) -> Iterator[str]:
-    is_package = path.name == "__init__.py"
-    name = f"{_name(path)}.__init__" if is_package else _name(path)
-    return _imports_of(ast.parse(path.read_text(encoding="utf-8")), name)
-
-
-def _imports_of(tree: ast.AST, name: str) -> Iterator[str]:
-    """Yield the full name of every module that the module `name` imports when it runs."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            for other in node.orelse:
-                yield from _imports_of(ast.Module([other], []), name)
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from _imports_from(node, name)
-        else:
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-                yield from _literals(node)
-            yield from _imports_of(node, name)
+@cache
+def _is_package(*parts: str) -> bool:
+    return TOPO.joinpath(*parts).is_dir()
 
 
 def _imports_from(node: ast.ImportFrom, name: str) -> Iterator[str]:
     above = name.split(".")[: -node.level] if node.level else []
     base = ".".join([*above, *([node.module] if node.module else [])])
     for alias in node.names:
-        path = ROOT.parent.joinpath(*base.split("."), alias.name)
-        is_module = path.is_dir() or path.with_suffix(".py").is_file()
-        yield f"{base}.{alias.name}" if is_module else base
+        yield f"{base}.{alias.name}" if _is_module(f"{base}.{alias.name}") else base
+
+
+@cache
+def _is_module(name: str) -> bool:
+    path = TOPO.parent.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
 
 
 def _literals(call: ast.Call) -> Iterator[str]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cases import read_cases
+from tests.property.scale import seeds
 from topo import Bolt, EventTime, TopologyBuilder
 from topo.testing import FeederSpout, TestCluster
 
-CASES: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parent / "cases" / "joins.json").read_text(encoding="utf-8")
-)["cases"]
-SEEDS = (0, 1, 2)
+CASES = read_cases(Path(__file__).parent / "cases" / "joins.jsonl")
+SEEDS = seeds(3)
 LAG = 1 << 40
 """With this lag no tuple moves the watermark: a case that sets it by hand observes W + LAG."""
 BY_HAND = EventTime("ts", lag=LAG, idle=None)

@@ -1,4 +1,4 @@
-"""cases/joins.json on the inline engine: the joins of streams, one runner for each kind.
+"""cases/joins.jsonl on the inline engine: the joins of streams, one runner for each kind.
 
 The kinds with tables have their runners elsewhere: `TABLES` names them.
 """

@@ -1,4 +1,4 @@
-"""Storm's windows, acks and errors, and watermarks out of timestamps: cases/windows.json."""
+"""Storm's windows, acks and errors, and watermarks out of timestamps: cases/windows.jsonl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases of cases/joins.json that have tables in them: one runner for each kind, several seeds.
+"""The cases of cases/joins.jsonl that have tables in them: one runner for each kind, several seeds.
 
 Flink says "watermark w: nothing at or before w comes", topo "nothing before W", so W is w + 1.
 What Flink reports as the retraction of an old row and the insertion of a new one is one change in
@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.cases import Case, read_cases
+from tests.property.scale import seeds
 from topo import (
     BasicBolt,
     EventTime,
@@ -30,11 +32,8 @@ from topo.streams import StreamBuilder, StreamTable
 from topo.testing import FeederSpout, TestCluster, complete_topology
 from topo.windows.combiners import Count
 
-Case = dict[str, Any]
-CASES: list[Case] = json.loads(
-    (Path(__file__).parent / "cases" / "joins.json").read_text(encoding="utf-8")
-)["cases"]
-SEEDS = (0, 1, 2)
+CASES = read_cases(Path(__file__).parent / "cases" / "joins.jsonl")
+SEEDS = seeds(3)
 LAG = 1 << 40
 """With this lag no tuple moves the watermark: a case that sets it by hand observes W + LAG."""
 BY_HAND = EventTime("ts", lag=LAG, idle=None)

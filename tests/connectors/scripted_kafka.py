@@ -59,6 +59,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.logs: dict[TP, Log] = {}
+        self.ids: dict[str, str] = {}
         self.committed: dict[TP, tuple[int, str]] = {}
         self.commits = 0
         self.away = ""
@@ -107,6 +108,9 @@ class ScriptedClient:
         for topic, number in self._broker.logs:
             sizes[topic] = max(sizes.get(topic, 0), number + 1)
         return topics.chosen(sizes)
+
+    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
+        return {name: self._broker.ids[name] for name in names if name in self._broker.ids}
 
     def ends(self, partition: TP) -> tuple[int, int]:
         self._check()
@@ -176,6 +180,8 @@ class ScriptedSpout(KafkaSpout):
 
     requires = ()
     broker: ClassVar[Broker] = Broker()
+    transient = (*KafkaSpout.transient, "_seen")
+    _seen: Mapping[str, str] = {}
 
     def __init__(self, topics: Any, **more: Any) -> None:
         super().__init__("scripted:1", topics, **{"value": "str", **more})
@@ -187,7 +193,12 @@ class ScriptedSpout(KafkaSpout):
 
     def discover(self) -> frozenset[TP] | None:
         found = frozenset(ScriptedClient(self.broker).partitions(self.topics))
-        return self._fetched if found == self._fetched and self.has_started else found
+        is_news = found != self._fetched or self.topic_ids() != self._seen
+        self._seen = self.topic_ids()
+        return found if is_news or not self.has_started else self._fetched
+
+    def topic_ids(self) -> dict[str, str]:
+        return dict(self.broker.ids)
 
 
 class Keeps(BasicBolt):

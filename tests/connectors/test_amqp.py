@@ -98,7 +98,9 @@ def test_batches_that_are_rolled_back_lose_nothing(
 ) -> None:
     Collects.rolls_back = True
     queue = server.queue(**{"x-queue-type": kind})
-    spout = AmqpSpout(server.url, queue, track=track, value="json", fields="value", prefetch=50)
+    spout = AmqpSpout(
+        server.url, queue, track=track, value="json", fields="value", max_in_flight=50
+    )
     reading = Reading(spout, Collects())
     for start in range(0, 400, 40):
         server.write(queue, numbers(start + 40, start))
@@ -145,7 +147,7 @@ def test_the_dead_have_a_stream(server: RabbitServer) -> None:
 def test_the_prefetch_bounds_what_is_not_acked(server: RabbitServer) -> None:
     queue = server.queue()
     server.write(queue, numbers(60))
-    spout = AmqpSpout(server.url, queue, value="json", fields="value", prefetch=7, track=False)
+    spout = AmqpSpout(server.url, queue, value="json", fields="value", max_in_flight=7, track=False)
     reading = Reading(spout)
     reading.until(lambda: len(reading.values()) >= 60)
     assert 1 < max(batch.rows for batch in reading.run.batches()) <= 7
@@ -162,7 +164,7 @@ def test_parts_of_messages_of_several_queues_over_several_tasks(server: RabbitSe
         fields=("queue", "n", "h", "id"),
         value="json",
         translate=lambda m: [m.queue, m.value, m.headers["h"], f"{m.message_id}{m.timestamp}"],
-        prefetch=10,
+        max_in_flight=10,
     )
     reading = Reading(spout, tasks=2)
     reading.until(lambda: len(reading.values()) >= 200)
@@ -365,7 +367,7 @@ def test_arguments_that_cannot_be_meant() -> None:
     wrong: list[tuple[Callable[[], Any], str]] = [
         (lambda: AmqpSpout("http://host", "q"), "url='http://host'"),
         (lambda: AmqpSpout(url, ()), "names no queue"),
-        (lambda: AmqpSpout(url, "q", prefetch=70_000), "65,535"),
+        (lambda: AmqpSpout(url, "q", max_in_flight=70_000), "65,535"),
         (lambda: AmqpSpout(url, "q", guarantee="exactly_once"), "not to be had"),
         (lambda: AmqpSpout(url, "q", declare={"lazy": True}), "declare has 'lazy'"),
         (lambda: AmqpSpout(url, "q", translate=print), "fields of what translate returns"),

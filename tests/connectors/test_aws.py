@@ -19,7 +19,16 @@ from tests.servers import aws
 from tests.servers.aws import AwsServer
 from tests.servers.processes import free_port
 from tests.wiring import line
-from topo import ComponentError, Tuple, Unavailable
+from topo import (
+    ComponentError,
+    Count,
+    EventTime,
+    TopologyBuilder,
+    Tumbling,
+    Tuple,
+    Unavailable,
+    WindowAggregate,
+)
 from topo.connectors.aws import KinesisBolt, KinesisSpout, SqsBolt, SqsSpout
 from topo.connectors.files import FileBolt, FileSpout
 from topo.testing import TestCluster, make_tuple, run_bolt, run_spout
@@ -43,7 +52,7 @@ def numbers(count: int) -> list[Tuple]:
 
 def test_every_record_of_every_shard_counts_once(server: AwsServer) -> None:
     stream = server.stream(shards=3)
-    spout = KinesisSpout(stream, fields="n", most=7, poll_secs=0.01, **server.options)
+    spout = KinesisSpout(stream, fields="n", page=7, poll_secs=0.01, **server.options)
     with TestCluster() as cluster:
         run = cluster.submit_topology("t", counting(spout, tasks=2))
         for part in range(4):
@@ -54,6 +63,37 @@ def test_every_record_of_every_shard_counts_once(server: AwsServer) -> None:
         for _ in range(60):
             cluster.advance(0.1)
         assert Counts.seen == {f"{part}-{n}": 1 for part in range(4) for n in range(30)}
+
+
+@pytest.mark.parametrize("ackers", [0, 1])
+def test_shards_in_order_of_time_are_not_late_for_each_other(
+    server: AwsServer, ackers: int
+) -> None:
+    stream = server.stream(shards=4)
+    client = server.client("kinesis")
+    for start in range(0, 400, 100):
+        records = [
+            {"Data": b'{"at": %d}' % at, "PartitionKey": "k", "ExplicitHashKey": str(shard << 126)}
+            for shard in range(4)
+            for at in range(start, start + 100)
+        ]
+        client.put_records(StreamName=stream, Records=records)
+    window = WindowAggregate(
+        window=Tumbling(10), time=EventTime("at", lag=1), aggregates={"n": Count()}
+    )
+    builder = TopologyBuilder()
+    spout = KinesisSpout(stream, fields="at", page=150, poll_secs=0.01, **server.options)
+    builder.set_spout("s", spout)
+    builder.set_bolt("w", window).global_grouping("s")
+    with TestCluster() as cluster:
+        conf = {"topology.acker.executors": ackers}
+        run = cluster.submit_topology("t", builder.create_topology(), conf)
+        for _ in range(40):
+            cluster.advance(0.1)
+        cluster.advance(20)
+        run.settle()
+        assert run.stats().components["w"].late == 0
+        assert sum(row[-1] for row in run.tuples("w")) == 4 * 390
 
 
 def test_children_are_read_after_their_parents(server: AwsServer) -> None:
@@ -70,7 +110,7 @@ def test_children_are_read_after_their_parents(server: AwsServer) -> None:
         StreamName=stream,
         Records=[{"Data": b"%d" % number, "PartitionKey": f"{number}"} for number in range(20, 40)],
     )
-    spout = KinesisSpout(stream, most=8, poll_secs=0.01, **server.options)
+    spout = KinesisSpout(stream, page=8, poll_secs=0.01, **server.options)
     with TestCluster() as cluster:
         run = cluster.submit_topology("t", line(spout, Keeps()))
         for _ in range(25):
@@ -202,7 +242,8 @@ def test_a_fifo_queue_keeps_groups_and_knows_what_comes_again(server: AwsServer)
 def test_messages_of_a_long_batch_stay_invisible(server: AwsServer) -> None:
     queue = server.queue()
     run_bolt(SqsBolt(queue, **server.options), batches=[numbers(1)])
-    spout = run_spout(SqsSpout(queue, visibility_secs=10, **server.options)).spout
+    run = run_spout(SqsSpout(queue, visibility_secs=10, **server.options))
+    spout = run.spout
     assert isinstance(spout, SqsSpout)
     (handle,) = spout._open
     now = spout.context.now()
@@ -211,6 +252,9 @@ def test_messages_of_a_long_batch_stay_invisible(server: AwsServer) -> None:
     assert spout._open[handle] == now + 10
     spout._extend(now)
     spout.committed(0)
+    assert left_in(server, queue) == 1  # it is not acked
+    run.ack(run.emitted[0].msg_id)
+    spout.committed(1)
     assert spout._open == {}
     assert left_in(server, queue) == 0
 
@@ -245,7 +289,7 @@ def test_every_record_of_every_object_once(
         fields="n",
         translate=lambda record: [int(record["n"] if form != "parquet" else record[0])],
         after="move:done",
-        rows_per_call=3,
+        page=3,
         storage=server.options,
     )
     with TestCluster() as cluster:
@@ -257,6 +301,39 @@ def test_every_record_of_every_object_once(
         assert sorted(run.tuples("s")) == [[number] for number in range(40)]
     keys = [one["Key"] for one in client.list_objects_v2(Bucket=bucket)["Contents"]]
     assert keys == [*(f"done/{n}.{form}" for n in range(4)), "in/_unfinished", "other/1.json"]
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_objects_of_one_name_are_all_kept(server: AwsServer, bucket: str, tasks: int) -> None:
+    client = server.client("s3")
+    for place in ("in/a/x", "in/b/x", "done/x"):
+        client.put_object(Bucket=bucket, Key=place, Body=place.encode())
+    spout = FileSpout(f"s3://{bucket}/in/", after="move:done", storage=server.options)
+    with TestCluster() as cluster:
+        builder = TopologyBuilder()
+        builder.set_spout("s", spout, parallelism=tasks)
+        builder.set_bolt("b", Keeps()).shuffle_grouping("s")
+        run = cluster.submit_topology("t", builder.create_topology())
+        run.settle()
+        assert run.status == "COMPLETED", run.reason
+    keys = [one["Key"] for one in client.list_objects_v2(Bucket=bucket)["Contents"]]
+    bodies = [client.get_object(Bucket=bucket, Key=key)["Body"].read().decode() for key in keys]
+    assert sorted(bodies) == ["done/x", "in/a/x", "in/b/x"]
+    expected = ["done/x", "done/x-2", "done/x-3"] if tasks == 1 else ["done/a/x", "done/b/x",
+                                                                     "done/x"]  # fmt: skip
+    assert sorted(keys) == expected
+
+
+def test_an_object_that_comes_again_is_another(server: AwsServer, bucket: str) -> None:
+    client = server.client("s3")
+    spout = FileSpout(f"s3://{bucket}/*.txt", mode="watch", storage=server.options)
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout, Keeps()))
+        for body in (b"one\n", b"two\n", b"two\n", b"three\n"):
+            client.put_object(Bucket=bucket, Key=f"{'k' * 300}.txt", Body=body)
+            cluster.advance(2)
+            cluster.advance(2)
+        assert run.tuples("s") == [["one"], ["two"], ["three"]]
 
 
 def test_objects_that_appear_are_read(server: AwsServer, bucket: str) -> None:
@@ -355,7 +432,7 @@ def test_what_cannot_be_is_said(server: AwsServer) -> None:
         (lambda: run_bolt(SqsBolt("q", **server.options), batches=[numbers(1)]), "q"),
         (lambda: KinesisSpout("s", start="first"), "start='first'"),  # type: ignore[arg-type]
         (lambda: KinesisSpout("s", regoin="x"), "no argument 'regoin'"),
-        (lambda: KinesisSpout("s", translate=list), "give both"),
+        (lambda: KinesisSpout("s", translate=list), "fields of what translate returns"),
         (lambda: SqsBolt("q.fifo"), "needs group="),
         (lambda: SqsSpout("q", aws_access_key_id="a"), "is in the open"),
         (lambda: FileSpout("s3://b/k", mode="tail"), "objects do not"),

@@ -16,14 +16,18 @@ from topo.connectors.mqtt import MqttBolt, MqttSpout
 from topo.connectors.websocket import WebSocketSpout
 from topo.testing import make_tuple, run_bolt, run_spout
 
-CLIENTS = ("paho", "pika", "httpx", "h11", "websockets")
+CLIENTS = ("paho", "pika", "httpx", "h11", "websockets", "fastavro", "jsonschema", "msgpack")
 _BUILD = """
 import sys
 from topo import TopologyBuilder
 from topo.connectors import socket, websocket
 from topo.connectors.amqp import AmqpBolt, AmqpSpout
+from topo.connectors.clickhouse import ClickHouseBolt
+from topo.connectors.elasticsearch import ElasticsearchBolt
+from topo.connectors.files import FileSpout
 from topo.connectors.http import HttpBolt, HttpPollSpout, HttpSpout, SseSpout
 from topo.connectors.mqtt import MqttBolt, MqttSpout
+from topo.connectors.schemas import Avro, JsonSchema
 
 builder = TopologyBuilder()
 builder.set_spout("a", AmqpSpout("amqp://h", "q"))
@@ -33,8 +37,13 @@ builder.set_spout("d", SseSpout("http://h"))
 builder.set_spout("e", MqttSpout("mqtt://h", "t"))
 builder.set_spout("f", websocket.WebSocketSpout("ws://h"))
 builder.set_spout("g", socket.SocketSpout("h", 1))
+builder.set_spout("h", MqttSpout("mqtt://h", "t", value=Avro(schema="long")))
+builder.set_spout("i", MqttSpout("mqtt://h", "t", value=JsonSchema(schema={})))
+builder.set_spout("j", MqttSpout("mqtt://h", "t", value="msgpack"))
+builder.set_spout("k", FileSpout("x.avro", "avro"))
 for name, bolt in {
-    "x": AmqpBolt("amqp://h", "q"), "y": HttpBolt("http://h"), "z": MqttBolt("mqtt://h", "t")
+    "x": AmqpBolt("amqp://h", "q"), "y": HttpBolt("http://h"), "z": MqttBolt("mqtt://h", "t"),
+    "c1": ClickHouseBolt("http://h", "t"), "e1": ElasticsearchBolt("http://h", "i"),
 }.items():
     builder.set_bolt(name, bolt).shuffle_grouping("a")
 topology = builder.create_topology()
@@ -70,4 +79,4 @@ def test_a_client_that_is_missing_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra, match=module) as caught:
         run()
-    assert caught.value.hint == f"pip install 'topo[{extra}]'"
+    assert caught.value.hint == f"pip install 'topo-spark[{extra}]'"

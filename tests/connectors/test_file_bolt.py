@@ -17,7 +17,7 @@ import pytest
 from tests.wiring import line
 from topo import ComponentError, Spout, Tuple, Unavailable
 from topo.connectors.files import FileBolt
-from topo.testing import TestCluster, make_tuple, run_bolt
+from topo.testing import FeederSpout, TestCluster, make_tuple, run_bolt
 
 
 class Once(Spout):
@@ -70,7 +70,7 @@ def visible(directory: Path) -> Iterator[Path]:
             yield path
 
 
-def numbers(directory: Path, form: str) -> list[int]:
+def numbers(directory: Path, form: str, field: str = "number") -> list[int]:
     found: list[int] = []
     for path in visible(directory):
         if form == "parquet":
@@ -79,7 +79,7 @@ def numbers(directory: Path, form: str) -> list[int]:
             with path.open(newline="") as file:
                 found += [int(row["number"]) for row in csv.DictReader(file)]
         else:
-            found += [json.loads(text)["number"] for text in path.read_text().splitlines()]
+            found += [json.loads(text)[field] for text in path.read_text().splitlines()]
     return sorted(found)
 
 
@@ -210,6 +210,53 @@ def test_rows_that_do_not_fit_are_rejected_by_themselves(tmp_path: Path) -> None
     run = run_bolt(FileBolt(tmp_path / "l", "lines", on_bad="skip"), batches=[values("x", "y\nz")])
     (path,) = visible(tmp_path / "l")
     assert path.read_text() == "x\n"
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_a_partition_that_can_be_no_directory_is_rejected_alone(
+    tmp_path: Path, guarantee: Any
+) -> None:
+    (tmp_path / "user=file").write_text("")
+    feeder = FeederSpout(["user", "n"])
+    sink = FileBolt(tmp_path, partition_by="user", guarantee=guarantee, on_bad="stream")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(feeder, sink))
+        for number, user in enumerate(["ann", "x" * 300, "file", "\0", "bob"]):
+            feeder.feed([user, number], msg_id=number)
+        run.settle()
+        assert sorted(row[0][1] for row in run.tuples("b1", "rejected")) == [1, 2]
+        run.kill()
+    assert numbers(tmp_path, "json", "n") == [0, 3, 4]
+    with pytest.raises(ValueError, match="file name too long"):
+        run_bolt(
+            FileBolt(tmp_path, partition_by="user", guarantee=guarantee),
+            batches=[[make_tuple({"user": "x" * 300, "n": 1})]],
+        )
+
+
+@pytest.mark.parametrize("on_bad", ["stop", "skip"])
+def test_a_place_where_nothing_can_be_written_is_an_error(tmp_path: Path, on_bad: Any) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ComponentError, match=r"writing in .*file"):
+        run_bolt(FileBolt(tmp_path / "file", on_bad=on_bad), batches=[[make_tuple({"n": 1})]])
+
+
+def test_a_file_that_cannot_be_finished_hinders_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    feeder = FeederSpout(["user", "n"])
+    sink = FileBolt(tmp_path, partition_by="user", guarantee="exactly_once")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(feeder, sink))
+        for number, user in enumerate(["ann", "bob", "eve"]):
+            feeder.feed([user, number], msg_id=number)
+        run.settle()
+        (tmp_path / "user=bob").rmdir()
+        (tmp_path / "user=bob").write_text("")
+        run.kill()
+    assert "user=bob" in caplog.text
+    assert "stays open, and gets its name at the next start" in caplog.text
+    assert numbers(tmp_path, "json", "n") == [0, 2]
 
 
 def test_a_committed_file_that_was_taken_away_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -5,16 +5,32 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import tracemalloc
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from topo import BasicBolt, Bolt, ComponentError, TopologyBuilder, Tuple
-from topo.connectors.files import FileSpout
+from tests.connectors.moving import Keeps
+from topo import (
+    BasicBolt,
+    Bolt,
+    ComponentError,
+    Count,
+    EventTime,
+    TopologyBuilder,
+    Tumbling,
+    Tuple,
+    WindowAggregate,
+)
+from topo.connectors.files import FileBolt, FileSpout
+from topo.connectors.files.listing import family
+from topo.connectors.files.readers import open_reader
+from topo.connectors.retries import Backoff
 from topo.testing import TestCluster
 
 ROWS = [{"user": f"u{number}", "count": number} for number in range(50)]
@@ -62,6 +78,15 @@ def emitted(spout: FileSpout, *, tasks: int = 1, restarts: bool = False) -> list
         return rows
 
 
+def write_avro(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows in blocks of a few."""
+    fields = [{"name": "user", "type": "string"}, {"name": "count", "type": "long"}]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    with path.open("wb") as file:
+        fastavro = pytest.importorskip("fastavro")
+        fastavro.writer(file, schema, rows, codec="deflate", sync_interval=20)
+
+
 def write(path: Path, form: str) -> Path:
     """Write ROWS in a format."""
     if form == "parquet":
@@ -70,6 +95,8 @@ def write(path: Path, form: str) -> Path:
         table = pa.Table.from_pylist(ROWS)
         with pa.ipc.new_file(str(path), table.schema) as sink:
             sink.write_table(table, max_chunksize=7)
+    elif form == "avro":
+        write_avro(path, ROWS)
     elif form == "csv":
         path.write_text("user,count\n" + "".join(f"{r['user']},{r['count']}\n" for r in ROWS))
     else:
@@ -77,13 +104,13 @@ def write(path: Path, form: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", ["json", "csv", "parquet", "arrow"])
+@pytest.mark.parametrize("form", ["json", "csv", "avro", "parquet", "arrow"])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_every_record_once_though_every_instance_is_rebuilt(
     tmp_path: Path, form: Any, restarts: bool
 ) -> None:
     path = write(tmp_path / f"rows.{form}", form)
-    spout = FileSpout(path, form, fields=("user", "count"), rows_per_call=4)
+    spout = FileSpout(path, form, fields=("user", "count"), page=4)
     rows = emitted(spout, restarts=restarts)
     assert [[user, int(count)] for user, count in rows] == [list(row.values()) for row in ROWS]
 
@@ -101,13 +128,86 @@ def test_lines_of_plain_and_packed_files_in_the_order_of_their_age(tmp_path: Pat
 def test_a_line_longer_than_a_piece_is_one_line(tmp_path: Path) -> None:
     long = "x" * (3 << 20)
     (tmp_path / "a").write_text(f"first\n{long}\nlast\n")
-    assert [row[0] for row in emitted(FileSpout(tmp_path / "a"))] == ["first", long, "last"]
+    spout = FileSpout(tmp_path / "a", max_record=4 << 20)
+    assert [row[0] for row in emitted(spout)] == ["first", long, "last"]
+
+
+@pytest.mark.parametrize("form", ["lines", "csv"])
+@pytest.mark.parametrize("size", [5_000, 3 << 20])
+@pytest.mark.parametrize("end", ["\nlast\n", "\n", ""])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_record_that_is_too_long_is_bad_alone(
+    tmp_path: Path, form: Any, size: int, end: str, packed: bool
+) -> None:
+    path = tmp_path / ("a.gz" if packed else "a")
+    with gzip.open(path, "wt") if packed else path.open("w") as file:
+        file.write(f"{'x' * 1000}\nfirst\n{'y' * size}{end}")
+    with TestCluster() as cluster:
+        spout = FileSpout(path, form, fields="x", header=False, max_record=1000, on_bad="stream")
+        run = started(cluster, spout)
+        run.settle()
+        expected = ["x" * 1000, "first"] + (["last"] if "last" in end else [])
+        assert [row[0] for row in run.tuples("s")] == expected
+        (bad,) = run.tuples("s", "bad")
+        assert bad[0] == b"y" * 1000
+        assert f"{size + bool(end):,} bytes; max_record=1,000" in bad[1]
+        assert bad[2].endswith("at byte 1007")
+
+
+def test_a_line_without_an_end_takes_little_memory(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "bomb.gz", "wb", 1) as file:
+        for _ in range(64):
+            file.write(b"0" * (1 << 20))
+        file.write(b"\nlast\n")
+    reader = open_reader(str(tmp_path / "bomb.gz"), "lines", (), True, 1_000_000)
+    tracemalloc.start()
+    try:
+        piece = reader.read(0, 10, whole=True)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(piece.bad) == 1
+    assert reader.read(piece.end, 10, whole=True).records == ["last"]
+    reader.close()
+
+
+def test_deeply_nested_json_is_a_bad_record(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text('{"v": 1}\n' + "[" * 100_000 + '\n{"v": 2}\n')
+    rows = emitted(FileSpout(tmp_path / "a", "json", fields="v", on_bad="skip"))
+    assert rows == [[1], [2]]
 
 
 def test_quoted_csv_values_run_over_lines(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('name,note\n"A, B","two\nlines ""quoted"""\nC,\n')
-    spout = FileSpout(tmp_path / "a.csv", "csv", fields=("note", "name"), rows_per_call=1)
+    spout = FileSpout(tmp_path / "a.csv", "csv", fields=("note", "name"), page=1)
     assert emitted(spout) == [['two\nlines "quoted"', "A, B"], ["", "C"]]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("rows", [5, 300])
+def test_a_stray_quote_costs_its_own_line(tmp_path: Path, packed: bool, rows: int) -> None:
+    path = tmp_path / ("a.csv.gz" if packed else "a.csv")
+    good = [f"{number},value" for number in range(rows)]
+    text = "\n".join(["a,b", '1,"oops', *good, '2,"two\nlines"', '3,"oops', *good, '4,"end'])
+    with gzip.open(path, "wt") if packed else path.open("w") as file:
+        file.write(text)
+    with TestCluster() as cluster:
+        spout = FileSpout(path, "csv", fields=("a", "b"), max_record=200, on_bad="stream")
+        run = started(cluster, spout)
+        run.settle()
+        values = [row[1] for row in run.tuples("s")]
+        bad = [row[0] for row in run.tuples("s", "bad")]
+    if rows == 300:
+        assert values == ["value"] * rows + ["two\nlines"] + ["value"] * rows
+        assert bad == [b'1,"oops\n', b'3,"oops\n', b'4,"end']
+    else:  # the quotes close one another within 200 bytes
+        assert len(values) + len(bad) < 2 * rows + 4
+
+
+def test_quotes_in_a_value_that_has_none_around_it_are_its_own(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('a,b\n1,5" pipe\n2,x\n\n3,"a\r\nb"\r\n')
+    rows = emitted(FileSpout(tmp_path / "a.csv", "csv", fields=("a", "b")))
+    assert rows == [["1", '5" pipe'], ["2", "x"], ["3", "a\r\nb"]]
 
 
 def test_files_are_dealt_over_tasks_and_translated(tmp_path: Path) -> None:
@@ -149,6 +249,83 @@ def test_a_file_of_another_format_is_bad_as_a_whole(tmp_path: Path) -> None:
         assert run.status == "COMPLETED"
 
 
+def test_an_avro_file_that_is_damaged_and_records_that_fail(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    write_avro(tmp_path / "good.avro", ROWS)
+    data = (tmp_path / "good.avro").read_bytes()
+    (tmp_path / "none.avro").write_bytes(b"not avro at all")
+    (tmp_path / "cut.avro").write_bytes(data[: len(data) - 25])
+    for age, name in enumerate(["good.avro", "cut.avro", "none.avro"]):
+        os.utime(tmp_path / name, (1000 + age, 1000 + age))
+    with TestCluster() as cluster:
+        spout = FileSpout(tmp_path, "avro", on_bad="stream", translate=lambda row: [row["count"]],
+                          fields="n", guarantee="at_least_once", page=3)  # fmt: skip
+        builder = TopologyBuilder()
+        builder.set_spout("s", spout)
+        builder.set_bolt("b", FailsOnce()).shuffle_grouping("s")
+        FailsOnce.failed.clear()
+        run = cluster.submit_topology("t", builder.create_topology())
+        cluster.advance(20)
+        assert run.status == "COMPLETED"
+        bad = sorted((where, error) for _, error, where in run.tuples("s", "bad"))
+        assert [Path(where).name for where, _ in bad] == ["cut.avro from 46", "none.avro from 0"]
+        assert all("it is no Avro file, or damaged" in error for _, error in bad)
+        counts = Counter(row[0] for row in run.tuples("s"))
+        assert set(counts) == {row["count"] for row in ROWS}
+        assert len(FailsOnce.failed) == len(ROWS)
+
+
+def test_records_of_other_streams_and_those_that_are_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("".join(json.dumps({"count": n}) + "\n" for n in range(6)))
+
+    def by_kind(row: dict[str, Any]) -> Any:
+        return ("odd", [row["count"]]) if row["count"] % 2 else [row["count"]]
+
+    spout = FileSpout(path, "json", fields="n", streams={"odd": "n"}, translate=by_kind,
+                      guarantee="at_least_once", retry=Backoff(first=1, retries=1))  # fmt: skip
+    builder = TopologyBuilder()
+    builder.set_spout("s", spout)
+    builder.set_bolt("b", FailsAlways()).shuffle_grouping("s").shuffle_grouping("s", "odd")
+    builder.set_bolt("dead", Keeps()).shuffle_grouping("s", "dead")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        cluster.advance(0.5)
+        run.restart()
+        for _ in range(10):
+            cluster.advance(1)
+        assert run.status == "COMPLETED"
+        assert Counter(row[0] for row in run.tuples("s")) == {0: 1, 2: 2, 4: 1}
+        assert Counter(row[0] for row in run.tuples("s", "odd")) == {1: 1, 3: 2, 5: 1}
+        dead = sorted(run.tuples("s", "dead"), key=lambda row: row[1])
+        assert [(row[0], row[3]) for row in dead] == [({"count": 2}, 2), ({"count": 3}, 2)]
+        assert all(f"{path} at " in row[1] and "failed by" in row[2] for row in dead)
+        assert run.pending == 0
+
+
+class FailsAlways(Bolt):
+    """Fails 2 and 3."""
+
+    def execute(self, tup: Tuple) -> None:
+        if tup[0] in (2, 3):
+            self.fail(tup)
+        else:
+            self.ack(tup)
+
+
+class FailsOnce(Bolt):
+    """Fails every number the first time."""
+
+    failed: ClassVar[set[int]] = set()
+
+    def execute(self, tup: Tuple) -> None:
+        if tup[0] in self.failed:
+            self.ack(tup)
+        else:
+            self.failed.add(tup[0])
+            self.fail(tup)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -163,6 +340,14 @@ def test_a_file_of_another_format_is_bad_as_a_whole(tmp_path: Path) -> None:
 def test_arguments_that_cannot_be_meant(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ComponentError, match=message):
         FileSpout("x", **wrong)
+
+
+@pytest.mark.parametrize("connector", [FileSpout, FileBolt])
+@pytest.mark.parametrize("scheme", ["gs", "hdfs", "abfs", "file", "http", "S3"])
+def test_places_that_are_not_supported_are_refused(connector: Any, scheme: str) -> None:
+    with pytest.raises(ComponentError, match=f"files of {scheme}:// are not") as caught:
+        connector(f"{scheme}://bucket/in/")
+    assert "s3://BUCKET/KEY" in caught.value.hint
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -185,6 +370,96 @@ def test_files_that_appear_are_read_and_done_with(tmp_path: Path) -> None:
         cluster.advance(2)
         assert sorted(path.name for path in done.iterdir()) == ["a", "b"]
         assert list(inbox.iterdir()) == []
+
+
+def test_files_of_one_name_are_all_kept(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        (tmp_path / "in" / place).mkdir(parents=True)
+        (tmp_path / "in" / place / "x.log").write_text(f"from {place}\n")
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done" / "x.log").write_text("of yesterday")
+    rows = emitted(FileSpout(f"{tmp_path}/in/**/*.log", after=f"move:{tmp_path}/done"))
+    assert sorted(rows) == [["from a"], ["from b"]]
+    moved = {path.name: path.read_text() for path in (tmp_path / "done").iterdir()}
+    assert set(moved) == {"x.log", "x-2.log", "x-3.log"}
+    assert moved.pop("x.log") == "of yesterday"
+    assert sorted(moved.values()) == ["from a\n", "from b\n"]
+
+
+@pytest.mark.parametrize("after", ["keep", "delete", "move:done"])
+def test_a_name_that_comes_again_is_another_file(
+    tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    inbox = tmp_path / "in"
+    inbox.mkdir()
+    with TestCluster() as cluster:
+        run = started(cluster, FileSpout("in", mode="watch", after=after))
+        for day in range(1, 4):
+            (inbox / "orders.csv").write_text(f"day {day}\n")
+            os.utime(inbox / "orders.csv", (day, day))
+            cluster.advance(2)
+            cluster.advance(2)
+            if day == 2:
+                run.restart()
+        assert run.tuples("s") == [["day 1"], ["day 2"], ["day 3"]]
+    if after == "move:done":
+        assert sorted(path.read_text() for path in (tmp_path / "done").iterdir()) == [
+            f"day {day}\n" for day in range(1, 4)
+        ]
+
+
+def test_a_file_is_not_tidied_if_it_is_another_one_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("one\n")
+    with TestCluster() as cluster:
+        spout = FileSpout(path, mode="watch", guarantee="at_least_once", after="delete")
+        run = started(cluster, spout, FailsFirst())
+        run.step()
+        path.write_text("another\n")
+        with pytest.raises(ComponentError, match="a record of it failed, and it is gone"):
+            run.settle()
+        assert path.read_text() == "another\n"
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_goes_half_read_is_told_of(tmp_path: Path, replaced: bool) -> None:
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "a"
+    path.write_text("".join(f"{number}\n" for number in range(100)))
+    with TestCluster() as cluster:
+        run = started(cluster, FileSpout(path, page=10, on_bad="stream"))
+        run.step()
+        read = len(run.tuples("s"))
+        assert 0 < read < 100
+        path.rename(tmp_path / "elsewhere")
+        if replaced:
+            path.write_text("new\n")
+        run.restart()
+        run.settle()
+        (bad,) = run.tuples("s", "bad")
+        assert bad[2] == f"{path} at {sum(len(row[0]) + 1 for row in run.tuples('s')[:read])}"
+        assert ("another file" if replaced else "is gone") in bad[1]
+        assert run.tuples("s")[read:] == ([["new"]] if replaced else [])
+        assert run.status == "COMPLETED"
+
+
+def test_a_file_is_waited_for_while_its_directory_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
+    path = tmp_path / "share" / "a"
+    path.write_text("".join(f"{number}\n" for number in range(100)))
+    with TestCluster() as cluster:
+        run = started(cluster, FileSpout(path, page=10))
+        run.step()
+        (tmp_path / "share").rename(tmp_path / "unmounted")
+        run.restart()
+        cluster.advance(1)
+        assert run.status == "STALLED"
+        assert "its directory is not there" in run.reason
+        (tmp_path / "unmounted").rename(tmp_path / "share")
+        cluster.advance(60)
+        assert run.status == "COMPLETED"
+        assert [row[0] for row in run.tuples("s")] == [str(number) for number in range(100)]
 
 
 def test_a_failed_record_comes_again_and_its_file_stays_until_it_is_acked(tmp_path: Path) -> None:
@@ -257,6 +532,26 @@ def test_a_renamed_log_is_read_to_its_end_before_the_new_one(
     assert sorted(lines) == sorted(f"{letter}{turn}" for turn in range(4) for letter in "abc")
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("app.log", "app.log"),
+        ("app.log.1", "app.log"),
+        ("app.log.12.gz", "app.log"),
+        ("app.log-20240131", "app.log"),
+        ("app.log-20240131-1200.gz", "app.log"),
+        ("app.log.20240131T120000", "app.log"),
+        ("app-20240131.log", "app-20240131.log"),
+        ("app.log.1.20240131.bz2", "app.log"),
+        ("app-2024", "app-2024"),
+        (".1", ".1"),
+        ("app-" + "1" * 240 + ".csv", "app-" + "1" * 240 + ".csv"),
+    ],
+)
+def test_a_rotated_log_is_of_the_name_it_was_written_under(name: str, written: str) -> None:
+    assert family(f"/logs/{name}") == f"/logs/{written}"
+
+
 def test_a_log_that_is_copied_and_truncated_begins_anew(
     tmp_path: Path, cluster: TestCluster
 ) -> None:
@@ -266,3 +561,47 @@ def test_a_log_that_is_copied_and_truncated_begins_anew(
     log.path.write_text("")
     log.write("three\n")
     assert log.read() == ["one", "two", "three"]
+
+
+# -- event time -----------------------------------------------------------------------------------
+
+
+def counted_by_time(directory: Path, **options: Any) -> tuple[int, int]:
+    """Return how many lines were counted in windows while files are watched; how many were late."""
+    spout = FileSpout(str(directory / "*.jsonl"), format="json", fields="ts", **options)
+    window = WindowAggregate(
+        window=Tumbling(100), time=EventTime("ts", lag=10), aggregates={"n": Count()}
+    )
+    builder = TopologyBuilder()
+    builder.set_spout("logs", spout)
+    builder.set_bolt("w", window).global_grouping("logs")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        run.settle()
+        return sum(row[-1] for row in run.tuples("w")), run.stats().components["w"].late
+
+
+def write_times(path: Path, times: Iterable[int]) -> None:
+    path.write_text("".join(f'{{"ts": {ts}}}\n' for ts in times))
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("mode", ["once", "watch", "tail"])
+def test_files_of_the_same_hours_are_not_late_for_each_other(
+    tmp_path: Path, mode: Any, guarantee: Any
+) -> None:
+    for name in "abc":
+        write_times(tmp_path / f"{name}.jsonl", range(5_000))
+    counted, late = counted_by_time(tmp_path, mode=mode, guarantee=guarantee)
+    assert late == 0
+    assert counted >= 3 * 4_900  # the last window of a watched directory is still open
+
+
+def test_files_in_order_hold_nothing_back(tmp_path: Path) -> None:
+    for day, name in enumerate("abc"):
+        write_times(tmp_path / f"{name}.jsonl", range(day * 1_000, (day + 1) * 1_000))
+    assert counted_by_time(tmp_path, mode="watch", in_order=True) == (2_900, 0)
+    for name in "abc":
+        write_times(tmp_path / f"{name}.jsonl", range(5_000))
+    _, late = counted_by_time(tmp_path, mode="watch", in_order=True)
+    assert late > 1_000

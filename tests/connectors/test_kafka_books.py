@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import read_cases
 from topo import ComponentError
 from topo.connectors.kafka.offsets import Offsets, Ranges
 from topo.connectors.kafka.publisher import Batch, Record
 from topo.connectors.retries import Backoff, Retries
 
-CASES = json.loads((Path(__file__).parent / "cases" / "kafka.json").read_text())["cases"]
+CASES = read_cases(Path(__file__).parent / "cases" / "kafka.jsonl")
 
 
 def cases_of(family: str) -> list[Any]:

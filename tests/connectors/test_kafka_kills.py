@@ -104,7 +104,7 @@ class Dying(KafkaBolt):
             return
         publisher = self.publisher()
         assert isinstance(batch.topic, str)
-        publisher._begin(batch.topic)
+        publisher._begin(30)
         assert publisher._producer is not None
         publisher._producer.producer.begin_transaction()
         for record in islice(batch.records(), len(batch) // 2 + 1):

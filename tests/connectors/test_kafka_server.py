@@ -11,13 +11,16 @@ from typing import Any, ClassVar
 import pytest
 
 from examples.clicks_kafka import clicks
+from tests.connectors.messages import CLICK
 from tests.connectors.scripted_kafka import Keeps, Reading
+from tests.connectors.scripted_registry import Registry
 from tests.connectors.test_kafka_spout import Told
 from tests.servers import kafka
 from tests.servers.kafka import KafkaServer
 from tests.wiring import line
 from topo import ComponentError, Spout, StatefulSpout, Unavailable
-from topo.connectors.kafka import Backoff, KafkaBolt, KafkaSpout
+from topo.connectors.kafka import Backoff, KafkaBolt, KafkaSpout, NewTopic
+from topo.connectors.schemas import Avro, JsonSchema, Protobuf, SchemaRegistry
 from topo.testing import TestCluster, make_tuple, run_bolt
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("servers")]
@@ -81,6 +84,80 @@ def test_failed_messages_come_again_and_the_hopeless_are_told(server: KafkaServe
     assert Counter(reading.offsets()) == expected
     (dead,) = reading.run.tuples("kafka", "dead")
     assert dead[:6] == [topic, 0, 15, None, b"15", [("h", b"1")]]
+
+
+def test_what_is_given_up_goes_to_a_topic_that_is_made(server: KafkaServer) -> None:
+    topic = server.topic()
+    server.write(topic, [*numbers(5), b"{"], headers=[("h", b"1")])
+    Told.fails.update({3: 9})
+    spout = KafkaSpout(
+        server.address, topic, key="str", value="json", retry=Backoff(retries=1),
+        dead_letter=f"{topic}-dead", on_bad="dead_letter", fields=("offset", "value"),
+        settings={"fetch.wait.max.ms": 50},
+    )  # fmt: skip
+    reading = Reading(spout, Told())
+    dead = KafkaSpout(
+        server.address, f"{topic}-dead", value="str", fields=("value", "failures", "reason", "h"),
+        translate=lambda record: [
+            record.value,
+            *(dict(record.headers)[name] for name in ("topo-failures", "topo-reason", "h")),
+        ],
+    )  # fmt: skip
+    burials = Reading(dead)
+
+    def both_are_there() -> bool:
+        burials.cluster.advance(0.0)
+        return len(burials.run.tuples("kafka")) >= 2
+
+    moved_until(reading, both_are_there, 0.1)
+    by_value = {row[0]: row[1:] for row in burials.run.tuples("kafka")}
+    assert by_value["3"] == [b"2", b"failed by 'b' task 1: told so", b"1"]
+    assert by_value["{"][0] == b"0"
+    assert b"JSON" in by_value["{"][1]
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("kind", ["avro", "json", "protobuf"])
+def test_values_with_schemas_go_from_topic_to_topic(
+    server: KafkaServer, kind: str, guarantee: Any
+) -> None:
+    fields = [{"name": "user", "type": "string"}, {"name": "n", "type": "long"}]
+    topic = server.topic()
+    registry = Registry()
+    address = SchemaRegistry(registry.url)
+    form = {
+        "avro": Avro(address, {"type": "record", "name": "Click", "fields": fields}),
+        "json": JsonSchema(address, {"title": "Click", "type": "object", "required": ["user"]}),
+        "protobuf": Protobuf(address, CLICK),
+    }[kind]
+    try:
+        bolt = KafkaBolt(server.address, topic, value=form, guarantee=guarantee)
+        rows = [make_tuple([f"u{n}", n], fields=("user", "n")) for n in range(20)]
+        run_bolt(bolt, batches=[rows])
+        spout = KafkaSpout(server.address, topic, value=form, fields=("n", "user"), until="latest")
+        reading = Reading(spout)
+        moved_until(reading, lambda: reading.run.status == "COMPLETED")
+        assert reading.run.tuples("kafka") == [[n, f"u{n}"] for n in range(20)]
+        assert list(registry.by_subject) == [f"{topic}-value"]
+    finally:
+        registry.close()
+
+
+def test_a_topic_that_is_missing_is_made_as_it_is_wanted(server: KafkaServer) -> None:
+    topic = f"{server.topic()}-new"
+    new = NewTopic(partitions=3, settings={"cleanup.policy": "compact"})
+    for _ in range(2):  # the second time it is there
+        bolt = KafkaBolt(server.address, topic, key="n", create=new)
+        run_bolt(bolt, batches=[[make_tuple([n], fields="n") for n in range(10)]])
+    spout = KafkaSpout(server.address, topic, until="latest")
+    reading = Reading(spout)
+    moved_until(reading, lambda: reading.run.status == "COMPLETED")
+    assert len(reading.offsets()) == 20
+    assert set(reading.offsets(1)) == {0, 1, 2}
+    wrong = NewTopic(settings={"cleanup.policy": "burn"})
+    bolt = KafkaBolt(server.address, f"{topic}-2", create=wrong)
+    with pytest.raises(ComponentError, match=r"cleanup\.policy"):
+        run_bolt(bolt, [make_tuple([1], fields="n")])
 
 
 def test_aborted_records_are_not_read_and_markers_are_no_lag(server: KafkaServer) -> None:

@@ -1,6 +1,6 @@
 """KafkaSpout without Kafka: what it emits, keeps and commits, case by case.
 
-The names in brackets are the cases of cases/kafka.json.
+The names in brackets are the cases of cases/kafka.jsonl.
 """
 
 from __future__ import annotations
@@ -11,20 +11,33 @@ from collections import Counter
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+import confluent_kafka
 import pytest
 
+from tests.cases import read_cases
 from tests.connectors.scripted_kafka import Broker, Keeps, Log, Reading, ScriptedSpout
-from topo import Bolt, ComponentError, Tuple
-from topo.connectors.kafka import Backoff
+from topo import (
+    Bolt,
+    ComponentError,
+    Count,
+    EventTime,
+    Topology,
+    TopologyBuilder,
+    Tumbling,
+    Tuple,
+    Unavailable,
+    WindowAggregate,
+)
+from topo.connectors.kafka import Backoff, KafkaBolt, client, publisher
 from topo.connectors.kafka.client import TP
-from topo.connectors.kafka.starts import Start
+from topo.connectors.kafka.dead_letters import DeadLetters
+from topo.connectors.kafka.offsets import Offsets
+from topo.connectors.kafka.partitions import Partition
+from topo.testing import TestCluster
 
-CASES = {
-    case["id"]: case
-    for case in json.loads((Path(__file__).parent / "cases" / "kafka.json").read_text())["cases"]
-}
+CASES = {case["id"]: case for case in read_cases(Path(__file__).parent / "cases" / "kafka.jsonl")}
 
 
 @pytest.fixture(autouse=True)
@@ -142,10 +155,9 @@ def test_where_reading_begins(broker: Broker, row: dict[str, Any]) -> None:
     name = row["strategy"].removeprefix("UNCOMMITTED_")
     start: Any = NAMES.get(row["strategy"])
     if name == "TIMESTAMP":
-        start = datetime.fromtimestamp(0.020, UTC)
+        time = datetime.fromtimestamp(0.020, UTC)
+        start = time if row["strategy"] == name else ("committed", time)
     spout = ScriptedSpout("t", start=start, group="g")
-    if name == "TIMESTAMP" and row["strategy"] != name:
-        spout.start = Start("timestamp", True, millis=20)
     reading = Reading(spout)
     if row["saved_position"] is not None:
         full, broker.logs["t", 0] = broker.logs["t", 0], Log(end=42)
@@ -251,7 +263,7 @@ def test_what_fails_comes_again_and_the_others_once(
     """[E-04, E-05, E-16, I-01]"""
     broker.write("t", 0, 10)
     Told.fails.update(failing)
-    reading = Reading(ScriptedSpout("t", group="g", max_uncommitted=10), Told())
+    reading = Reading(ScriptedSpout("t", group="g", max_in_flight=10), Told())
     for _ in range(10):
         reading.run.step()
         if restarts:
@@ -291,7 +303,7 @@ def test_no_more_than_the_limit_is_read_ahead(broker: Broker) -> None:
     """[E-11, E-12, E-13, E-09]"""
     broker.write("t", 0, 100)
     Told.held.update(range(100))
-    reading = Reading(ScriptedSpout("t", max_uncommitted=10), Told())
+    reading = Reading(ScriptedSpout("t", max_in_flight=10), Told())
     reading.settle()
     assert reading.offsets() == list(range(10))
     Told.held.difference_update(range(1, 10))  # acked ones behind one that is open count
@@ -313,7 +325,7 @@ def test_another_partition_goes_on_where_one_is_at_its_limit(broker: Broker) -> 
             else:
                 self.ack(tup)
 
-    reading = Reading(ScriptedSpout("t", max_uncommitted=10), HoldsOne()).settle()
+    reading = Reading(ScriptedSpout("t", max_in_flight=10), HoldsOne()).settle()
     assert Counter(reading.offsets(1)) == {0: 10, 1: 30}
 
 
@@ -321,7 +333,7 @@ def test_no_ackers_track_nothing_and_lose_nothing(broker: Broker) -> None:
     """[E-19, G-02, G-07]"""
     broker.write("t", 0, 100)
     for guarantee in ("at_least_once", None):
-        spout = ScriptedSpout("t", guarantee=guarantee, max_uncommitted=50, group="g")
+        spout = ScriptedSpout("t", guarantee=guarantee, max_in_flight=50, group="g")
         reading = Reading(spout, conf={"topology.acker.executors": 0}).settle()
         assert reading.offsets() == list(range(100))
         broker.committed.clear()
@@ -332,7 +344,7 @@ def test_without_tracking_what_fails_does_not_come_again(broker: Broker, guarant
     """[G-03, G-04, G-06]"""
     broker.write("t", 0, 10)
     Told.fails.update(range(10))
-    reading = Reading(ScriptedSpout("t", guarantee=guarantee, max_uncommitted=2), Told())
+    reading = Reading(ScriptedSpout("t", guarantee=guarantee, max_in_flight=2), Told())
     assert reading.settle().offsets() == list(range(10))
     assert reading.run.acked.get("kafka", []) == []
 
@@ -413,6 +425,46 @@ def test_lost_data_is_told_and_passed_over(
                 reading.settle()
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("policy", ["stop", "earliest", "latest"])
+def test_a_topic_made_anew_is_known_by_its_id(broker: Broker, policy: str, restarts: bool) -> None:
+    """[I-05] Though the new log has the position."""
+    broker.write("t", 0, 3)
+    broker.ids["t"] = "first"
+    reading = Reading(ScriptedSpout("t", on_data_loss=policy)).settle()
+    reading.run.restart()
+    broker.write("t", 0, 1)
+    reading.settle()
+    assert reading.offsets() == [0, 1, 2, 3]
+    broker.logs["t", 0] = Log()
+    broker.write("t", 0, 6)
+    broker.ids["t"] = "second"
+    if restarts:
+        reading.run.restart()
+    if policy == "stop":
+        with pytest.raises(ComponentError, match="position 4 is of an earlier topic of this name"):
+            reading.settle()
+        return
+    reading.settle()
+    broker.write("t", 0, 1)
+    reading.settle()
+    assert reading.offsets()[4:] == ([*range(7)] if policy == "earliest" else [6])
+    assert reading.run.stats().components["kafka"].counters["data_losses"] == 1
+
+
+def test_an_id_that_was_not_known_is_taken_over(broker: Broker) -> None:
+    """[I-05] As the position of a checkpoint of an earlier topo, or of an old broker."""
+    broker.write("t", 0, 3)
+    reading = Reading(ScriptedSpout("t")).settle()
+    broker.ids["t"] = "first"
+    broker.write("t", 0, 3)
+    reading.run.restart()
+    assert reading.settle().offsets() == [0, 1, 2, 3, 4, 5]
+    old = Partition.__new__(Partition)
+    old.__setstate__((3, Offsets(3), None, {}, {}))
+    assert (old.position, old.topic_id) == (3, "")
+
+
 def test_a_broker_that_is_away_stalls_with_its_address(broker: Broker) -> None:
     """[C-06]"""
     broker.write("t", 0, 1)
@@ -424,6 +476,111 @@ def test_a_broker_that_is_away_stalls_with_its_address(broker: Broker) -> None:
     reading.cluster.advance(10)
     assert reading.offsets() == [0]
     assert reading.run.status == "ACTIVE"
+
+
+class Letters(DeadLetters):
+    """Writes to a list what is flushed; away, while the test says so."""
+
+    away: ClassVar[bool] = False
+    buried: ClassVar[list[Any]] = []
+
+    def connect(self) -> Any:
+        self.waiting: list[Any] = []
+        return Lists(self)
+
+
+class Lists:
+    """What writes for `Letters`."""
+
+    def __init__(self, letters: Letters) -> None:
+        self.letters = letters
+
+    def send(self, record: Any) -> list[Any]:
+        self.letters.waiting.append(record)
+        return []
+
+    def flush(self, secs: float) -> list[Any]:
+        if self.letters.away:
+            raise Unavailable("Kafka at scripted:1: 1 records are not delivered")
+        self.letters.buried.extend(self.letters.waiting)
+        self.letters.waiting.clear()
+        return []
+
+
+class Burying(ScriptedSpout):
+    def dead_letters(self) -> Any:
+        return Letters("scripted:1", {}, "t-dead")
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> type[Letters]:
+    monkeypatch.setattr(Letters, "away", False)
+    Letters.buried.clear()
+    return Letters
+
+
+def test_what_is_given_up_goes_to_its_topic_as_it_was(
+    broker: Broker, letters: type[Letters]
+) -> None:
+    broker.write("t", 0, 4, name=b"k", more=[("own", b"1")])
+    Told.fails.update({1: 9, 3: 1})
+    spout = Burying("t", retry=Backoff(retries=2), dead_letter="t-dead")
+    letters.away = True
+    reading = Reading(spout, Told())
+    reading.cluster.advance(5)
+    assert reading.run.status == "STALLED"  # and nothing is given up before the brokers have it
+    assert letters.buried == []
+    letters.away = False
+    reading.cluster.advance(30)
+    assert reading.run.status == "ACTIVE"
+    topic, key, value, _, _, headers = letters.buried[-1]
+    assert (topic, key, value) == ("t-dead", b"k", b"1")
+    assert headers == [("own", b"1"), ("topo-topic", b"t"), ("topo-partition", b"0"),
+                       ("topo-offset", b"1"), ("topo-reason", b"failed by 'b' task 1: told so"),
+                       ("topo-failures", b"3")]  # fmt: skip
+    assert {record[2] for record in letters.buried} == {b"1"}
+    assert reading.run.stats().components["kafka"].counters["dead"] == 1
+    partition = cast(Any, reading.run)._host.spouts[0].component.state["t", 0]
+    assert (partition.committable, partition.dead) == (4, {})
+
+
+def test_what_cannot_be_read_goes_to_the_topic_of_dead_letters(
+    broker: Broker, letters: type[Letters]
+) -> None:
+    broker.write("t", 0, 1, data=b"{")
+    broker.write("t", 0, 1, data=b"7")
+    spout = Burying("t", value="json", fields="value", dead_letter="t-dead", on_bad="dead_letter")
+    reading = Reading(spout).settle()
+    assert reading.run.tuples("kafka") == [[7]]
+    ((_, _, value, _, _, headers),) = letters.buried
+    assert value == b"{"
+    assert "JSON" in dict(headers)["topo-reason"].decode()
+
+
+def test_what_is_given_up_and_gone_is_reported(broker: Broker, letters: type[Letters]) -> None:
+    broker.write("t", 0, 2)
+    Told.fails.update({0: 9})
+    spout = Burying("t", retry=Backoff(retries=0), dead_letter="t-dead")
+    reading = Reading(spout, Told())
+    reading.run.step()
+    broker.truncate("t", 0, 1)
+    reading.settle()
+    assert letters.buried == []
+    assert "given up, and the log has it no longer" in str(reading.run.errors())
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"dead_letter": "d"}, "nothing is ever given up"),
+        ({"dead_letter": "d", "retry": Backoff(retries=1), "guarantee": "none"}, "nothing is ever"),
+        ({"on_bad": "dead_letter"}, "without a topic"),
+        ({"dead_letter": "t", "on_bad": "dead_letter"}, "a topic that it reads itself"),
+    ],
+)
+def test_dead_letters_that_cannot_be_meant(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(ComponentError, match=words):
+        ScriptedSpout("t", **more)
 
 
 # -- bounded, topics, translation, settings -----------------------------------------------------
@@ -535,18 +692,21 @@ def test_records_that_cannot_be_read(broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"settings": {"enable.auto.commit": True}}, "'enable.auto.commit' is not yours"),
-        ({"settings": {"enable.auto.offset.store": True}}, "'enable.auto.offset.store' is not"),
+        ({"settings": {"enable.auto.commit": True}}, "KafkaSpout sets 'enable.auto.commit' itself"),
+        ({"settings": {"auto.offset.reset": "latest"}}, "itself: start= says where reading begins"),
         ({"settings": {"group.id": "g"}}, "it is group="),
         ({"guarantee": "by_batch"}, "guarantee='by_batch'; it is one of"),
         ({"start": "beginning"}, "start='beginning'; it is one of"),
+        ({"start": "timestamp"}, "start='timestamp'; it is one of"),
+        ({"start": ("committed", 5)}, "start=\\('committed', 5\\); it is one of"),
+        ({"start": ["earliest"]}, "start=\\['earliest'\\]; it is one of"),
         ({"topics": []}, "topics=\\[\\]"),
         ({"topics": 7}, "topics=7"),
         ({"translate": len}, "the fields of what translate returns are not known"),
         ({"value": "bytes", "fields": "user"}, "is no part of a record"),
         ({"value": "xml"}, "value='xml'; it is one of"),
         ({"streams": {"default": "x"}}, "'default' has its fields already"),
-        ({"max_uncommitted": 0}, "max_uncommitted=0"),
+        ({"max_in_flight": 0}, "max_in_flight=0"),
     ],
 )
 def test_arguments_that_cannot_be_meant(wrong: dict[str, Any], message: str) -> None:
@@ -555,7 +715,155 @@ def test_arguments_that_cannot_be_meant(wrong: dict[str, Any], message: str) -> 
         ScriptedSpout(**{"topics": "t", **wrong})
 
 
-@pytest.mark.parametrize(("reset", "policy"), [("earliest", "earliest"), ("none", "stop")])
-def test_an_explicit_reset_policy_is_that_of_lost_data(reset: str, policy: str) -> None:
-    """[C-03, S-06]"""
-    assert ScriptedSpout("t", settings={"auto.offset.reset": reset}).on_data_loss == policy
+def test_a_reset_policy_that_is_the_spouts_own_is_taken() -> None:
+    """[C-03]"""
+    assert ScriptedSpout("t", settings={"auto.offset.reset": "none"}).on_data_loss == "stop"
+
+
+@pytest.mark.parametrize("connector", ["spout", "bolt"])
+def test_settings_that_a_client_would_lose_are_refused(
+    monkeypatch: pytest.MonkeyPatch, connector: str
+) -> None:
+    """[C-04] Whatever a connector puts over the user's settings, the user may not give."""
+
+    class Caught(Exception):
+        pass
+
+    def made(name: str, kind: Any, settings: dict[str, Any]) -> Any:
+        raise Caught(settings)
+
+    monkeypatch.setattr(client, "made", made)
+    monkeypatch.setattr(publisher, "made", made)
+
+    def connect(given: dict[str, Any]) -> Any:
+        if connector == "bolt":
+            return publisher.Sender("b:1", given)
+        return client.KafkaClient("b:1", "g", given)
+
+    def construct(given: dict[str, Any]) -> Any:
+        if connector == "bolt":
+            return KafkaBolt("b:1", "t", settings=given)
+        return ScriptedSpout("t", settings=given)
+
+    def settings_made(given: dict[str, Any]) -> dict[str, Any]:
+        with pytest.raises(Caught) as caught:
+            connect(given)
+        found: dict[str, Any] = caught.value.args[0]
+        return found
+
+    names = settings_made({})
+    taken = settings_made(dict.fromkeys(names, "the user's"))
+    lost = sorted(name for name, value in taken.items() if value != "the user's")
+    assert len(lost) > 4
+    for name in lost:
+        with pytest.raises(ComponentError, match=f"sets '{name}' itself"):
+            construct({name: "latest"})
+
+
+class _Error:
+    """An error of librdkafka."""
+
+    def __init__(self, code: int, *, fatal: bool = False) -> None:
+        self._code, self._fatal = code, fatal
+
+    def code(self) -> int:
+        return self._code
+
+    def fatal(self) -> bool:
+        return self._fatal
+
+    def str(self) -> str:
+        return "because"
+
+
+@pytest.mark.parametrize(
+    ("name", "fatal", "stays"),
+    [
+        ("INVALID_TRANSACTION_TIMEOUT", True, True),
+        ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", False, True),
+        ("TOPIC_AUTHORIZATION_FAILED", False, True),
+        ("_AUTHENTICATION", False, True),
+        ("UNKNOWN_MEMBER_ID", True, True),
+        ("_FENCED", True, False),
+        ("INVALID_PRODUCER_EPOCH", True, False),
+        ("_TRANSPORT", False, False),
+        ("NOT_LEADER_FOR_PARTITION", False, False),
+        ("UNKNOWN_TOPIC_OR_PART", False, False),
+    ],
+)
+def test_errors_that_no_waiting_mends_are_no_outage(name: str, fatal: bool, stays: bool) -> None:
+    """[K-18]"""
+    code = getattr(confluent_kafka.KafkaError, name)
+    error = client.in_words(confluent_kafka, _Error(code, fatal=fatal), "b:1", "")
+    assert isinstance(error, ComponentError if stays else Unavailable)
+    assert "Kafka at b:1: " in str(error)
+    assert "because" in str(error)
+
+
+def test_a_record_that_may_not_be_written_is_an_error() -> None:
+    """[K-18] Errors of a delivery are told by a callback."""
+    sender = publisher.Sender("127.0.0.1:1", {})
+    codes = confluent_kafka.KafkaError
+
+    class Sent:
+        topic = key = value = lambda self: b""
+
+    sender.note_delivery(_Error(codes.TOPIC_AUTHORIZATION_FAILED), Sent())
+    with pytest.raises(ComponentError, match="no permission for the topic"):
+        sender.flush(0.1)
+
+
+# -- event time ---------------------------------------------------------------------------------
+
+
+def windows_of(spout: ScriptedSpout, tasks: int = 1) -> Topology:
+    """Return a topology that counts records in windows of 10."""
+    window = WindowAggregate(
+        window=Tumbling(10), time=EventTime("offset", lag=1), aggregates={"n": Count()}
+    )
+    builder = TopologyBuilder()
+    builder.set_spout("kafka", spout, tasks)
+    builder.set_bolt("w", window).global_grouping("kafka")
+    return builder.create_topology()
+
+
+def late_of(spout: ScriptedSpout, tasks: int = 1) -> tuple[int, int]:
+    """Return how many records were counted in windows of 10, and how many were late."""
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", windows_of(spout, tasks))
+        run.settle()
+        cluster.advance(20)  # partitions that are read to their end are idle
+        return sum(row[-1] for row in run.tuples("w")), run.stats().components["w"].late
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once", "at_most_once"])
+@pytest.mark.parametrize("tasks", [1, 2, 4])
+def test_partitions_in_order_of_time_are_not_late_for_each_other(
+    broker: Broker, tasks: int, guarantee: str
+) -> None:
+    for partition in range(4):
+        broker.write("t", partition, 5_000)  # the time of a record is its offset
+    broker.write("t", 4, 0)  # one is empty
+    counted, late = late_of(ScriptedSpout("t", guarantee=guarantee), tasks)
+    assert late == 0
+    assert counted == 4 * 4_990  # all windows that are over at 4,998
+
+
+def test_a_bounded_partition_that_was_read_holds_nothing_back(broker: Broker) -> None:
+    broker.write("t", 0, 5_000)
+    broker.write("t", 1, 10)
+    counted, late = late_of(ScriptedSpout("t", until="latest"))
+    assert (counted, late) == (5_010, 0)
+
+
+def test_a_batch_may_end_after_a_restart_before_the_server_was_asked(broker: Broker) -> None:
+    broker.write("t", 0, 5_000)
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", windows_of(ScriptedSpout("t")))
+        run.settle()
+        run.deactivate()
+        run.restart()
+        cluster.advance(5)  # nobody asks the spout for tuples
+        run.activate()
+        cluster.advance(20)
+        assert sum(row[-1] for row in run.tuples("w")) == 4_990  # those that are over

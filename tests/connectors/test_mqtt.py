@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -153,7 +152,7 @@ def test_the_dead_have_a_stream(server: MosquittoServer, topic: str) -> None:
 
 
 def test_the_broker_holds_back_what_is_not_acked(server: MosquittoServer, topic: str) -> None:
-    spout = MqttSpout(server.url, topic, value="json", fields="value", max_unacked=7, track=False)
+    spout = MqttSpout(server.url, topic, value="json", fields="value", max_in_flight=7, track=False)
     reading = Reading(spout, name=topic)
     server.write(topic, numbers(60))
     moved_until(reading.cluster, lambda: len(reading.values()) >= 60)
@@ -170,7 +169,7 @@ def test_messages_that_yield_nothing_do_not_stop_the_reading(
         value="json",
         fields="n",
         translate=lambda message: None if message.value % 50 else [message.value],
-        max_unacked=5,
+        max_in_flight=5,
     )
     reading = Reading(spout, name=topic)
     server.write(topic, numbers(101))
@@ -369,8 +368,7 @@ def test_users_permissions_and_tls(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     files = mosquitto.make_certificates(tmp_path)
     passwords, rights = tmp_path / "passwords", tmp_path / "rights"
-    subprocess.run(["mosquitto_passwd", "-b", "-c", passwords, "ann", "secret"], check=True)
-    passwords.chmod(0o644)
+    mosquitto.make_passwords(passwords, "ann", "secret")
     rights.write_text("user ann\ntopic readwrite mine/#\n")
     rights.chmod(0o644)
     port = free_port()
@@ -428,7 +426,7 @@ def test_arguments_that_cannot_be_meant() -> None:
         (lambda: MqttSpout(url, "$share/g/a"), "topics has"),
         (lambda: MqttSpout(url, "t", guarantee="exactly_once"), "not to be had"),
         (lambda: MqttSpout(url, "t", qos=0), "QoS 0"),
-        (lambda: MqttSpout(url, "t", max_unacked=70_000), "65,535"),
+        (lambda: MqttSpout(url, "t", max_in_flight=70_000), "65,535"),
         (lambda: MqttSpout(url, "t", fields="user"), "'user' is no part of a record"),
         (lambda: MqttSpout(url, "t", tls={"cafile": "x"}), "tls has no 'cafile'"),
         (lambda: MqttSpout(url, "t", guarantee="none", track=True), "track=True"),

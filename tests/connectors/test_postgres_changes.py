@@ -91,7 +91,7 @@ def test_a_replica_is_what_the_table_is(base: PostgresServer, snapshot: bool, se
         if snapshot:
             for number in range(40):
                 base.run(f"insert into {table} values ('k{number}', {number})")
-        run = cluster.submit_topology("t", copying(base, name, snapshot=snapshot, page=7, most=9))
+        run = cluster.submit_topology("t", copying(base, name, snapshot=snapshot, page=7))
         run.step()
         for _ in range(100):
             user = random.choice(users)
@@ -175,7 +175,7 @@ def test_values_keys_and_schemas_are_those_of_the_table(base: PostgresServer) ->
 def test_a_transaction_larger_than_a_batch_is_emitted_in_parts(base: PostgresServer) -> None:
     table = base.table("id integer primary key")
     with TestCluster() as cluster:
-        run = cluster.submit_topology("t", copying(base, table, most=100))
+        run = cluster.submit_topology("t", copying(base, table, page=100))
         cluster.advance(1)
         base.run(f"insert into {table} select * from generate_series(1, 30000)")
         base.run(f"delete from {table} where id % 2 = 0")

@@ -110,7 +110,7 @@ def resuming(server: Server, **more: Any) -> WebSocketSpout:
 
 
 def test_messages_resume_where_the_server_was(server: Server, receiving: Any) -> None:
-    one = receiving(resuming(server, max_waiting=10))
+    one = receiving(resuming(server, max_in_flight=10))
     while len(one.values()) < 100:
         before = len(one.values())
         one.until(lambda: len(one.values()) > before)  # noqa: B023
@@ -127,7 +127,7 @@ def test_what_is_rolled_back_is_emitted_again(server: Server, receiving: Any) ->
 
 
 def test_a_new_process_asks_from_the_saved_position_on(server: Server, receiving: Any) -> None:
-    one = receiving(resuming(server, max_waiting=5))
+    one = receiving(resuming(server, max_in_flight=5))
     while len(one.values()) < 100:
         before = len(one.values())
         one.until(lambda: len(one.values()) > before)  # noqa: B023
@@ -241,7 +241,7 @@ def test_lines_come_over_connections_and_restarts(lines: Lines, receiving: Any) 
 
 
 def test_a_full_queue_holds_the_server_back(lines: Lines, receiving: Any) -> None:
-    one = receiving(SocketSpout("127.0.0.1", lines.port, max_waiting=100))
+    one = receiving(SocketSpout("127.0.0.1", lines.port, max_in_flight=100))
     one.cluster.advance(0)
     text = b"x" * 1000 + b"\n"
     with lines.accept() as connection:

@@ -51,7 +51,7 @@ def batch(*values: Any) -> list[Tuple]:
 def test_every_entry_of_every_stream_once(server: RedisServer, client: Any, restarts: bool) -> None:
     for number in range(30):
         client.xadd(f"s{number % 2}", {"n": number})
-    spout = RedisStreamSpout(server.url, ("s0", "s1", "absent"), fields="n", most=4)
+    spout = RedisStreamSpout(server.url, ("s0", "s1", "absent"), fields="n", page=4)
     with TestCluster() as cluster:
         run = cluster.submit_topology("t", line(spout, Keeps()))
         for _ in range(20):
@@ -86,13 +86,13 @@ def test_where_reading_begins_and_what_cannot_be_read(server: RedisServer, clien
     assert [row[2] for row in emitted(start="latest")[0]] == [{"n": "3"}]
     translated: dict[str, Any] = {
         "fields": "n",
-        "translate": lambda stream, number, entry: [int(entry["n"])],
+        "translate": lambda record: [int(record.entry["n"])],
     }
     rows, ((raw, error, where),) = emitted(**translated, on_bad="stream")
     assert rows == [[2], [3]]
     assert (raw, where) == ({"n": "x"}, f"s at {first}")
     assert "ValueError" in error
-    with pytest.raises(ComponentError, match=f"an entry cannot be read: s at {first}"):
+    with pytest.raises(ComponentError, match=f"a record cannot be read: s at {first}"):
         emitted(**translated)
 
 
@@ -269,7 +269,7 @@ def test_a_server_that_is_killed_and_started_again_loses_and_doubles_nothing(
     try:
         for number in range(50):
             client.xadd("in", {"n": number})
-        spout = RedisStreamSpout(server.url, "in", fields="n", most=10)
+        spout = RedisStreamSpout(server.url, "in", fields="n", page=10)
         sink = RedisStoreBolt(
             server.url, key=lambda tup: "out", value="n", type="list", guarantee="exactly_once"
         )

@@ -70,7 +70,7 @@ def counting(spout: Any, tasks: int = 1) -> Topology:
 
 def test_every_item_of_a_list_counts_once(server: RedisServer, client: Any) -> None:
     with TestCluster() as cluster:
-        spout = RedisListSpout(server.url, ("jobs", "more"), most=3)
+        spout = RedisListSpout(server.url, ("jobs", "more"), page=3)
         run = cluster.submit_topology("t", counting(spout, tasks=2))
         for number in range(60):
             client.rpush("more" if number % 5 else "jobs", f"n{number}", "same")
@@ -84,11 +84,45 @@ def test_every_item_of_a_list_counts_once(server: RedisServer, client: Any) -> N
     assert kept == []
 
 
+def test_values_and_streams_of_items_entries_and_messages(server: RedisServer, client: Any) -> None:
+    """The same words as on every source."""
+    client.rpush("jobs", b'{"n": 1, "even": false}', b"{", b"\xff", b'{"n": 2, "even": true}')
+    by_stream: dict[str, Any] = {"streams": {"even": "n"}, "fields": "n", "on_bad": "stream"}
+    lists = RedisListSpout(
+        server.url, "jobs", value="json", **by_stream,
+        translate=lambda item: ("even", [item.value["n"]]) if item.value["even"] else
+        [item.value["n"]],
+    )  # fmt: skip
+    client.xadd("s", {"n": "1"})
+    client.xadd("s", {"n": b"\xff"})
+    client.xadd("s", {"n": "2"})
+    streams = RedisStreamSpout(
+        server.url, "s", **by_stream, group="g",
+        translate=lambda entry: ("even", ["2"]) if entry.entry["n"] == "2" else ["1"],
+    )  # fmt: skip
+    with TestCluster() as cluster:
+        for name, spout in (("lists", lists), ("streams", streams)):
+            run = cluster.submit_topology(name, line(spout, Keeps()))
+            run.settle()
+            cluster.advance(1)
+            assert [str(row[0]) for row in run.tuples("s")] == ["1"]
+            assert [str(row[0]) for row in run.tuples("s", "even")] == ["2"]
+            bad = [row[0] for row in run.tuples("s", "bad")]
+            assert len(bad) == (2 if name == "lists" else 1)
+            if name == "lists":
+                assert bad == [b"{", b"\xff"]
+    assert client.xpending("s", "g")["pending"] == 0
+
+
 def test_items_of_a_task_that_is_gone_are_emitted_first(server: RedisServer, client: Any) -> None:
     client.rpush("jobs:topo:t/s/0", "a", "b")  # a run that never committed
     client.rpush("jobs", "c")
     spout = RedisListSpout(
-        server.url, "jobs", side="right", fields="job", translate=lambda _, job: [job.upper()]
+        server.url,
+        "jobs",
+        side="right",
+        fields="job",
+        translate=lambda record: [record.value.upper()],
     )
     with TestCluster() as cluster:
         run = cluster.submit_topology("t", line(spout, Keeps()))
@@ -98,7 +132,7 @@ def test_items_of_a_task_that_is_gone_are_emitted_first(server: RedisServer, cli
 
 def test_a_group_deals_a_stream_over_tasks(server: RedisServer, client: Any) -> None:
     with TestCluster() as cluster:
-        spout = RedisStreamSpout(server.url, ("s0", "s1"), group="g", fields="n", most=4)
+        spout = RedisStreamSpout(server.url, ("s0", "s1"), group="g", fields="n", page=4)
         run = cluster.submit_topology("t", counting(spout, tasks=3))
         for number in range(60):
             client.xadd(f"s{number % 2}", {"n": number})
@@ -127,7 +161,7 @@ def test_a_group_takes_over_from_the_silent(server: RedisServer, client: Any) ->
 
 
 def test_what_is_published_is_heard(server: RedisServer, client: Any) -> None:
-    spout = RedisPubSubSpout(server.url, ("news", "temp.*"), queue=3)
+    spout = RedisPubSubSpout(server.url, ("news", "temp.*"), max_in_flight=3)
     with TestCluster() as cluster:
         run = cluster.submit_topology("t", line(spout, Keeps()))
         run.settle()
@@ -157,7 +191,7 @@ def test_what_is_published_is_heard(server: RedisServer, client: Any) -> None:
 def test_what_cannot_be_is_said(server: RedisServer) -> None:
     for make, said in (
         (lambda: RedisListSpout(server.url, ()), "names no list"),
-        (lambda: RedisListSpout(server.url, "l", fields="a"), "give both"),
+        (lambda: RedisListSpout(server.url, "l", fields="a"), "is no part of a record"),
         (lambda: RedisPubSubSpout(server.url, ()), "names no channel"),
         (lambda: RedisPubSubSpout("host", "c"), "url='host'"),
     ):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from tests.docs.vocabulary import vocabulary_table
 from tests.unit.cli_mistakes import mistakes_table
 from topo.cli.root import COMMANDS, root
 from topo.config import settings_table
@@ -23,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 PAGES = [README, *sorted(DOCS.rglob("*.md"))]
+TUTORIAL = sorted((DOCS / "tutorial").glob("*.md"))
+"""The pages that are one project; `test_tutorial` runs their files and commands."""
 
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
@@ -51,11 +54,15 @@ def name_of(page: Path) -> str:
 
 def blocks(page: Path, language: str) -> Iterator[Block]:
     """Yield the page's blocks of a language in order."""
+    return (block for block in page_blocks(page) if block.language == language)
+
+
+def page_blocks(page: Path) -> Iterator[Block]:
+    """Yield the page's blocks of all languages in order."""
     fence, start, lines, not_run = "", 0, list[str](), ""
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if fence and line == "```":
-            if fence == language:
-                yield Block(page, fence, start, "\n".join(lines) + "\n", not_run)
+            yield Block(page, fence, start, "\n".join(lines) + "\n", not_run)
             fence = not_run = ""
         elif fence:
             lines.append(line)
@@ -95,6 +102,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "settings": (DOCS / "reference" / "configuration.md", settings_table),
     "commands": (DOCS / "reference" / "cli.md", commands_table),
     "helps": (DOCS / "reference" / "cli.md", command_helps),
+    "vocabulary": (DOCS / "connectors" / "index.md", vocabulary_table),
     "mistakes": (DOCS / "reference" / "mistakes.md", mistakes_table),
 }
 """The pages of the generated parts, and the functions that generate them."""

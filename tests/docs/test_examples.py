@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -13,15 +14,23 @@ import pytest
 from examples import (
     direct_and_custom,
     endless_word_count,
+    exclaim,
+    multilang_word_count,
+    reach,
     reliable_spout,
+    replayed_trades,
     rolling_average,
     streams_word_count,
     totals_by_country,
+    visits,
     word_count,
+    word_queries,
 )
+from tests.property.scale import seeds
 from topo import CustomStreamGrouping, TopologyBuilder
 from topo.cli.target import load_target
 from topo.testing import (
+    CompletedTopology,
     FeederSpout,
     TestCluster,
     complete_topology,
@@ -39,6 +48,27 @@ def test_every_example_is_a_target_of_the_command_line(name: str) -> None:
     target = load_target(str(EXAMPLES / f"{name}.py"))
     assert target.topology.spouts
     assert target.topology.warnings == ()
+
+
+# -- multilang_word_count --------------------------------------------------------------------------
+
+
+def test_a_process_of_another_language_splits_the_sentences() -> None:
+    check_multilang(complete_topology(multilang_word_count.topology))
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_a_process_of_node_splits_the_sentences() -> None:
+    check_multilang(complete_topology(multilang_word_count.with_node()))
+
+
+def check_multilang(result: CompletedTopology) -> None:
+    words = " ".join(multilang_word_count.SENTENCES * 20).split()
+    counts: Counter[str] = Counter()
+    for word, count in result.tuples("count"):
+        counts[word] = max(count, counts[word])
+    assert counts == Counter(words)
+    assert len(result.acked["sentences"]) == len(multilang_word_count.SENTENCES) * 20
 
 
 # -- word_count ------------------------------------------------------------------------------------
@@ -144,6 +174,24 @@ def test_the_orders_on_their_way_survive_a_restart() -> None:
         assert run.status == "COMPLETED"
 
 
+# -- replayed_trades -------------------------------------------------------------------------------
+
+
+def test_a_minute_of_trades_comes_in_a_second() -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", replayed_trades.topology("60"))
+        cluster.advance(1)
+        assert len(run.tuples("trades")) in (12, 13)
+        for _ in range(9):
+            cluster.advance(1)
+        assert run.status == "COMPLETED"
+        rows = replayed_trades.trades(60)
+        first = [row["price"] for row in rows[:12] if row["symbol"] == "A"]
+        means = run.tuples("means")
+        assert len(means) == 10  # five minutes of two symbols
+        assert any(math.isclose(row[-1], sum(first) / len(first)) for row in means)
+
+
 # -- rolling_average -------------------------------------------------------------------------------
 
 
@@ -229,7 +277,7 @@ def test_streams_word_count_prints_both_counts_at_the_end(
 # -- totals_by_country -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_totals_by_country_move_with_the_customer(
     seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,3 +294,56 @@ def test_totals_by_country_move_with_the_customer(
     for customer, amount in totals_by_country.ORDERS:
         wanted[homes[customer]] += amount
     assert totals == dict(wanted)
+
+
+# -- visits ----------------------------------------------------------------------------------------
+
+
+def test_every_visit_ends_once_and_with_the_pages_that_were_seen() -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("visits", visits.topology())
+        for second in range(200):
+            cluster.advance(secs=1)
+            if second % 7 == 0:
+                run.restart()
+        pages = Counter(user for user, _ in run.tuples("clicks"))
+        ended = Counter[str]()
+        for user, what, count in run.tuples("visits"):
+            if what != "remind":
+                ended[user] += count
+        still = run.stats().components["visits"].state_rows
+        assert {what for _, what, _ in run.tuples("visits")} == {"remind", "bought", "left"}
+        assert sum(pages.values()) - sum(ended.values()) >= still
+        assert all(ended[user] <= pages[user] for user in pages)
+
+
+# -- reach and exclaim -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("page", "people"),
+    [("foo.com/blog/1", "16"), ("engineering.twitter.com/blog/5", "14"), ("notaurl.com", "0")],
+)
+def test_reach_counts_each_follower_once(page: str, people: str) -> None:
+    with TestCluster(seed=3) as cluster:
+        run = cluster.submit_topology("reach", reach.topology())
+        assert run.call("reach", page) == people
+
+
+def test_exclaim_answers_by_both_wirings() -> None:
+    for topology, answer in ((exclaim.topology(), "hello!"), (exclaim.by_hand(), "hello!!!")):
+        with TestCluster() as cluster:
+            assert cluster.submit_topology("e", topology).call("exclaim", "hello") == answer
+
+
+def test_word_queries_are_of_what_was_counted_so_far() -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("words", word_queries.topology())
+        assert run.call("words", "cow nobody") == "[[1]]"
+        for _ in range(80):  # sentences, twenty a second
+            cluster.advance(0.05)
+        text = " ".join(sentence for (sentence,) in run.tuples("stream_1"))
+        assert run.call("words", "the nobody cow") in {
+            f"[[{text.split().count('the') + text.split().count('cow') + more}]]"
+            for more in (0, 3)  # a sentence that comes with the call
+        }

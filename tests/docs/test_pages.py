@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import re
 import subprocess
@@ -12,8 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, README, ROOT, TABLES, Block, blocks, generated, name_of
+from tests.docs.pages import (
+    DOCS,
+    PAGES,
+    README,
+    ROOT,
+    TABLES,
+    TUTORIAL,
+    Block,
+    blocks,
+    generated,
+    name_of,
+)
 from topo.cli.target import load_target
+from topo.distribution import NAME
 
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
 CODE = {
@@ -22,7 +35,9 @@ CODE = {
     if (found := [b for b in PYTHON if b.page == page and not b.file and not b.not_run])
 }
 FILES = {
-    page: found for page in PAGES if (found := [b for b in PYTHON if b.page == page and b.file])
+    page: found
+    for page in PAGES
+    if page not in TUTORIAL and (found := [b for b in PYTHON if b.page == page and b.file])
 }
 NOT_RUN = [block for block in PYTHON if block.not_run]
 
@@ -70,6 +85,16 @@ def test_the_files_of_a_page_pass_their_tests_and_are_targets(page: Path, tmp_pa
         assert load_target(str(tmp_path / name)).topology.spouts
 
 
+def test_the_first_lines_of_the_readme_run_as_they_stand(tmp_path: Path) -> None:
+    first = next(block for block in PYTHON if block.page == README)
+    (tmp_path / first.file).write_text(first.text, encoding="utf-8")
+    assert len([line for line in first.text.splitlines()[1:] if line]) <= 12
+    command = [sys.executable, first.file]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[-1]) == ("('the', 1)", "('moon', 1)")
+
+
 def test_code_that_is_not_run_is_python() -> None:
     for block in NOT_RUN:
         ast.parse(block.text, filename=name_of(block.page))
@@ -103,7 +128,7 @@ def test_every_dependency_is_explained() -> None:
         (DOCS / "contributing.md").read_text(encoding="utf-8").partition("\n## Dependencies\n")[2]
     )
     explained = re.findall(r"`([\w-]+)`", text.partition("\n## ")[0])
-    assert wanted - {"topo"} - set(explained) == set()
+    assert wanted - {NAME} - set(explained) == set()
 
 
 def test_the_examples_are_all_named() -> None:
@@ -111,6 +136,22 @@ def test_the_examples_are_all_named() -> None:
     names = [path.name for path in (ROOT / "examples").glob("*.py") if path.stem != "__init__"]
     assert names
     assert [name for name in names if name not in text] == []
+
+
+@pytest.mark.parametrize("package", ["topo", "topo.streams", "topo.testing"])
+def test_the_api_page_has_every_public_name(package: str) -> None:
+    text = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+    assert len(entries) == len(set(entries))
+    module = importlib.import_module(package)
+    assert [
+        name
+        for name in module.__all__
+        if f"{package}.{name}" not in entries and getattr(module, name).__module__ not in entries
+    ] == []
+    of_package = [entry for entry in entries if entry.rpartition(".")[0] == package]
+    names = {*module.__all__, "errors"}
+    assert [entry for entry in of_package if entry.rpartition(".")[2] not in names] == []
 
 
 def test_every_decision_is_listed() -> None:

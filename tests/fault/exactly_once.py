@@ -268,17 +268,36 @@ def check_windows(directory: Path, keys: list[str]) -> None:
     assert reported == dict(wanted)
 
 
+def follow_orders(run: SparkRun, directory: Path) -> None:
+    """Go over to other slots, or save, if the test says so, once it can be asked."""
+    order = directory / "workers"
+    if order.exists() and run.slots:
+        workers = int(order.read_text())
+        if workers == run.slots and not run.is_rebalancing:
+            order.unlink()
+        elif not run.is_rebalancing:
+            run.rebalance(workers)
+    order = directory / "save"
+    if order.exists() and run.slots:
+        run.save(Path(order.read_text()))
+        order.unlink()
+
+
 def main() -> None:
     directory, master = sys.argv[1:]
     conf = json.loads(Path(directory, "conf.json").read_text(encoding="utf-8"))
+    begin = conf.pop("begin", {})
     run = SparkRun(
         "exactly-once",
         topology(directory),
         {**conf, "topology.checkpoint.dir": f"{directory}/checkpoint"},
         master=master,
         log_file=Path(directory, "spark.log"),
+        begin=begin,
     )
-    run.start().wait()
+    run.start()
+    while not run.wait(0.1):
+        follow_orders(run, Path(directory))
     write(directory, "ended", {"status": run.status, "reason": run.reason, "error": str(run.error)})
 
 

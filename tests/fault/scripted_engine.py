@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.engine.base import Launch
-from topo.errors import EngineError, UncaughtError
+from topo.errors import EngineError, RunError, UncaughtError
 from topo.running import (
     ACTIVE,
     COMPLETED,
@@ -26,10 +26,13 @@ from topo.running import (
     ErrorEntry,
     RunStats,
 )
+from topo.storage.savepoints import Component, Savepoint, summary_of, write_savepoint
+from topo.storage.saving import Changes, SavedMapping
 
 
 class ScriptedRun:
     ui = ""
+    drpc: tuple[str, str] | None = None
 
     def __init__(self, launch: Launch) -> None:
         self._conf = launch.conf
@@ -39,9 +42,42 @@ class ScriptedRun:
         self._killed = threading.Event()
         self._pending = self._conf.get("script.pending", 0)
         self._started = time.time()
+        self.slots = self._conf.get("topology.workers") or 2
+        self.is_rebalancing, self.rebalance_failure = False, ""
         checkpoint = Path(self._conf["topology.checkpoint.dir"])
         checkpoint.mkdir(parents=True, exist_ok=True)
-        (checkpoint / "topo-plan.json").write_text("{}")
+        self._plan = checkpoint / "topo-plan.json"
+        self._write_plan()
+
+    def _write_plan(self) -> None:
+        self._plan.write_text(json.dumps({"plan": {"slots": self.slots}}))
+
+    def save(self, directory: Path) -> dict[str, Any]:
+        if self._said().get("full"):
+            raise EngineError("the disk is full")
+        components = {"sink": Component("bolt", 2, 2, True)}
+        saved = Savepoint(
+            self.name, "c0ffee", 7, "micro-batch", 1.0, "0.3.0", "3.12", components, 3,
+            directory=directory,
+        )  # fmt: skip
+        changes = Changes()
+        SavedMapping("state", "sink").save({"cow": 3}, {"cow"}, changes)
+        return summary_of(write_savepoint(saved, [("sink", 0, changes.puts)]))
+
+    def rebalance(self, workers: int) -> None:
+        if workers == self.slots:
+            raise RunError(f"it has {workers} slots already")
+        self.is_rebalancing = True
+        threading.Thread(target=self._rebalance, args=(workers,), daemon=True).start()
+
+    def _rebalance(self, workers: int) -> None:
+        while self._said().get("hold"):
+            time.sleep(0.02)
+        self.rebalance_failure = self._said().get("rebalance_failure", "")
+        if not self.rebalance_failure:
+            self.slots = workers
+            self._write_plan()
+        self.is_rebalancing = False
 
     def _said(self) -> dict[str, Any]:
         try:
@@ -85,7 +121,7 @@ class ScriptedRun:
             reason=self.reason,
             uptime_secs=time.time() - self._started,
             window="all",
-            batch=BatchStats(self._said().get("batch", 0), 640.0, 10),
+            batch=BatchStats(batch := self._said().get("batch", 0), 640.0, 10, count=batch),
             components={
                 "numbers": ComponentStats(
                     "spout",

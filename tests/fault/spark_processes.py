@@ -20,7 +20,7 @@ import psutil
 
 from tests.fault.exactly_once import END
 from topo.engine.spark.realtime.records import read_log
-from topo.storage.checkpoints import EPOCHS
+from topo.storage.checkpoints import EPOCHS, PLAN_FILE, generation_in
 
 ROOT = Path(__file__).parents[2]
 KEYS = [f"k{number}" for number in range(17)]
@@ -85,9 +85,12 @@ class Job:
         """The number of the last committed batch or epoch; -1 before the first."""
         if self.is_real_time:
             return last_epoch(self.directory / "checkpoint" / EPOCHS)
+        checkpoint = self.directory / "checkpoint"
         with contextlib.suppress(FileNotFoundError):
-            names = os.listdir(self.directory / "checkpoint" / "commits")
-            return max((int(name) for name in names if name.isdigit()), default=-1)
+            generation = generation_in((checkpoint / PLAN_FILE).read_bytes())
+            names = os.listdir(checkpoint / generation.place / "commits")
+            last = max((int(name) for name in names if name.isdigit()), default=-1)
+            return generation.first_batch + last
         return -1
 
     def has_begun(self) -> bool:
@@ -101,6 +104,31 @@ class Job:
         goal = self.commits() + count
         wait_until(lambda: self.commits() >= goal or self.has_ended(), f"commit of batch {goal}")
         assert not self.has_ended(), self.words()
+
+    def rebalance(self, workers: int) -> None:
+        """Have it go over to so many slots; the next process begins with them."""
+        self.set_conf({"topology.workers": workers})
+        self._order("workers", str(workers))
+
+    def save(self, directory: Path) -> None:
+        """Have it write a savepoint, and wait for it."""
+        self._order("save", str(directory))
+        wait_until(lambda: not (self.directory / "save").exists() or self.has_ended(), "savepoint")
+        assert not self.has_ended(), self.words()
+
+    def set_conf(self, conf: Mapping[str, Any]) -> None:
+        """Give the next process other settings."""
+        before = json.loads((self.directory / "conf.json").read_text(encoding="utf-8"))
+        self._order("conf.json", json.dumps({**before, **conf}))
+
+    def _order(self, name: str, text: str) -> None:
+        unfinished = self.directory / f".{name}"
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.rename(self.directory / name)
+
+    @property
+    def is_rebalanced(self) -> bool:
+        return not (self.directory / "workers").exists()
 
     def has_ended(self) -> bool:
         return self.process.poll() is not None
@@ -151,7 +179,8 @@ def last_epoch(directory: Path) -> int:
     """The last whole epoch in a log of epochs; -1 before the first."""
     for segment in sorted(directory.glob("*.log"), reverse=True):
         with contextlib.suppress(FileNotFoundError):
-            records, _ = read_log(segment.read_bytes())
+            with segment.open("rb") as file:
+                records = list(read_log(file))
             if records:
                 return records[-1].epoch
     return -1

@@ -15,7 +15,7 @@ import pytest
 
 from tests.acker_calls import PLAN, acked, emitted, run_batch
 from tests.fault.acker_process import ROOT, AckerProcess, Processes
-from tests.property.scale import FACTOR
+from tests.property.scale import scaled
 from tests.property.small_world import LEVELS, SLOTS, World
 from topo.errors import AckerError
 from topo.tracking.client import AckerClient, AckerControl, can_restart
@@ -34,9 +34,10 @@ def target_of(*ackers: AckerProcess, call_secs: float = 5.0, give_up: float = 30
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_small_world_over_real_calls_with_ackers_killed(count: int) -> None:
     rng = Random(count)
+    turns = scaled(60, least=60)
     with Processes(count) as processes:
         world = World(processes, seed=count)
-        for turn in range(int(60 * FACTOR)):
+        for turn in range(turns):
             if turn % 12 == 5:
                 world.lose_memory(rng.randrange(count))
             world.run_batch(
@@ -50,7 +51,7 @@ def test_a_small_world_over_real_calls_with_ackers_killed(count: int) -> None:
             world.late_call(rng.randrange(60))
         world.check_end()
     heard = list(world.truth.heard.values())
-    assert heard.count(None) > 20 * FACTOR
+    assert heard.count(None) > turns / 3
     assert "acker lost" in heard
 
 

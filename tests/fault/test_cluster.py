@@ -124,6 +124,33 @@ def test_a_package_goes_to_its_end_over_the_loss_of_a_worker(shell: Shell, tmp_p
     assert (sold["component"], sold["level"], sold["logger"]) == ("totals", "INFO", "stdout")
 
 
+def test_slots_come_and_go_while_it_runs(shell: Shell, tmp_path: Path) -> None:
+    """For a second slot the cluster has to give an executor more than Spark began with."""
+    python = make_python(tmp_path / "theirs")
+    rounding = zipped(tmp_path / "r.zip", "rounding.py", "def rounded(n): return n // 2 * 2")
+    prices = zipped(tmp_path / "p.zip", "prices.json", json.dumps(PRICES))
+    sent = ("--py-files", rounding, "--archives", f"{prices}#prices")
+    args = ("--", str(tmp_path))
+    shell.submit("shop.topology", python, "-n", "grown", "--workers", "1", *sent, *args)
+    for slots in (2, 1):
+        await_acks(shell, "grown")
+        said = json.loads(shell.topo("rebalance", "grown", "-n", str(slots), "-w", "180", "--json"))
+        assert (said["was"], said["slots"]) == (3 - slots, slots)
+    wait_until(lambda: shell.run("grown")["status"] == "ACTIVE", "it goes on")
+    refused = shell.topo("rebalance", "grown", "-n", "9", "-w", "180", code=7)
+    assert "grown keeps its 1 slots: there are cores for 1 slots, and not for 9" in refused
+    await_acks(shell, "grown")
+    (tmp_path / "enough").touch()
+    wait_until(lambda: shell.run("grown")["status"] not in ("ACTIVE", "STALLED"), "its end")
+    assert shell.run("grown")["status"] == "COMPLETED", shell.run("grown")
+    check(tmp_path)
+
+
+def await_acks(shell: Shell, name: str) -> None:
+    before = shell.acked(name)
+    wait_until(lambda: shell.acked(name) > before, "acks")
+
+
 def check(directory: Path) -> None:
     """Every order was counted once and acked, by the topo that was sent."""
     orders = json.loads((directory / "orders.json").read_text())
@@ -138,6 +165,25 @@ def check(directory: Path) -> None:
         expected[fruit] = (count, count * ((price + 1) // 2 * 2))
     assert totals == expected
     assert all("topo.zip" in each["topo"] for each in known)
+
+
+def test_executors_that_do_not_find_the_driver_are_told_of(shell: Shell, tmp_path: Path) -> None:
+    settings = (
+        "spark.driver.host=nowhere.invalid",
+        "spark.driver.bindAddress=127.0.0.1",
+        "topology.acker.bind=127.0.0.1:0",
+    )
+    options = [part for setting in settings for part in ("-c", setting)]
+    shell.submit(
+        "shop.topology", Path(sys.executable), "-n", "lost", "--workers", "1", "--wait", "0",
+        *options, "--", str(tmp_path),
+    )  # fmt: skip
+    said = "executors ended at once: Command exited with code 1; can the workers reach the driver "
+    wait_until(lambda: said in shell.run("lost")["reason"], "what happens to the executors")
+    reason = shell.run("lost")["reason"]
+    assert "at nowhere.invalid:" in reason
+    assert "? set spark.driver.host" in reason
+    shell.topo("kill", "--force", "lost")
 
 
 def test_what_the_workers_lack_is_named_at_once(shell: Shell, tmp_path: Path) -> None:

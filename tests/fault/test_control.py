@@ -11,20 +11,23 @@ import stat
 import subprocess
 import sys
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import grpc
+import psutil
 import pytest
 
 from tests.fault.homes import Home, end, until
 from topo._pb import control_pb2 as pb
+from topo.manage.answers import written_errors, written_figures
 from topo.manage.api import Management
-from topo.manage.client import ControlClient, DriverUnreachable
-from topo.manage.service import SERVICE
+from topo.manage.client import SERVICE, ControlClient, DriverUnreachable
 
 pytestmark = pytest.mark.fault
 
 
+@pytest.mark.smoke
 def test_the_whole_way(home: Home) -> None:
     answer = home.submit()
     assert answer.startswith(f"submitted words ({home.run.id}) to local[*]: ACTIVE after ")
@@ -46,6 +49,51 @@ def test_the_whole_way(home: Home) -> None:
     assert not home.run.driver_alive
     until(lambda: not home.run.supervisor_alive)
     assert (home.run.status, home.run.reason) == ("KILLED", "")
+
+
+def test_other_slots_and_back_if_they_cannot_be_had(home: Home) -> None:
+    home.submit()
+    before, after = "numbers 1 0 0", "sink 2 1 0 1 2"
+    shown = home.topo("rebalance", "words", "-n", "3", "--explain").splitlines()
+    assert [" ".join(line.split()) for line in shown[1:]] == [
+        before,
+        after,
+        "2 -> 3 slots; 1 of 3 tasks moves, with all that it has saved",
+    ]
+    assert home.run.submission.workers is None
+    answer = home.topo("rebalance", "words", "-n", "3")
+    assert re.fullmatch(r"rebalanced words: 2 -> 3 slots after [\d.]+ s\n", answer)
+    assert home.run.submission.workers == 3, "for the next driver"
+    assert "it has 3 slots already" in home.topo("rebalance", "words", "-n", "3", code=4)
+    assert "tasks of a component is fixed" in home.topo("rebalance", "words", "-e", "a=2", code=2)
+
+    home.say(hold=True)
+    assert home.topo("rebalance", "words", "-n", "5", "-w", "0") == (
+        "words: REBALANCING; topo list shows how far it is\n"
+    )
+    assert home.run.submission.workers == 5, "one that dies on the way is followed by one of five"
+    home.say(rebalance_failure="the disk is full")
+    until(lambda: home.run.submission.workers == 3)
+    said = home.topo("rebalance", "words", "-n", "6", code=7)
+    assert "\nerror: words keeps its 3 slots: the disk is full\n" in said
+    until(lambda: home.run.submission.workers == 3)
+
+
+def test_a_topology_is_saved_while_it_runs(home: Home, tmp_path: Path) -> None:
+    home.submit()
+    place = tmp_path / "saved"
+    answer = home.topo("savepoint", "words", str(place))
+    assert re.fullmatch(rf"saved words, batch 7, in {place} \([\d.]+ k?B\)\n", answer)
+    assert "is not empty" in home.topo("savepoint", "words", str(place), code=4)
+    document = json.loads(home.topo("savepoint", "words", "--json"))
+    assert document["directory"] == str(home.registry.home / "savepoints" / "words" / "1")
+    assert (document["pending"], document["components"]["sink"]["tasks"]) == (3, 2)
+    assert home.topo("savepoint", "show", document["directory"]).startswith("words, batch 7, ")
+    (row,) = json.loads(home.topo("state", "words", "sink", "cow", "--json"))
+    assert (row["key"], row["value"]) == ("cow", 3)
+    home.say(full=True)
+    assert "the disk is full" in home.topo("savepoint", "words", code=4)
+    assert home.run.status == "ACTIVE"
 
 
 def test_a_lock_of_whoever_submitted_is_not_kept(home: Home, tmp_path: Path) -> None:
@@ -100,8 +148,47 @@ def test_a_driver_killed_by_sigkill_comes_back(home: Home) -> None:
     back = until(lambda: home.run if home.is_back(first) else None)
     assert back.submission.checkpoint == first.submission.checkpoint
     assert back.supervision is not None
-    assert back.supervision.last_failure == "its driver was ended by signal 9 (SIGKILL)"
+    assert back.supervision.last_failure == "its driver was ended by SIGKILL"
     home.topo("activate", "words")  # it answers, at its new address
+
+
+def test_totals_go_on_over_restarts_which_are_told_of(home: Home) -> None:
+    home.submit()
+    home.say(batch=3, errors=True)
+    management = Management(home.registry)
+
+    def are_written(drivers: int) -> bool:
+        if home.run.state.batch != 3:
+            return False
+        figures = written_figures(home.run.directory)
+        errors = written_errors(home.run.directory)
+        return bool(
+            figures
+            and figures["components"]["numbers"]["acked"] == 988 * drivers
+            and [error["count"] for error in errors] == [312 * drivers]
+        )
+
+    for drivers in (1, 2):
+        until(partial(are_written, drivers))
+        first = home.run
+        end(first.driver_pid)
+        until(partial(home.is_back, first))
+    view = management.topology("words")
+    assert (view.answers, view.restarts) == (True, 2)
+    assert view.last_failure == "its driver was ended by SIGKILL"
+    spout = view.components["numbers"]
+    assert (spout["emitted"], spout["acked"], spout["failed_by"]) == (3000, 2964, {"timeout": 36})
+    assert spout["by_task"] == {}
+    assert spout["complete_ms"] == pytest.approx(411.0)
+    (error,) = management.errors("words")
+    assert error.count == 3 * 312
+    restarted = "restarted 2 times (its driver was ended by SIGKILL)"
+    assert restarted in home.topo("list")
+    assert restarted in home.topo("stats", "words").splitlines()[0]
+    home.say(batch=3, complete=True)
+    until(lambda: home.run.over)
+    (row,) = json.loads(home.topo("list", "--all", "--json"))
+    assert (row["status"], row["acked"], row["restarts"]) == ("COMPLETED", 2964, 2)
 
 
 def test_batches_of_the_driver_before_are_no_progress_of_the_next(home: Home) -> None:
@@ -115,7 +202,7 @@ def test_batches_of_the_driver_before_are_no_progress_of_the_next(home: Home) ->
         end(pid)
         home.until_gone(pid)
     until(lambda: home.run.over)
-    assert home.run.reason.endswith("(SIGKILL); 2 failures in a row")
+    assert home.run.reason.endswith("SIGKILL; 2 failures in a row")
     assert home.run.state.batch == 3
 
 
@@ -148,7 +235,7 @@ def test_a_driver_that_keeps_dying_is_given_up(home: Home) -> None:
         home.until_gone(pid)
     until(lambda: home.run.over)
     assert home.run.status == "FAILED"
-    assert home.run.reason == "its driver was ended by signal 9 (SIGKILL); 2 failures in a row"
+    assert home.run.reason == "its driver was ended by SIGKILL; 2 failures in a row"
 
 
 def test_an_error_of_the_users_code_is_final(home: Home) -> None:
@@ -247,6 +334,22 @@ def test_force_ends_what_does_not_answer(home: Home) -> None:
     os.kill(run.driver_pid, signal.SIGSTOP)
     home.topo("kill", "--force", "words")
     assert (home.run.status, home.run.driver_alive) == ("KILLED", False)
+
+
+@pytest.mark.parametrize("begun", [0, 1, 2])
+def test_force_ends_what_has_hardly_begun(home: Home, begun: int) -> None:
+    """No process, supervisor, or driver is there, and holds no lock by which it could be seen."""
+    home.submit("-w", "0")
+    directory = str(home.run.directory)
+    until(lambda: len(processes_of(directory)) >= begun)
+    home.topo("kill", "--force", "words")
+    until(lambda: not processes_of(directory))
+    assert (home.run.status, home.run.supervisor_alive) == ("KILLED", False)
+
+
+def processes_of(directory: str) -> list[int]:
+    processes = psutil.process_iter(["cmdline"])
+    return [each.pid for each in processes if directory in (each.info["cmdline"] or ())]
 
 
 def test_a_completed_topology_is_over(home: Home) -> None:

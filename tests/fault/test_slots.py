@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ from tests.fault.spark_processes import KEYS, ROOT, pause, wait_until
 from tests.fault.without_spark import Slots
 from topo.engine.spark.realtime.coordinator import SlotLost
 from topo.engine.spark.realtime.epochs import EpochRecord, Epochs, Staged
+from topo.engine.spark.realtime.records import Place, Places
 from topo.engine.spark.realtime.store import EpochStore, LogFailed
 
 pytestmark = pytest.mark.fault
@@ -159,7 +160,7 @@ def test_starts_that_use_what_was_not_committed_are_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uncommitted: list[Staged] = []
-    stage, commit, restore = Epochs.stage, Epochs.commit, EpochStore.restore
+    stage, commit, places_of = Epochs.stage, Epochs.commit, EpochStore.places
 
     def noting(epochs: Epochs, epoch: int, level: int, slot: int, staged: Staged) -> bool:
         uncommitted.append(staged)
@@ -169,17 +170,20 @@ def test_starts_that_use_what_was_not_committed_are_found_out(
         uncommitted.clear()
         return commit(epochs, record)
 
-    def with_uncommitted(store: EpochStore) -> dict[int, dict[str, bytes]]:
-        saved = restore(store)
-        for staged in uncommitted:
-            for (task, name), blob in staged.puts.items():
-                saved.setdefault(task, {})[name] = blob
-        uncommitted.clear()
-        return saved
+    def with_uncommitted(store: EpochStore, tasks: Collection[int]) -> Places:
+        places = dict(places_of(store, tasks))
+        file = store.directory / "uncommitted"
+        with file.open("ab") as values:
+            for staged in uncommitted:
+                for key, blob in staged.puts.items():
+                    if key[0] in tasks:
+                        places[key] = Place(file.name, values.tell(), len(blob))
+                        values.write(blob)
+        return places
 
     monkeypatch.setattr(Epochs, "stage", noting)
     monkeypatch.setattr(Epochs, "commit", forgetting)
-    monkeypatch.setattr(EpochStore, "restore", with_uncommitted)
+    monkeypatch.setattr(EpochStore, "places", with_uncommitted)
     assert is_found_out(tmp_path, kill_before_it_is_committed, monkeypatch)
 
 

@@ -31,6 +31,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     assert after <= before
 
 
+@pytest.mark.smoke
 def test_the_whole_way(terminal: Terminal) -> None:
     assert "wrote ./{wordcount.py" in terminal.topo("quickstart")
     tested = terminal.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")

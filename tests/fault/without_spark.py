@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.fault.spark_processes import wait_until
 from topo.engine.spark.driver.lifecycle import Lifecycle
-from topo.engine.spark.driver.resources import tracking_plan
+from topo.engine.spark.driver.run_resources import tracking_plan
 from topo.engine.spark.driver.scratch import make_slots_directory
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.realtime.coordinator import Coordinator
@@ -34,6 +34,7 @@ from topo.engine.spark.worker.report import Report
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.runtime.slot import full_conf
 from topo.topology.model import Topology
+from topo.tracking.clock import SteadyClock
 from topo.tracking.plan import Mode
 
 
@@ -57,7 +58,7 @@ class Shuffle(threading.Thread):
                 if stream is None:
                     return
                 self._streams[level, slot] = stream
-                stream.on_event = partial(self._pass_on, level, stream)
+                stream.listen(partial(self._pass_on, level, stream))
         while not self.is_over and all(stream.is_open for stream in self._streams.values()):
             for key, mask in self._selector.select(0.1):
                 key.data.event(mask)
@@ -91,6 +92,7 @@ class Slots:
         self._topology = topology
         self._spec = RunSpec("slots", topology.to_bytes(), self.conf, self.plan)
         self.store = EpochStore(directory)
+        self._clock = SteadyClock()
         self.committed = self.store.recover(Committed(self.tracking))
         self._at_once = not self.conf["topology.epoch.ms"]
 
@@ -109,6 +111,7 @@ class Slots:
             address=f"{self._sockets}/coordinator",
             token=token,
             setup=self._setup,
+            clock=self._clock,
             notify=self._look,
         )
         self.coordinator.start()

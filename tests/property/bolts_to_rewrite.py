@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re as re_module
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from topo import BasicBolt, FailTuple, Tuple, bolt
+from topo import BasicBolt, EmitError, FailTuple, Tuple, bolt
 
 FACTOR = 3
 
@@ -235,6 +237,82 @@ class Swapping(BasicBolt):
         self.emit([-tup.n])
 
 
+class Alternating(BasicBolt):
+    """A state machine: each state is an `execute` of its own."""
+
+    outputs = ("a",)
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup.n])
+        self.execute = self.odd  # type: ignore[method-assign]
+
+    def odd(self, tup: Tuple) -> None:
+        self.emit([-tup.n])
+        self.become("execute" if tup.n % 3 else "odd")
+
+    def become(self, name: str) -> None:
+        setattr(self, "execute", getattr(type(self), name).__get__(self))  # noqa: B010
+
+
+class Muted(BasicBolt):
+    """Replaces its emit on the way, in a method that `execute` calls."""
+
+    outputs = ("a",)
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup.n])
+        if tup.n % 5 == 3:
+            self.mute()
+
+    def mute(self) -> None:
+        self.emit = self.emit_nothing  # type: ignore[method-assign]
+
+    def emit_nothing(self, values: Any, **options: Any) -> None:
+        del values, options
+
+
+class CallingModules(BasicBolt):
+    outputs = ("a", "b")
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([json.loads(f"[{tup.n}]"), re_module.findall("[1-3]", str(tup.m))])
+
+
+class Changing(BasicBolt):
+    """Changes what it has emitted, which a check finds."""
+
+    outputs = ("a", "b")
+
+    def execute(self, tup: Tuple) -> None:
+        row = [tup.n]
+        self.emit([row, tup.m])
+        self.emit((tup.m, [tup.n]))
+        if tup.n % 11 == 5:
+            row.append(tup.m)
+
+
+class Bound:
+    """A value that cannot travel."""
+
+    def __repr__(self) -> str:
+        return "Bound()"
+
+    def __reduce__(self) -> str:
+        raise TypeError("bound to its process")
+
+
+class Refused(BasicBolt):
+    """Emits values that cannot travel, and catches the error if there is one at once."""
+
+    outputs = ("a", "b", "c")
+
+    def execute(self, tup: Tuple) -> None:
+        try:
+            self.emit([tup.n, tup.m if tup.n % 7 else Bound(), tup.m])
+        except EmitError:
+            self.emit([tup.n, "refused", 0])
+
+
 def enclosed(offset: int) -> type[BasicBolt]:
     class Enclosed(BasicBolt):
         outputs = ("a",)
@@ -272,6 +350,7 @@ BASIC: dict[str, Callable[[], BasicBolt]] = {
         Plain, OneValue, Unpacking, UnpackingTooFew, Local, Failing,
         Catching, Beside, Streams, KeepsTuples, Wrong, Closures,
         Reassigning, Inherited, Silent, Counting, Looking, Returning, Own, Swapping,
+        Alternating, Muted, CallingModules, Changing, Refused,
     )
 } | {
     "enclosed": lambda: enclosed(100)(),
@@ -284,5 +363,6 @@ BASIC_REWRITTEN = {
     "Plain", "OneValue", "Unpacking", "UnpackingTooFew", "Local", "Failing",
     "Catching", "Beside", "Streams", "Closures",
     "Reassigning", "Silent", "Counting", "Returning", "enclosed", "yielding",
+    "CallingModules", "Changing", "Refused",
 }  # fmt: skip
-"""Those that can be: of the others the tuple is passed on, or the code looks at itself."""
+"""Those that can be: others pass the tuple on, or their code looks at itself or replaces itself."""

@@ -161,6 +161,68 @@ class AckingFinally(Bolt):
             self.ack(tup)
 
 
+class Transaction:
+    """A block that is left with a commit, which may fail."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        if self.number % 3 == 1:
+            raise OSError("the commit failed")
+
+
+class AckingInTransaction(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        with Transaction(tup.n):
+            self.total = tup.n
+            self.ack(tup)
+
+
+class ReturningInTransaction(Bolt):
+    def execute(self, tup: Tuple) -> Any:
+        with Transaction(tup.n):
+            if tup.m % 2:
+                return self.ack(tup)
+        return self.fail(tup)
+
+
+class AckingBeforeElse(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        try:
+            self.ack(tup)
+        except ValueError:
+            pass
+        else:
+            raise ValueError(tup.n)
+
+
+class AckingAfterTransaction(Bolt):
+    outputs = ("a",)
+
+    def execute(self, tup: Tuple) -> None:
+        with Transaction(tup.n):
+            self.emit([tup.m], anchors=tup)
+        self.ack(tup)
+
+
+class Alternating(Bolt):
+    """A state machine: each state is an `execute` of its own."""
+
+    outputs = ("a",)
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup.n], anchors=tup)
+        self.execute = self.second  # type: ignore[method-assign]
+        self.ack(tup)
+
+    def second(self, tup: Tuple) -> None:
+        self.fail(tup, "second")
+
+
 class AnchoringToSeveral(Bolt):
     outputs = ("a",)
 
@@ -192,14 +254,17 @@ RICH: dict[str, Callable[[], Bolt]] = {
     for one in (
         Acking, ByCollector, ByBranches, Catching, Raising, Matching, Beside, Silent, NeverAcking,
         AckingFirst, AckingInALoop, AckingTwice, AckingFinally, AnchoringToSeveral, Overriding,
+        AckingInTransaction, ReturningInTransaction, AckingBeforeElse, AckingAfterTransaction,
+        Alternating,
     )
 }  # fmt: skip
 
 RICH_REWRITTEN = {
     f"rich {name}"
     for name in (
-        "Acking", "ByCollector", "ByBranches", "Catching", "Raising", "Matching", "Beside",
-        "Silent", "NeverAcking",
+        "Acking", "ByCollector", "ByBranches", "Matching", "Beside", "Silent", "NeverAcking",
+        "AckingAfterTransaction",
     )
 }  # fmt: skip
-"""Those that can be: of the others something may come after the ack, or the tuple is kept."""
+"""Those that can be: of the others something may come after the ack (the end of a `with` does), the
+tuple is kept, or a call is replaced."""

@@ -38,6 +38,7 @@ from topo.engine.spark.realtime.messages import (
     unpack_staged,
     unpack_verdicts,
 )
+from topo.engine.spark.realtime.records import read_values
 from topo.engine.spark.realtime.store import EpochStore
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.runtime.slot import full_conf
@@ -73,34 +74,40 @@ class Lines(Spout):
 
 
 class Split(BasicBolt):
-    outputs = ("word",)
+    outputs = ("word", "number")
     stateless = True
 
     def execute(self, tup: Tuple) -> None:
         for word in tup.line.split():
-            self.emit([word])
+            self.emit([word, tup.number])
 
 
 class Count(StatefulBasicBolt):
-    outputs = ("word",)
+    outputs = ("word", "number")
 
     def execute(self, tup: Tuple) -> None:
         self.state[tup.word] = self.state.get(tup.word, 0) + 1
-        self.emit([tup.word])
+        self.emit(tup.values)
 
 
 class Total(BasicBolt):
-    """Reads the spout too, whose tuples pass through the levels between."""
+    """Reads the spout too, whose tuples pass through the levels between and come before words."""
 
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
         self.lines = 0
         self.words = 0
+        self.words_due: Counter[int] = Counter()
+        self.early: list[int] = []
 
     def execute(self, tup: Tuple) -> None:
         if tup.source_component == "lines":
             self.lines += 1
+            self.words_due[tup.number] += len(tup.line.split())
         else:
             self.words += 1
+            self.words_due[tup.number] -= 1
+            if self.words_due[tup.number] < 0:
+                self.early.append(tup.number)
 
 
 class Reported(StatefulBasicBolt):
@@ -201,7 +208,8 @@ class World:
 
     def _start_slots(self) -> None:
         assert self._store is not None
-        saved = self._store.restore()
+        store, every = self._store, range(2 + sum(len(c.tasks) for c in self.plan.components))
+        saved = read_values(store.directory, store.places(every))
         if self.restores_uncommitted:
             for staged in self._staged:
                 for (task, name), blob in staged.puts.items():
@@ -209,17 +217,25 @@ class World:
         self._staged = []
         committed = self._committed
         numbers = tuple(range(len(self.plan.levels)))
-        start = Start(numbers, committed.epoch, committed.clock, Mode.ACTIVE, "world", saved)
+        start = Start(
+            numbers,
+            committed.epoch,
+            committed.clock,
+            Mode.ACTIVE,
+            "world",
+            saved=saved,
+            now=self._clock,
+        )
         self._epochs = Epochs(self._tracking, committed, Mode.ACTIVE, 0.0)
         self._wires: dict[tuple[int, int, int], deque[bytes]] = {}
         self._orders: list[deque[tuple[str, Any]]] = [deque() for _ in range(SLOTS)]
         self.levels: list[list[Level]] = []
         for slot in range(SLOTS):
             setup = SlotSetup(self._spec, slot, numbers, acks_at_once=False, import_path=())
-            environment = self._spec.environment(slot)
+            environment = self._spec.environment(slot, lambda: self._clock)
             made = [Level(setup, number, environment, start) for number in numbers]
             for level in made:
-                level.output.stream = self._wire(level.number, slot)  # type: ignore[assignment]
+                level.output.connect(self._wire(level.number, slot))  # type: ignore[arg-type]
             first = self.random.randrange(len(made) + 1)  # of those in another process
             for process in (made[:first], made[first:]):
                 link({level.number: level for level in process})
@@ -346,6 +362,8 @@ class World:
             found.append(f"counted {dict(counted)}, and not {dict(wanted)}")
         if (total.lines, total.words) != (2 * self.lines, wanted.total()):
             found.append(f"{total.lines} lines, {total.words} words in all")
+        if total.early:
+            found.append(f"words of lines {total.early} came before their lines")
         found += self._wrong_windows()
         found += self._wrong_joins()
         for spout in self._components("lines"):

@@ -16,7 +16,7 @@ import pytest
 from google.protobuf.message import Message
 
 from tests.acker_calls import Ackers, acked, emitted, run_batch
-from tests.property.scale import FACTOR
+from tests.property.scale import scaled
 from topo._pb import acker_pb2 as pb
 from topo.tracking import packing
 from topo.tracking.exchange import Cursor, Registration
@@ -25,7 +25,7 @@ from topo.tracking.refusals import Refusal, Refused
 from topo.tracking.service import AckerService, Limits
 
 SECS = float(os.environ.get("TOPO_TEST_FUZZ_SECS", "0"))
-MESSAGES = int(4000 * FACTOR)
+MESSAGES = scaled(4000)
 
 INTEGERS = [0, 1, 2, 3, 255, 256, 65_535, 65_536, 1 << 31, (1 << 32) - 1]
 LARGE = [*INTEGERS, 1 << 47, (1 << 48) - 1, 1 << 48, (1 << 48) + 1, 1 << 60, (1 << 64) - 1]

@@ -32,7 +32,7 @@ from topo import (
     Tumbling,
     Tuple,
 )
-from topo.errors import UncaughtError
+from topo.errors import EmitError, UncaughtError
 from topo.runtime.basic_bolt_task import BasicBoltTask
 from topo.runtime.column_loops import ColumnLoops
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
@@ -207,6 +207,8 @@ def run(topology: Topology, *, strict: bool, policy: str, by_columns: bool) -> l
             counts = {task: _counts(metrics) for task, metrics in host.take_metrics().items()}
             seen.append((sent, counts, saved))
             number += 1
+    except EmitError as error:  # a check's, between two calls of users' code
+        seen.append(str(error))
     except UncaughtError as error:
         seen.append((type(error).__name__, str(error), error.user_traceback, error.tuple_text))
     for task in host.tasks.values():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
+import uuid
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property.scale import examples
+from topo.engine.spark.realtime import mark
 from topo.engine.spark.realtime.align import Alignment, Marker, Misaligned
 from topo.engine.spark.realtime.epochs import (
     Committed,
@@ -23,7 +26,13 @@ from topo.engine.spark.realtime.epochs import (
     Key,
     Staged,
 )
-from topo.engine.spark.realtime.records import read_log
+from topo.engine.spark.realtime.records import (
+    NotPlain,
+    pack_plain,
+    read_log,
+    read_values,
+    unpack_plain,
+)
 from topo.engine.spark.realtime.store import EpochStore, LogFailed
 from topo.errors import CheckpointError
 from topo.tracking.ids import Updates, root_id
@@ -218,11 +227,13 @@ histories = st.lists(
 Saved = dict[int, dict[str, bytes]]
 
 
-def write(directory: Path, history: Any, compact_bytes: int = 1 << 30) -> list[Saved]:
+def write(
+    directory: Path, history: Any, compact_bytes: int = 1 << 30, *, sync: bool = False
+) -> list[Saved]:
     """Write a log; return what is saved after each epoch, from epoch 0 on."""
-    store = EpochStore(directory, compact_bytes=compact_bytes)
+    store = EpochStore(directory, sync=sync, compact_bytes=compact_bytes)
     committed = store.recover(Committed(PLAN))
-    states: list[Saved] = [store.restore()]
+    states: list[Saved] = [saved_in(store)]
     flat: dict[Key, bytes] = {}
     for epoch, (puts, deletes) in enumerate(history, committed.epoch + 1):
         gone = [key for key in deletes if key not in puts]
@@ -245,11 +256,21 @@ def nested(flat: dict[Key, bytes]) -> Saved:
     return saved
 
 
+def saved_in(store: EpochStore) -> Saved:
+    return read_values(store.directory, store.places(range(4)))
+
+
+def ends_of(path: Path) -> list[int]:
+    """Return where each epoch of a segment ends, from epoch 0 on."""
+    with path.open("rb") as file:
+        return [0, *(record.end for record in read_log(file))]
+
+
 def read(directory: Path) -> tuple[int, int, Saved]:
     store = EpochStore(directory)
     try:
         committed = store.recover(Committed(PLAN))
-        return committed.epoch, committed.ledger.pending(), store.restore()
+        return committed.epoch, committed.ledger.pending(), saved_in(store)
     finally:
         store.close()
 
@@ -262,10 +283,10 @@ def test_every_prefix_of_a_log_recovers_to_a_committed_epoch(
     with tempfile.TemporaryDirectory() as name:
         states = write(Path(name), history)
         (path,) = Path(name).glob("*.log")
-        whole = path.read_bytes()
-        ends = [0, *(found.end for found in read_log(whole)[0])]
+        whole, ends = path.read_bytes(), ends_of(path)
         for _ in range(10):
             cut = data.draw(st.integers(0, len(whole)))
+            (Path(name) / "committed").unlink()  # which says that nothing may be missing
             path.write_bytes(whole[:cut])
             epoch, pending, saved = read(Path(name))
             assert epoch == max(n for n, end in enumerate(ends) if end <= cut)
@@ -282,8 +303,10 @@ def test_a_flipped_bit_anywhere_is_refused_or_costs_the_last_epoch_alone(
     with tempfile.TemporaryDirectory() as name:
         states = write(Path(name), history)
         (path,) = Path(name).glob("*.log")
-        whole = path.read_bytes()
-        last_at = ([0, *(found.end for found in read_log(whole)[0])])[-2]
+        whole, last_at = path.read_bytes(), ends_of(path)[-2]
+        has_mark = data.draw(st.booleans())
+        if not has_mark:
+            (Path(name) / "committed").unlink()
         for _ in range(10):
             at = data.draw(st.integers(0, len(whole) - 1))
             damaged = bytearray(whole)
@@ -292,6 +315,10 @@ def test_a_flipped_bit_anywhere_is_refused_or_costs_the_last_epoch_alone(
             if at < last_at:
                 with pytest.raises(CheckpointError, match="damaged"):
                     read(Path(name))
+            elif has_mark:  # it was committed, so no death has torn it
+                with pytest.raises(CheckpointError, match="1 epoch is missing"):
+                    read(Path(name))
+                assert path.read_bytes() == damaged
             else:
                 epoch, _, saved = read(Path(name))
                 assert epoch == len(history) - 1
@@ -392,3 +419,145 @@ def test_a_log_that_was_taken_away_is_named(tmp_path: Path, compact_bytes: int) 
     else:  # the file that it writes is still that file; the owner's record tells
         assert not refused
         assert read(tmp_path / "elsewhere")[0] == 3
+
+
+# -- what a log must not end before ---------------------------------------------------------------
+
+THREE: Any = [({(1, "a"): b"x" * 50}, []), ({(1, "b"): b"y"}, []), ({(2, "c"): b"z" * 9}, [])]
+
+
+@examples(40)
+@given(histories, st.data())
+def test_a_log_that_was_cut_is_refused_and_stays_as_it_is(
+    history: Any, data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        write(Path(name), history)
+        (path,) = Path(name).glob("*.log")
+        cut = data.draw(st.integers(0, path.stat().st_size - 1))
+        os.truncate(path, cut)
+        with pytest.raises(CheckpointError, match=f"epoch {len(history)} was committed") as raised:
+            read(Path(name))
+        assert "without the file 'committed'" in raised.value.hint
+        assert path.stat().st_size == cut
+
+
+def test_a_segment_that_is_gone_behind_a_snapshot_is_missed(tmp_path: Path) -> None:
+    write(tmp_path, [({(1, "a"): b"x" * 50}, [])] * 30, compact_bytes=200)
+    for path in tmp_path.glob("*.log"):
+        path.unlink()
+    with pytest.raises(CheckpointError, match="the log of epochs was cut"):
+        read(tmp_path)
+
+
+def tear(directory: Path) -> int:
+    """Leave half a record at the end, as a death in the middle of a write; return its bytes."""
+    (path,) = directory.glob("*.log")
+    half = path.read_bytes()[: ends_of(path)[1] // 2]
+    with path.open("ab") as file:
+        file.write(half)
+    return len(half)
+
+
+def test_a_torn_record_is_cut_off_and_its_bytes_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, THREE)
+    torn = tear(tmp_path)
+    assert read(tmp_path)[0] == 3
+    assert f"behind epoch 3 was torn, and its {torn} bytes are cut off" in caplog.text
+    caplog.clear()
+    assert read(tmp_path)[0] == 3
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_after_another_start_of_the_machine_the_end_may_be_lost_unless_it_was_synced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, sync: bool
+) -> None:
+    write(tmp_path, THREE, sync=sync)
+    (path,) = tmp_path.glob("*.log")
+    os.truncate(path, ends_of(path)[1])
+    boot_id = tmp_path / "boot_id"
+    boot_id.write_text(str(uuid.uuid4()))
+    monkeypatch.setattr(mark, "_BOOT_ID", boot_id)
+    if sync:
+        with pytest.raises(CheckpointError, match="2 epochs are missing"):
+            read(tmp_path)
+    else:
+        assert read(tmp_path)[0] == 1
+        assert "ends with epoch 1, and 2 epochs are lost" in caplog.text
+
+
+def test_a_damaged_mark_is_none(tmp_path: Path) -> None:
+    write(tmp_path, THREE)
+    (path,) = tmp_path.glob("*.log")
+    os.truncate(path, ends_of(path)[1])
+    own = tmp_path / "committed"
+    own.write_bytes(bytes(len(own.read_bytes())))
+    assert read(tmp_path)[0] == 1
+
+
+# -- snapshots ------------------------------------------------------------------------------------
+
+roots = st.integers(1, 3).flatmap(
+    lambda task: st.integers(1, 2000).map(lambda sequence: root_id(task, sequence))
+)
+
+
+@st.composite
+def ledger_updates(draw: st.DrawFn) -> Updates:
+    """Draw what tasks may say of roots, in whatever order and however wrong."""
+    init, ack, fail, held, released = (draw(st.lists(roots, max_size=8)) for _ in range(5))
+    values = st.integers(0, 3)
+    tasks = st.integers(1, 4)
+    return Updates(
+        init_roots=u64(*sorted(set(init))),
+        init_values=u64(*(draw(values) for _ in set(init))),
+        ack_roots=u64(*ack),
+        ack_values=u64(*(draw(values) for _ in ack)),
+        fail_roots=u64(*fail),
+        fail_reasons=[draw(st.sampled_from(["no", "ну"])) for _ in fail],
+        held_roots=u64(*held),
+        held_tasks=np.array([draw(tasks) for _ in held], np.uint32),
+        released_roots=u64(*released),
+        released_tasks=np.array([draw(tasks) for _ in released], np.uint32),
+    )
+
+
+def seen_of(committed: Committed, now: float) -> Any:
+    ledger = committed.ledger
+    told = {task: ledger.verdicts(task) for task in (1, 2, 3)}
+    return (
+        committed.epoch,
+        committed.clock,
+        ledger.counts(now),
+        ledger.next_timeout(),
+        {task: (v.first, v.sequences.tolist(), v.reasons) for task, v in told.items()},
+    )
+
+
+@examples(100)
+@given(st.lists(ledger_updates(), max_size=6), st.lists(ledger_updates(), max_size=4))
+def test_what_follows_a_snapshot_is_the_same_as_without_one(
+    before: list[Updates], after: list[Updates]
+) -> None:
+    whole, epoch = Committed(PLAN), 0
+    for updates in before:
+        epoch += 1
+        whole.apply(EpochRecord(epoch, 10.0 * epoch, {}, (), updates, {2: epoch // 2}))
+    resumed = Committed(PLAN)
+    resumed.take_data(unpack_plain(pack_plain(whole.as_data())))
+    assert seen_of(resumed, 100.0) == seen_of(whole, 100.0)
+    for updates in after:
+        epoch += 1
+        record = EpochRecord(epoch, 10.0 * epoch, {}, (), updates, {})
+        for committed in (whole, resumed):
+            committed.apply(record)
+        assert seen_of(resumed, 200.0) == seen_of(whole, 200.0)
+
+
+def test_plain_data_names_no_class() -> None:
+    for data in (Committed(PLAN), np.uint64(1), Mode.ACTIVE):
+        with pytest.raises(NotPlain):
+            unpack_plain(pack_plain({"a": data}))

@@ -75,6 +75,7 @@ class World:
 
     def check(self) -> None:
         assert len(self.pending) == len(self.model)
+        assert self.pending.first == min(self.model, default=None)
         sequences = self.pending.sequences()
         assert sequences.tolist() == sorted(self.model)
         assert self.pending.ids_of(sequences) == [self.model[one] for one in sorted(self.model)]

@@ -50,7 +50,7 @@ def traceback_of(seen: list[Any]) -> list[Any]:
     values=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=60),
     size=st.sampled_from([7, 40, 41]),
     sources=st.sampled_from([1, 2]),
-    flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    flags=st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()),
 )
 @examples(15)
 def test_a_bolt_does_the_same_rewritten(
@@ -58,27 +58,29 @@ def test_a_bolt_does_the_same_rewritten(
     values: list[tuple[int, int]],
     size: int,
     sources: int,
-    flags: tuple[bool, bool, bool],
+    flags: tuple[bool, bool, bool, bool],
 ) -> None:
-    tracked, stops, read = flags
+    tracked, stops, read, strict = flags
     topology = of_bolt(name, values, size, tracked=tracked, sources=sources, read=read)
     results = []
     for rewrites in (True, False):
         with patch.object(BoltTask, "rewrites", rewrites):
             policy = "stop" if stops else "fail"
-            results.append(run(topology, strict=False, policy=policy, by_columns=True))
+            results.append(run(topology, strict=strict, policy=policy, by_columns=True))
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("strict", [False, True], ids=["as in production", "as in tests"])
 @pytest.mark.parametrize("name", sorted(BOLTS))
-def test_those_bolts_are_rewritten_that_can_be(name: str) -> None:
+def test_those_bolts_are_rewritten_that_can_be(name: str, strict: bool) -> None:
     topology = of_bolt(name, [(1, 2)], 7, tracked=False, sources=1, read=True)
     conf = full_conf({})
     layout = TaskLayout(topology, conf)
     tasks = range(1, layout.count + 1)
-    host = SlotTasks(
-        TaskEnvironment(topology, layout, conf, "laws", lambda: 0.0, frozenset(tasks)), tasks
+    environment = TaskEnvironment(
+        topology, layout, conf, "laws", lambda: 0.0, frozenset(tasks), strict=strict
     )
+    host = SlotTasks(environment, tasks)
     host.open()
     (task,) = (one for one in host.tasks.values() if one.component_id == "bolt")
     assert isinstance(task, BoltTask)

@@ -1,4 +1,4 @@
-"""Exactly-once over deaths at any moment; and two ways to get it wrong, which show here."""
+"""Exactly-once over deaths at any moment, in order; and ways to get it wrong, which show here."""
 
 from __future__ import annotations
 
@@ -57,3 +57,14 @@ def test_without_alignment_the_counts_are_wrong(
 
 def test_with_uncommitted_records_the_counts_are_wrong(tmp_path: Path) -> None:
     assert any(goes_wrong(seed, tmp_path / str(seed), uncommitted=True) for seed in range(5))
+
+
+def test_without_waiting_for_the_end_of_the_epoch_words_come_before_their_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(level, "_longer_ways", lambda *_: {})
+    worlds = [World(tmp_path / str(seed), seed) for seed in range(5)]
+    for world in worlds:
+        with closing(world):
+            world.run(0)
+    assert any("came before" in mistake for world in worlds for mistake in world.mistakes())

@@ -31,7 +31,8 @@ from topo.tables.grouped import GroupedTableBolt
 from topo.tables.keyed import KeyedTablesBolt
 from topo.tables.leaving import ByForeignKey, ByGroup, ByKey
 from topo.tables.lookup import ROWS, LookupBolt
-from topo.tables.retracting import ByHand, RetractableAggregate, retracting
+from topo.tables.retractable import RetractableAggregate
+from topo.tables.retracting import ByHand, retracting
 from topo.tables.sources import UPSERTS, SourcePlan
 from topo.timed import Clock, Rows
 from topo.windows.combiners import (

@@ -5,7 +5,6 @@ Java is the one that topo brings along. `TOPO_KAFKA_JARS` names the directory of
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import subprocess
@@ -17,7 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.servers.processes import ServerProcess, free_port, missing
+from tests.servers.processes import (
+    ServerProcess,
+    end_with_tests,
+    free_port,
+    may_look_for,
+    missing,
+)
 
 JARS = Path(os.environ.get("TOPO_KAFKA_JARS", "~/.cache/topo/kafka/jars")).expanduser()
 _JVM = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -132,6 +137,7 @@ class KafkaServer:
 
 def start(directory: Path) -> KafkaServer:
     """Start a broker; skip the test where the jars are not."""
+    may_look_for("Kafka")
     if not any(JARS.glob("kafka_*.jar")):
         missing("Kafka")
     return KafkaServer(directory)
@@ -146,9 +152,9 @@ def shared() -> KafkaServer:
     with _lock:
         if not _shared:
             directory = tempfile.mkdtemp(prefix="topo-kafka-")
-            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+            end_with_tests(lambda: shutil.rmtree(directory, ignore_errors=True))
             _shared.append(start(Path(directory)))
-            atexit.register(_shared[0].process.kill)
+            end_with_tests(_shared[0].process.kill)
         return _shared[0]
 
 

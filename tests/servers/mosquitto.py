@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.servers.processes import ServerProcess, free_port, missing
+from tests.servers.processes import ServerProcess, find_program, free_port, missing
 
 _PLACES = ("/usr/sbin/mosquitto", "/usr/local/sbin/mosquitto")
 _SETTINGS = """
@@ -98,11 +98,15 @@ class MosquittoServer:
 
 def start(*, keeps: bool = False, more: str = "") -> MosquittoServer:
     """Start a server; skip the test where Mosquitto is not installed."""
-    found = shutil.which("mosquitto") or next(filter(os.path.exists, _PLACES), None)
-    if found is None:
-        missing("Mosquitto")
-    assert found is not None
-    return MosquittoServer(found, keeps=keeps, more=more)
+    program = find_program("Mosquitto", "mosquitto", places=_PLACES)
+    return MosquittoServer(program, keeps=keeps, more=more)
+
+
+def make_passwords(path: Path, user: str, password: str) -> None:
+    """Write a file of passwords with one user."""
+    program = find_program("mosquitto_passwd", "mosquitto_passwd")
+    subprocess.run([program, "-b", "-c", path, user, password], check=True)
+    path.chmod(0o644)
 
 
 def make_certificates(directory: Path) -> dict[str, str]:
@@ -110,7 +114,8 @@ def make_certificates(directory: Path) -> dict[str, str]:
     run: Callable[[list[str]], object] = lambda command: subprocess.run(  # noqa: E731
         command, check=True, capture_output=True, cwd=directory
     )
-    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+    program = shutil.which("openssl") or missing("OpenSSL")
+    new = [program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
            "-nodes", "-days", "2"]  # fmt: skip
     name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     run([*new, *name, "-keyout", "server.key", "-out", "server.pem"])

@@ -11,9 +11,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from tests.servers.processes import ServerProcess, free_port, missing
+from tests.servers.processes import ServerProcess, find_program, free_port
 
-_PLACES = ("/usr/lib/postgresql/17/bin", "/usr/lib/postgresql/16/bin", "/usr/lib/postgresql/15/bin")
+_PLACES = [f"/usr/lib/postgresql/{version}/bin/initdb" for version in (17, 16, 15)]
 
 
 class PostgresServer:
@@ -87,10 +87,4 @@ class PostgresServer:
 
 def start() -> PostgresServer:
     """Start a server; skip the test where PostgreSQL is not installed."""
-    found = shutil.which("postgres")
-    places = [Path(found).parent] if found else [Path(place) for place in _PLACES]
-    programs = next((place for place in places if (place / "initdb").exists()), None)
-    if programs is None:
-        missing("PostgreSQL")
-    assert programs is not None
-    return PostgresServer(programs)
+    return PostgresServer(Path(find_program("PostgreSQL", "initdb", places=_PLACES)).parent)

@@ -14,7 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.servers.processes import ServerProcess, free_port, missing
+from tests.servers.processes import (
+    ServerProcess,
+    end_with_tests,
+    free_port,
+    may_look_for,
+    missing,
+)
 
 _LIBRARY = Path("/usr/lib/rabbitmq/lib")
 
@@ -158,11 +164,9 @@ class RabbitServer:
 
 def start() -> RabbitServer:
     """Start a server; skip the test where RabbitMQ is not installed."""
-    found = next(iter(sorted(_LIBRARY.glob("rabbitmq_server-*/sbin"))), None)
-    if found is None:
-        missing("RabbitMQ")
-    assert found is not None
-    return RabbitServer(found)
+    may_look_for("RabbitMQ")
+    programs = next(iter(sorted(_LIBRARY.glob("rabbitmq_server-*/sbin"))), None)
+    return RabbitServer(programs or missing("RabbitMQ"))
 
 
 _lock = threading.Lock()
@@ -171,10 +175,8 @@ _shared: list[RabbitServer] = []
 
 def shared() -> RabbitServer:
     """Start a server for all tests of this process: starting takes longer than any of them."""
-    import atexit
-
     with _lock:
         if not _shared:
             _shared.append(start())
-            atexit.register(_shared[0].stop)
+            end_with_tests(_shared[0].stop)
         return _shared[0]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.servers.processes import ServerProcess, free_port, missing
+from tests.servers.processes import ServerProcess, find_program, free_port
 
 
 class RedisServer:
@@ -28,8 +27,4 @@ class RedisServer:
 
 def start(directory: Path) -> RedisServer:
     """Start a server; skip the test where Redis is not installed."""
-    program = shutil.which("redis-server")
-    if program is None:
-        missing("Redis")
-    assert program is not None
-    return RedisServer(program, directory)
+    return RedisServer(find_program("Redis", "redis-server"), directory)

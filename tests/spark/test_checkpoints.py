@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ from tests.conformance.doubles import Numbers, Total
 from tests.spark.doubles import LONGEST_SECS, WORKERS, Endless, wait_until
 from tests.wiring import line
 from topo import CheckpointError, LocalCluster, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
+from topo.storage.checkpoints import remove_checkpoint
+from topo.tracking.server import AckerServer
 
 pytestmark = pytest.mark.spark
 
@@ -57,6 +62,7 @@ def payments(limit: int, tasks: int = 3) -> Topology:
     return builder.create_topology()
 
 
+@pytest.mark.smoke
 def test_a_run_goes_on_where_the_last_one_stopped(cluster: LocalCluster, tmp_path: Path) -> None:
     conf = {**WORKERS, "topology.checkpoint.dir": str(tmp_path / "checkpoint")}
     cents = dict.fromkeys(["user0", "user1", "user2"], 0)
@@ -72,13 +78,67 @@ def test_a_run_goes_on_where_the_last_one_stopped(cluster: LocalCluster, tmp_pat
     other_topology = line(Numbers(3))
     for topology, workers, said in (
         (other_tasks, 2, r"bolt 'balances' had 3 tasks, now 2 .*; go back to the topology"),
-        (payments(30), 1, r"it has 2 slots, now there are 1.*set topology\.workers=2"),
         (other_topology, 2, r"bolt 'balances' is gone; .*spout 's' is new.*; go back"),
     ):
         run = cluster.submit_topology("t", topology, {**conf, "topology.workers": workers})
         with pytest.raises(CheckpointError, match=said):
             run.await_completion(LONGEST_SECS)
         assert run.status == "FAILED"
+
+
+def test_the_token_at_outer_ackers_is_drawn_once_and_for_its_owner_alone(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    place = tmp_path / "checkpoint"
+    with AckerServer() as acker:
+        conf = {
+            **WORKERS,
+            "topology.checkpoint.dir": str(place),
+            "topology.acker.addresses": [acker.address],
+        }
+        tokens = []
+        for limit in (10, 25):
+            run = cluster.submit_topology("t", payments(limit), conf)
+            run.await_completion(LONGEST_SECS)
+            tokens.append((place / "topo-acker.token").read_text())
+    assert tokens[0] == tokens[1]
+    assert len(tokens[0]) >= 32
+    assert stat.S_IMODE((place / "topo-acker.token").stat().st_mode) == 0o600
+    assert not any(tokens[0] in path.read_text() for path in place.glob("*.json"))
+    assert remove_checkpoint(place) == []
+
+
+@pytest.mark.of_batches
+def test_a_checkpoint_that_was_moved_and_one_that_lost_a_part(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old" / "state", tmp_path / "new" / "state"
+
+    def run(limit: int, place: Path) -> Any:
+        conf = {**WORKERS, "topology.checkpoint.dir": str(place)}
+        run = cluster.submit_topology("t", payments(limit), conf, capture=["total"])
+        run.await_completion(LONGEST_SECS)
+        return run
+
+    run(10, old)
+    new.parent.mkdir()
+    old.rename(new)
+    assert run(25, new).tuples("total")[-1] == [25]
+    assert not old.exists(), "nobody looks for anything at the old place"
+    for name, gone, why in (
+        ("commits", ["commits"], "no commit is there"),
+        ("all", ["commits", "offsets", "state", "metadata"], r"batch \d+ was committed, and"),
+    ):
+        place = tmp_path / name
+        shutil.copytree(new, place)
+        for part in gone:
+            remove = shutil.rmtree if (place / part).is_dir() else os.unlink
+            remove(place / part)
+        left = sorted(path.name for path in place.iterdir())
+        with pytest.raises(CheckpointError, match=f"has lost a part of itself: .*{why}") as refused:
+            run(40, place)
+        assert refused.value.hint.endswith("begin anew with --fresh")
+        assert sorted(path.name for path in place.iterdir()) == left
 
 
 def test_a_foreign_query_is_not_adopted(cluster: LocalCluster, tmp_path: Path) -> None:

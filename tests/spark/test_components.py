@@ -38,6 +38,7 @@ class Doubles(BasicBolt):
         self.emit([2 * tup.num])
 
 
+@pytest.mark.smoke
 def test_levels_that_keep_nothing_keep_order_counts_and_streams() -> None:
     builder = TopologyBuilder()
     builder.set_spout("numbers", Numbers(1000), parallelism=2)
@@ -52,6 +53,56 @@ def test_levels_that_keep_nothing_keep_order_counts_and_streams() -> None:
     assert sorted(result.tuples("even")) == [[2 * number] for number in range(0, 1000, 2)]
     assert sorted(result.tuples("odd")) == [[number, number**2] for number in range(1, 1000, 2)]
     assert sorted(result.acked["numbers"]) == list(range(1000))
+
+
+class Splits(BasicBolt):
+    """Emits an object, and its parts on a stream of their own."""
+
+    outputs = {"objects": ("num",), "parts": ("num", "part")}
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup.num], stream="objects")
+        for part in range(3):
+            self.emit([tup.num, part], stream="parts")
+
+
+class PassesParts(BasicBolt):
+    outputs = ("num", "part")
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
+class Collects(BasicBolt):
+    """Puts objects and parts together; a part that comes before its object is an error."""
+
+    outputs = ("num", "parts")
+
+    def __init__(self) -> None:
+        self.parts: dict[int, list[int]] = {}
+
+    def execute(self, tup: Tuple) -> None:
+        if tup.source_stream == "objects":
+            self.parts[tup.num] = []
+            return
+        self.parts[tup.num].append(tup.part)
+        if len(self.parts[tup.num]) == 3:
+            self.emit([tup.num, sorted(self.parts[tup.num])])
+
+
+@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+def test_an_object_reaches_its_collector_before_its_parts(mode: str) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", Numbers(300))
+    builder.set_bolt("splits", Splits(), parallelism=2).shuffle_grouping("numbers")
+    passes = builder.set_bolt("a passes parts", PassesParts(), parallelism=4)
+    passes.shuffle_grouping("splits", stream="parts")
+    collects = builder.set_bolt("collects", Collects(), parallelism=3)
+    collects.fields_grouping("a passes parts", "num")
+    collects.fields_grouping("splits", "num", stream="objects")
+    topology = builder.create_topology()
+    result = complete_topology(topology, conf=WORKERS, engine="spark", mode=mode)
+    assert sorted(result.tuples("collects")) == [[number, [0, 1, 2]] for number in range(300)]
 
 
 class Ticked(Bolt):
@@ -78,6 +129,7 @@ class Ticked(Bolt):
         self.emit([-1, self.ticks], anchors=[])
 
 
+@pytest.mark.smoke
 def test_ticks_come_while_nothing_else_does_and_once_more_at_the_end() -> None:
     builder = TopologyBuilder()
     builder.set_spout("numbers", Numbers(20))

@@ -112,6 +112,10 @@ def test_every_row_of_every_file_counts_once(cluster: LocalCluster, tmp_path: Pa
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     (commits / str(last)).unlink()
     (commits / f".{last}.crc").unlink(missing_ok=True)
+    for begun in (tmp_path / "checkpoint" / "offsets").iterdir():  # of a batch that run.stop ended
+        number = begun.name.strip(".").removesuffix(".crc")
+        if number.isdigit() and int(number) > last:
+            begun.unlink()
     (place,) = (tmp_path / "few").glob("topo_checkpoint=*")
     stale = place / f"topo_batch={last}"
     if not stale.exists():  # nothing was written in it, but an attempt could have had rows

@@ -33,6 +33,7 @@ class Sells(BasicBolt):
         self.emit(tup.values)
 
 
+@pytest.mark.smoke
 def test_an_uncaught_error_is_the_users_with_their_traceback_first() -> None:
     with pytest.raises(OutOfStock) as raised:
         complete_topology(line(Numbers(20), Sells(), Total()), conf=WORKERS, engine="spark")

@@ -95,6 +95,7 @@ def by_value(rows: list[list[Any]]) -> list[str]:
     return sorted(map(repr, rows))
 
 
+@pytest.mark.smoke
 def test_spark_gives_what_the_inline_engine_gives() -> None:
     built = topology()
     results = {}

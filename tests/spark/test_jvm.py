@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import stat
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from topo.engine.spark.jvm import speedups as jvm
+from topo.engine.spark.jvm.local_files import keep_private
 from topo.engine.spark.jvm.session import start_session
 
 pytestmark = pytest.mark.spark
@@ -33,7 +36,20 @@ def test_files_get_their_mode_without_a_process_and_stand_alone(
         files.setPermission(path(str(tmp_path / "offsets" / "0")), modes(f"{mode:o}"))
         assert stat.S_IMODE((tmp_path / "offsets" / "0").stat().st_mode) == mode
     # Where Hadoop's own class does it, a process does.
-    assert files.getRawFileSystem().getClass().getSimpleName() == "TopoLocalFiles"
+    assert files.getRawFileSystem().getClass().getSimpleName() == "LocalFiles"
+
+
+def test_files_of_a_checkpoint_are_its_users_alone(context: Any, tmp_path: Path) -> None:
+    spark = context._jvm
+    files = spark.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
+    path = spark.org.apache.hadoop.fs.Path
+    keep_private(context, str(tmp_path / "mine"))
+    for name in ("mine/offsets", "minefield/offsets"):
+        files.create(path(str(tmp_path / name / "0"))).close()
+    assert stat.S_IMODE((tmp_path / "mine" / "offsets").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "mine" / "offsets" / "0").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "minefield" / "offsets").stat().st_mode) == 0o755
+    assert stat.S_IMODE((tmp_path / "minefield" / "offsets" / "0").stat().st_mode) == 0o644
 
 
 def test_settings_travel_without_their_origins(context: Any) -> None:
@@ -53,6 +69,20 @@ def test_the_class_path_is_the_same_at_every_start(context: Any) -> None:
     own = context._jvm.java.lang.System.getProperty("java.io.tmpdir")  # another in each run
     assert len(entries) > 100
     assert [entry for entry in entries if entry.startswith(own)] == []
+
+
+def test_nobody_elses_machine_reaches_it(context: Any) -> None:
+    jvm = psutil.Process(context._gateway.proc.pid)
+    listening = [each for each in jvm.net_connections("inet") if each.status == psutil.CONN_LISTEN]
+    assert len(listening) >= 3
+    for each in listening:
+        assert ipaddress.ip_address(each.laddr.ip.removeprefix("::ffff:")).is_loopback, each.laddr
+    assert context.getConf().get("spark.authenticate") == "true"
+
+
+def test_its_command_line_has_no_settings(context: Any) -> None:
+    jvm = psutil.Process(context._gateway.proc.pid)
+    assert [part for part in jvm.cmdline() if part.startswith(("--conf", "spark."))] == []
 
 
 def test_a_spark_that_has_nothing_of_the_kind_runs_as_it_would(

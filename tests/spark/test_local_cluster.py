@@ -19,6 +19,7 @@ FEW = {**WORKERS, "topology.max.spout.pending": 10}
 """For spouts without end: the less is in flight, the sooner it is processed."""
 
 
+@pytest.mark.smoke
 def test_a_finite_topology_completes_and_tells_what_it_did(cluster: LocalCluster) -> None:
     run = cluster.submit_topology("t", line(Numbers(100), Total()), WORKERS, capture=["s", "b1"])
     run.await_completion(LONGEST_SECS)
@@ -60,6 +61,7 @@ class Noting(Spout):
         self.emit(["asked"], msg_id=0)
 
 
+@pytest.mark.smoke
 def test_it_starts_inactive_is_activated_deactivated_and_killed(cluster: LocalCluster) -> None:
     topology = line(Noting(), Total())
     run = cluster.submit_topology("t", topology, FEW, active=False, capture=["s", "b1"])

@@ -24,11 +24,22 @@ def path_without_java(directory: Path) -> str:
     return str(directory)
 
 
-def test_the_first_command_counts_words(tmp_path: Path) -> None:
-    environ = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+def test_the_first_command_counts_words(tmp_path: Path, mode: str) -> None:
+    # What is printed goes to a pipe, where Python by itself would keep it until it is much.
+    without = ("JAVA_HOME", "PYTHONUNBUFFERED")
+    environ = {key: value for key, value in os.environ.items() if key not in without}
     environ["PATH"] = path_without_java(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "topo.cli", "local", "examples/word_count.py"],
+        [
+            sys.executable,
+            "-m",
+            "topo.cli",
+            "local",
+            "examples/word_count.py",
+            "-c",
+            f"topology.mode={mode}",
+        ],
         cwd=ROOT,
         env=environ,
         capture_output=True,

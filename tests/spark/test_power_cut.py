@@ -16,7 +16,7 @@ from tests.conformance.doubles import Total
 from tests.spark.doubles import LONGEST_SECS, Endless, wait_until
 from tests.wiring import line
 from topo import LocalCluster
-from topo.engine.spark.jvm.local_files import SOURCE, local_files, replace_local_files
+from topo.engine.spark.jvm.local_files import local_files, replace_local_files
 from topo.engine.spark.jvm.session import start_session
 
 pytestmark = pytest.mark.spark
@@ -32,8 +32,9 @@ import java.nio.file.StandardCopyOption;
 import java.util.Iterator;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.fs.Path;
+import topo.LocalFiles;
 
-public final class Disk extends TopoLocalFiles {
+public final class Disk extends LocalFiles {
   private String from = "/nowhere";
   private String disk = "/nowhere";
   private final ConcurrentHashMap renamed = new ConcurrentHashMap();
@@ -105,18 +106,12 @@ def disk() -> Iterator[Any]:
     jvm: Any = context._jvm
     before = local_files(context).getRawFileSystem()
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(_both())
+    compiler.setParentClassLoader(before.getClass().getClassLoader())
+    compiler.cook(DISK)
     made = compiler.getClassLoader().loadClass("Disk").newInstance()
     replace_local_files(context, made)
     yield made
     replace_local_files(context, before)
-
-
-def _both() -> str:
-    """One unit of compilation: the imports of both, then both classes."""
-    imports = sorted({each for each in (SOURCE + DISK).splitlines() if each.startswith("import ")})
-    bodies = [text[text.index("public ") :] for text in (SOURCE, DISK)]
-    return "\n".join([*imports, *bodies])
 
 
 class Acked(Endless):

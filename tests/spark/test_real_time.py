@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter as Tally
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance.doubles import Numbers
+from tests.spark.doubles import LONGEST_SECS, Endless, wait_until
 from topo import (
     BasicBolt,
     Bolt,
@@ -22,6 +25,7 @@ from topo import (
 )
 from topo.errors import EngineError
 from topo.testing import complete_topology
+from topo.tracking.clock import SteadyClock
 
 pytestmark = pytest.mark.spark
 CONF: dict[str, Any] = {"topology.mode": "real-time", "topology.workers": 2}
@@ -64,6 +68,7 @@ def test_everything_is_counted_and_acked(epoch_ms: int) -> None:
     assert not result.failed["numbers"]
 
 
+@pytest.mark.smoke
 def test_a_run_resumes_where_the_last_one_stopped(cluster: LocalCluster, tmp_path: Path) -> None:
     conf = {**CONF, "topology.checkpoint.dir": str(tmp_path)}
     for _ in range(2):
@@ -75,6 +80,9 @@ def test_a_run_resumes_where_the_last_one_stopped(cluster: LocalCluster, tmp_pat
         cluster.submit_topology(
             "count", counting(500), {**conf, "topology.mode": "micro-batch"}
         ).await_completion(120)
+    shutil.rmtree(tmp_path / "topo-epochs")
+    with pytest.raises(CheckpointError, match="the log of epochs is gone"):
+        cluster.submit_topology("count", counting(500), conf).await_completion(120)
 
 
 class Pass(BasicBolt):
@@ -165,3 +173,68 @@ def test_what_a_bolt_multiplies_by_a_thousand_takes_no_memory(cluster: LocalClus
     told = run.tuples("slow")
     assert sum(1000 for _ in told) >= 400_000 - 2 * 1000
     assert max(most_kb for _, most_kb in told) < 400_000  # of 400 MB that went through
+
+
+class Waits(BasicBolt):
+    """Prepares until somebody says that it may end."""
+
+    outputs = ("num",)
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        while not Path(self.word).exists():
+            time.sleep(0.01)
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup.num])
+
+
+def test_a_long_prepare_is_told_of_and_waited_for(cluster: LocalCluster, tmp_path: Path) -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", Numbers(10))
+    builder.set_bolt("slow", Waits(str(tmp_path / "word"))).shuffle_grouping("numbers")
+    run = cluster.submit_topology("slow", builder.create_topology(), CONF, capture=["slow"])
+    wait_until(lambda: "has been preparing 'slow' for" in run.reason, "the reason")
+    (tmp_path / "word").touch()
+    run.await_completion(LONGEST_SECS)
+    assert len(run.tuples("slow")) == 10
+
+
+class Holds(Bolt):
+    """Keeps the first numbers, and acks the others."""
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.held: list[Tuple] = []
+
+    def execute(self, tup: Tuple) -> None:
+        if tup.num < HELD:
+            self.held.append(tup)
+        else:
+            self.ack(tup)
+
+
+HELD = 50
+
+
+def test_a_clock_that_is_set_ahead_fails_nothing(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_by = 0.0
+    clock = partial(SteadyClock, lambda: time.time() + set_by)
+    monkeypatch.setattr("topo.engine.spark.realtime.resources.SteadyClock", clock)
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", Endless())
+    builder.set_bolt("holds", Holds()).shuffle_grouping("numbers")
+    conf = {**CONF, "topology.message.timeout.secs": 600}
+    run = cluster.submit_topology("clock", builder.create_topology(), conf)
+
+    def acked() -> int:
+        return run.stats().components["numbers"].acked
+
+    wait_until(lambda: acked() > 0, "the first ack")
+    set_by, before = 3600.0, acked()
+    wait_until(lambda: acked() > before + 1000, "acks by the clock as it was set")
+    assert run.stats().components["numbers"].failed == 0
+    run.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,33 @@ def test_code_that_ends_its_process_is_named_and_not_tried_for_ever(cluster: Loc
     with pytest.raises(EngineError, match="exit code 7 while bolt 'b1' task 1 was executed"):
         run.await_completion(LONGEST_SECS)
     assert run.status == "FAILED"
+
+
+class HangsOnce(BasicBolt):
+    """Waits for ever for what never comes, the first time."""
+
+    outputs = ("num",)
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def execute(self, tup: Tuple) -> None:
+        if tup[0] == 2 and not os.path.exists(self.mark):
+            open(self.mark, "w").close()
+            threading.Event().wait()
+        self.emit([tup[0]])
+
+
+@pytest.mark.of_batches
+def test_a_bolt_that_hangs_is_ended_if_there_is_a_limit(
+    cluster: LocalCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = {"topology.workers": 1, "topology.hang.secs": 3}
+    topology = line(Numbers(5), HangsOnce(str(tmp_path / "mark")))
+    run = cluster.submit_topology("t", topology, conf, capture=["b1"])
+    run.await_completion(LONGEST_SECS)
+    assert run.tuples("b1") == [[number] for number in range(5)]
+    assert "ended after more than 3 s (topology.hang.secs) while bolt 'b1' task 1" in caplog.text
 
 
 class Forks(Bolt):

@@ -148,6 +148,7 @@ def topology() -> Topology:
     return builder.create_topology()
 
 
+@pytest.mark.smoke
 def test_spark_gives_what_the_inline_engine_gives() -> None:
     built = topology()
     names = [bolt.id for bolt in built.bolts]

@@ -169,6 +169,14 @@ MISTAKES = [
         "words was killed",
     ),
     Mistake(
+        "to keep the state and to begin without it",
+        "topo submit wordcount.py -n words --resume --fresh",
+        2,
+        "--resume keeps the state of this name, --fresh begins without it: they exclude each other",
+        "--resume or --fresh",
+        "words was killed",
+    ),
+    Mistake(
         "a name that leads elsewhere",
         "topo submit wordcount.py -n ../words",
         2,

@@ -12,12 +12,12 @@ from tests.acker_calls import PLAN, Ackers, acked, emitted, refused, run_batch, 
 from topo.errors import AckerError
 from topo.tracking import epochs as tracking
 from topo.tracking import packing
-from topo.tracking.client import AckerClient
+from topo.tracking.client import AckerClient, Lease
 from topo.tracking.exchange import Cursor
-from topo.tracking.ids import Updates
-from topo.tracking.plan import Mode
+from topo.tracking.ids import Updates, root_id
+from topo.tracking.plan import Mode, TrackingPlan
 from topo.tracking.service import Limits
-from topo.tracking.transport import PendingCall
+from topo.tracking.transport import AckerTarget, PendingCall
 
 
 def heard(client: AckerClient, batch: int, task: int, number: int = 0) -> list[str | None]:
@@ -350,6 +350,15 @@ def test_updates_of_one_execution_reach_the_shards_of_their_roots() -> None:
     incarnations = client.lease.incarnations
     assert dict(start.incarnations) == dict(zip((1, 2, 3), incarnations, strict=True))
     assert [service.figures()["words"].counts.pending for service in ackers.services] == [0, 1, 3]
+
+
+def test_there_may_be_more_ackers_than_a_byte_counts() -> None:
+    tasks = tuple(range(1, 301))
+    target = AckerTarget("words", "token", tuple(f"acker-{number}" for number in tasks))
+    plan = TrackingPlan(levels=1, slots=1, spout_tasks=tasks)
+    client = AckerClient(Lease(target, plan, 1, (1,) * len(tasks), 0.0))
+    parts = client._split(Updates.concat([emitted(task, 1, 1) for task in tasks]))
+    assert [part.init_roots.tolist() for part in parts] == [[root_id(task, 1)] for task in tasks]
 
 
 def test_what_the_driver_has_seen_is_let_go_and_one_batch_is_never_too_much(

@@ -299,6 +299,9 @@ def test_a_declarer_chains_and_sets_the_components_settings() -> None:
     assert topology.component("words").conf == {
         "topology.max.spout.pending": 5,
         "topology.debug": True,
+        "topology.component.resources.onheap.memory.mb": 512,
+        "topology.component.resources.offheap.memory.mb": 0.0,
+        "topology.component.cpu.pcore.percent": 50,
     }
     assert topology.component("count").conf == {
         "topology.tasks": 3,

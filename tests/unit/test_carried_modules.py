@@ -60,6 +60,26 @@ def test_a_module_that_is_here_gives_the_rest_and_makes_the_carried_class(tmp_pa
     assert run(code, bring(tmp_path)) == "True"
 
 
+READS = """
+import importlib.resources, pkgutil
+print(importlib.resources.files("shop").joinpath("prices.txt").read_text())
+print(importlib.resources.files("shop").joinpath("more/prices.txt").read_text())
+print(pkgutil.get_data("shop", "prices.txt").decode())
+"""
+
+
+def test_the_data_of_a_package_are_beside_its_file(tmp_path: Path) -> None:
+    (bring(tmp_path) / "shop" / "more").mkdir()
+    for place in ("prices.txt", "more/prices.txt"):
+        (tmp_path / "shop" / place).write_text(f"plum 3 {place}")
+    lines = ["plum 3 prices.txt", "plum 3 more/prices.txt", "plum 3 prices.txt"]
+    assert run(READS, tmp_path).splitlines() == lines
+
+
+def test_data_of_a_package_that_is_not_here_are_missed_by_its_name() -> None:
+    assert "the files of package 'shop' are not on this machine" in run(READS)
+
+
 def module(name: str, origin: Path) -> types.ModuleType:
     made = types.ModuleType(name)
     made.__spec__ = ModuleSpec(name, None, origin=str(origin))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from topo.errors import CheckpointError
 from topo.storage import ownership
 from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE, PLAN_FILE
 from topo.storage.ownership import LEASE_SECS, LocalOwnerFile, Ownership, owner_of
+from topo.storage.trust import ON_A_CLUSTER
 
 
 class SharedFile:
@@ -127,6 +129,19 @@ def test_the_next_driver_of_the_same_run_does_not_wait() -> None:
     again.close()
 
 
+def test_another_host_that_starts_the_same_run_waits_for_the_lease() -> None:
+    """Two that supervise one run see each other by its checkpoint alone."""
+    file = SharedFile()
+    first = shared(file, "a", Time()).claim()
+    time = Time(first.beat)
+    second = shared(file, "a", time)
+    second._record = replace(second._record, host="another")
+    with pytest.raises(CheckpointError, match=r"is the checkpoint of 'topology of a'"):
+        second.claim()
+    first.confirm()
+    first.close()
+
+
 def test_a_dead_process_of_this_machine_is_known_without_a_lock() -> None:
     file = SharedFile()
     machine = ownership._machine()
@@ -225,6 +240,83 @@ def test_state_of_another_user_is_not_restored(
     )
     with pytest.raises(CheckpointError, match="written by another user"):
         owned.claim()
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_checkpoint_is_its_users_alone_under_any_umask(tmp_path: Path) -> None:
+    place = tmp_path / "state"
+    local(place, "a").claim().close()
+    assert mode_of(place) == 0o700
+    assert mode_of(place / OWNER_FILE) == 0o644
+    os.umask(0o022)
+    shared = tmp_path / "shared"
+    claim = Ownership(str(shared), "orders", "a", directory=shared, forbidden=ON_A_CLUSTER)
+    claim.claim().close()
+    assert mode_of(shared) == 0o755
+
+
+@pytest.mark.parametrize("name", ["", PLAN_FILE, "state", "topo-epochs"])
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o702])
+def test_nothing_is_restored_that_others_may_write(tmp_path: Path, name: str, mode: int) -> None:
+    place = tmp_path / "state"
+    local(place, "a").claim().close()
+    for directory in ("state", "topo-epochs"):
+        (place / directory).mkdir()
+    (place / PLAN_FILE).write_text("{}")
+    local(place, "b").claim().close()
+    (place / name).chmod(mode)
+    with pytest.raises(CheckpointError, match=f"others may write .* mode is {mode:o}") as refused:
+        local(place, "c").claim()
+    assert f"chmod -R go-rwx {place}" in refused.value.hint
+    (place / name).chmod(mode & 0o700)
+    local(place, "d").claim().close()
+
+
+def test_the_group_may_write_what_the_workers_of_a_cluster_write(tmp_path: Path) -> None:
+    (tmp_path / PLAN_FILE).write_text("{}")
+    (tmp_path / "state").mkdir()
+    for path in (tmp_path, tmp_path / "state", tmp_path / PLAN_FILE):
+        path.chmod(0o770)
+
+    def claim() -> None:
+        place = Ownership(str(tmp_path), "t", "a", directory=tmp_path, forbidden=ON_A_CLUSTER)
+        place.claim().close()
+
+    claim()
+    for path in (tmp_path, tmp_path / PLAN_FILE):
+        path.chmod(0o777)
+        with pytest.raises(CheckpointError, match=f"others may write {path} "):
+            claim()
+        path.chmod(0o770)
+
+
+def test_a_batch_that_was_committed_is_remembered_by_the_next_owner(tmp_path: Path) -> None:
+    first = local(tmp_path, "a").claim()
+    assert first.committed == -1
+    first.note_committed(12)
+    first.beat()
+    first._unlock()  # as the kernel does
+    second = local(tmp_path, "b").claim()
+    assert second.committed == 12
+    second.note_committed(30)
+    second.close()
+    third = local(tmp_path, "c").claim()
+    assert third.committed == 30
+    third.close()
+    first.close()
 
 
 def test_the_beat_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

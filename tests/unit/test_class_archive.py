@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -60,25 +58,14 @@ def test_an_archive_belongs_to_one_java_and_class_path(cache: Path, java: Java) 
         assert other.options == []
 
 
-def test_it_is_made_once_and_not_tried_again_at_once(
-    cache: Path, java: Java, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(class_archive, "_LEAST_FREE_BYTES", 0)
-    started: list[Any] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **given: started.append(command))
+def test_a_draft_is_used_when_java_has_finished_it(cache: Path, java: Java) -> None:
     archive = find_archive(java, {})
     assert archive is not None
-    archive.train()
-    assert started[0][-2:] == [class_archive.TRAINING, started[0][-1]]
-    archive.attempt.touch()
-    archive.train()
-    assert len(started) == 1
-    os.utime(archive.attempt, (0, 0))
-    assert archive.is_wanted
+    assert not archive.adopt_draft()
     archive.draft.touch()
+    assert archive.options == []
     assert archive.adopt_draft()
     assert archive.exists
-    assert not archive.is_wanted
 
 
 def test_an_archive_with_which_the_jvm_did_not_start_is_dropped(cache: Path, java: Java) -> None:
@@ -87,12 +74,11 @@ def test_an_archive_with_which_the_jvm_did_not_start_is_dropped(cache: Path, jav
     archive.path.touch()
     archive.discard()
     assert not archive.exists
-    assert not archive.is_wanted
 
 
 def test_a_java_without_an_archive_of_its_own_gets_none(cache: Path, java: Java) -> None:
     (java.home / "lib" / "server" / "classes.jsa").unlink()
-    assert not ClassArchive(cache_directory() or cache, java, {}).is_wanted
+    assert not ClassArchive(cache_directory() or cache, java, {}).is_possible
 
 
 def test_archives_that_nobody_uses_are_removed(cache: Path, java: Java) -> None:

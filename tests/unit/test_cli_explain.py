@@ -82,6 +82,10 @@ def test_levels_state_and_fusion(capsys: Captured) -> None:
         "not fused (2 tasks feed 1 over 2 slots) <- same local_or_shuffle",
         "2 sum x3 bolt state: attributes, saved whole when they change <- louder fields(n)",
         "3 keyed x1 bolt state: keyed, saved incrementally <- sum global",
+        "same runs by tuple, rewritten to work on columns",
+        "louder runs by tuple, rewritten to work on columns",
+        "sum runs by tuple, rewritten to work on columns",
+        "keyed runs by tuple, rewritten to work on columns",
         "note: bolt 'louder' seems to keep nothing: `stateless = True` spares it saving and, "
         "with its level, a state stage",
     ]
@@ -98,6 +102,7 @@ def test_json(capsys: Captured) -> None:
         "slots": [0, 1],
         "fused_into": "source",
         "state": None,
+        "work": [],
     }
     assert {
         "from": "louder",
@@ -108,6 +113,35 @@ def test_json(capsys: Captured) -> None:
         "exchange": True,
     } in document["edges"]
     assert document["conf"]["topology.workers"] == {"value": 2, "origin": "--workers 2"}
+
+
+PATTERN = """
+from datetime import timedelta
+from topo import FromList, Pattern, PatternBolt, TopologyBuilder
+builder = TopologyBuilder()
+builder.set_spout("ticks", FromList([(1,)], fields=("n",)))
+rise = Pattern("low").next("up", "n > low.n", times="+", greedy=True, inner="strict")
+rise = rise.not_next("zero", "n == 0").followed_by("fall", "n < up.n")
+bolt = PatternBolt(rise.within(timedelta(seconds=5)))
+builder.set_bolt("rises", bolt).shuffle_grouping("ticks")
+topology = builder.create_topology()
+"""
+
+
+def test_the_edges_of_a_pattern(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "rises.py").write_text(PATTERN)
+    assert run(["explain", "rises.py"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[lines.index("rises:") + 1 :] == [
+        "    0:start -> 1:low: any event",
+        "    1:low -> 2:up: n > low.n (strict)",
+        "    2:up -> 2:up: n > low.n (strict)",
+        "    2:up -> 3:fall.: n < up.n (relaxed, unless the loop takes it)",
+        "    2:up not next: n == 0",
+    ]
+    assert run(["explain", "rises.py", "--json"]) == 0
+    [_, [placed]] = json.loads(capsys.readouterr().out)["levels"]
+    assert placed["work"][0] == "0:start -> 1:low: any event"
 
 
 def test_drawings(capsys: Captured) -> None:
@@ -211,3 +245,41 @@ def test_missing_packages_are_named_and_secrets_are_not_shown(
         assert "hush" not in shown
         assert "***" in shown
         assert "ann" in shown
+
+
+WAYS = """
+import topo
+from topo import BasicBolt, FromList, TopologyBuilder, bolt
+
+class Batch(BasicBolt):
+    def process_batch(self, batch): ...
+
+class Values(BasicBolt):
+    outputs = ("n",)
+    def process(self, n): self.emit_values(n)
+
+class Odd(Values):
+    def process(self, n, tup): self.emit_values(n)
+
+class Keeps(BasicBolt):
+    def execute(self, tup):
+        self.last = tup
+
+builder = TopologyBuilder()
+builder.set_spout("s", FromList([1], fields="n"))
+for made in (Batch, Values, Odd, Keeps):
+    builder.set_bolt(made.__name__.lower(), made()).shuffle_grouping("s")
+topology = builder.create_topology()
+"""
+
+
+def test_how_each_bolt_runs_and_why(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "explained.py").write_text(WAYS)
+    assert run(["explain", "explained.py", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ways"] == {
+        "batch": "by batch",
+        "values": "by values, rewritten to work on columns",
+        "odd": "by values, as it is written: it asks for more than values",
+        "keeps": "by tuple, as it is written: it passes its tuple on, or looks at its frame "
+        "(line 17)",
+    }

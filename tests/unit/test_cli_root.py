@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -35,12 +36,24 @@ def test_without_arguments_there_is_help(capsys: Captured) -> None:
     assert (bare.out, bare.err) == (capsys.readouterr().out, "")
 
 
-def test_help_lists_every_command(capsys: Captured) -> None:
+def test_help_lists_every_command_of_a_user(capsys: Captured) -> None:
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
     for name, entry in COMMANDS.items():
-        assert name in shown
-        assert entry.line in " ".join(shown.split())
+        assert (entry.line in " ".join(shown.split())) == entry.is_for_users
+        assert (f"  {name} " in shown) == entry.is_for_users
+    assert [name for name, entry in COMMANDS.items() if not entry.is_for_users] == ["bench"]
+
+
+def test_a_benchmark_without_topos_source_says_what_to_do(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topo.cli.bench.__file__", "/nowhere/topo/cli/bench.py")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert run(["bench"]) == 2
+    shown = capsys.readouterr().err
+    assert "topo bench needs the benchmarks of topo's source" in shown
+    assert "  hint: git clone topo's source" in shown
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -57,6 +70,31 @@ def test_every_command_has_help_that_begins_with_its_line(name: str, capsys: Cap
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, f"{name} {parameter.opts} has no help"
+
+
+def commands_of(group: click.Group) -> Iterator[click.Command]:
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield command
+        if isinstance(command, click.Group):
+            yield from commands_of(command)
+
+
+def test_no_two_options_share_a_parameter() -> None:
+    """Versions of click differ in what such options give if neither is typed."""
+    commands = list(commands_of(root))
+    assert len(commands) >= len(COMMANDS)
+    for command in commands:
+        names = [parameter.name for parameter in command.params]
+        assert len(names) == len(set(names)), (command.name, names)
+
+
+def test_a_flag_that_is_not_typed_is_false() -> None:
+    for command in commands_of(root):
+        for option in command.params:
+            if isinstance(option, click.Option) and option.is_flag:
+                assert not option.get_default(click.Context(command)), (command.name, option.opts)
 
 
 def test_help_imports_no_engine() -> None:
@@ -188,6 +226,14 @@ def test_data_commands_no_terminal_and_breaks_no_table(capsys: Captured) -> None
     assert not {char for char in both if ord(char) < 32 or 126 < ord(char) < 160} - {"\n", "\t"}
     assert len(shown.out.splitlines()) == 2 + 2, "a cell is one line"
     assert r"\x1b]0;owned\x07\x9b31m\x0d" in shown.out
+
+
+def test_only_a_terminal_is_cleared(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    Output().clear()
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(Output, "is_terminal", True)
+    Output().clear()
+    assert capsys.readouterr().out == "\x1b[H\x1b[J"
 
 
 def test_names_of_any_bytes_are_shown(tmp_path: Path) -> None:

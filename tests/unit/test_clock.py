@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.tracking.clock import SteadyClock
+from topo.tracking.clock import FollowingClock, SteadyClock
 from topo.tracking.epochs import Tracking
 from topo.tracking.exchange import Registration, StagedExecution
 from topo.tracking.ids import Updates, root_id
@@ -42,6 +42,40 @@ def test_the_clock_never_stands_still_goes_back_or_leaps(steps: Any) -> None:
         now = times.pass_by(secs, set_by)
         assert 0.9 * secs - 1e-5 <= now - before <= 1.1 * secs + 1e-5
         before = now
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.floats(0, 100), st.none() | st.sampled_from([0.0, -0.2, -3600.0, 3600.0]))
+    )
+)
+def test_a_clock_that_follows_another_never_stands_still_goes_back_or_leaps(steps: Any) -> None:
+    monotonic, leader = 50.0, START
+    clock = FollowingClock(lambda: monotonic)
+    clock.follow(leader)
+    before = clock()
+    assert before == START
+    for secs, told in steps:
+        monotonic += secs
+        leader += secs
+        if told is not None:
+            clock.follow(leader + told)
+        now = clock()
+        assert 0.9 * secs - 1e-5 <= now - before <= 1.1 * secs + 1e-5
+        before = now
+
+
+def test_a_clock_that_follows_another_comes_to_it() -> None:
+    monotonic = 50.0
+    clock = FollowingClock(lambda: monotonic)
+    clock.follow(START)
+    monotonic += 600  # in silence, in which the other one went faster
+    clock.follow(START + 660)
+    clock.follow(START + 600)  # what comes late says nothing
+    for _ in range(700):
+        monotonic += 1
+        clock()
+    assert math.isclose(clock(), START + 660 + 700, abs_tol=1e-3)
 
 
 @pytest.mark.parametrize("set_by", [-60.0, 60.0, 0.001])

@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from topo.config import (
     for_component,
     merged,
 )
+from topo.config.secrets import Secret
 from topo.config.storm import IGNORED
 from topo.errors import ConfigError
 
@@ -171,7 +173,20 @@ def test_storms_own_keys_earn_a_warning_each() -> None:
         "topology.priority is Storm's and means nothing on Spark; tasks are placed by Spark",
     ]
     assert not IGNORED.keys() & SETTINGS.keys()
-    assert all(key.startswith("topology.") for key in IGNORED)
+    assert all(key.startswith(("topology.", "drpc.")) for key in IGNORED)
+    assert all(IGNORED.values())
+
+
+def test_every_topology_key_of_storm_is_known() -> None:
+    """`storm_keys.txt` has those of Storm's `Config.java`."""
+    keys = (Path(__file__).parent / "storm_keys.txt").read_text(encoding="utf-8").split()
+    assert len(keys) > 125
+    assert [key for key in keys if key not in SETTINGS and key not in IGNORED] == []
+    for key in keys:
+        if key in IGNORED:
+            assert Config.validate({key: 1}) == [
+                f"{key} is Storm's and means nothing on Spark; {IGNORED[key]}"
+            ]
 
 
 def test_what_a_component_may_set() -> None:
@@ -247,3 +262,19 @@ def test_importing_config_is_light() -> None:
     code = "import sys, topo.config; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"click", "rich", "numpy", "grpc", "pyspark"} & set(done.stdout.split())
+
+
+def test_a_key_with_dots_is_found_in_a_table_too() -> None:
+    conf = ConfigView({"app": {"limit": 1, "deep": {"er": 2}}, "app.name": "x", "port": 3})
+    assert (conf["app.limit"], conf["app.deep.er"], conf["app.name"]) == (1, 2, "x")
+    assert conf["app"] == {"limit": 1, "deep": {"er": 2}}
+    assert conf.get("app.none", 7) == 7
+    assert "app.limit" in conf
+    for missing in ("app.none", "app.limit.x", "port.x", "none"):
+        with pytest.raises(KeyError, match=missing):
+            conf[missing]
+
+
+def test_a_secret_in_a_setting_is_told_where_it_belongs() -> None:
+    with pytest.raises(ConfigError, match=r"is no JSON: \*\*\*, a Secret.*reveal\(\) in open"):
+        Config({"api.secret": Secret("abc")})

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from topo.engine.spark.worker.stages import with_lines
 from topo.logs import capture as logs
 from topo.logs.capture import LOG_DIR, ReceivedLines, collect_logs, collected_lines, keep_logs
 from topo.logs.reader import LogReader, Wanted
+from topo.logs.search import InvalidPattern, Search, SearchTooSlow
 
 log = logging.getLogger("wordcount")
 
@@ -112,6 +113,18 @@ def test_without_a_directory_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) ->
     assert (list(logging.getLogger().handlers), sys.stdout) == before
 
 
+def test_what_is_printed_leaves_a_process_that_is_killed() -> None:
+    """Without PYTHONUNBUFFERED, as users are, and into a pipe, as scripts read it."""
+    code = (
+        "import os, signal; from topo.logs.capture import keep_logs; keep_logs('slot-0'); "
+        "print('a', 'line'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    without = ("PYTHONUNBUFFERED", LOG_DIR)
+    environ = {key: value for key, value in os.environ.items() if key not in without}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True)
+    assert done.stdout == b"a line\n"
+
+
 def test_a_file_does_not_grow_without_end(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "_MOST_BYTES", 1000)
     keep_logs("slot-0")
@@ -183,6 +196,44 @@ def test_lines_of_all_processes_come_in_the_order_of_time(tmp_path: Path) -> Non
     assert [line["time"] for line in reader.read()] == ["5"]
 
 
+def messages(*texts: str) -> list[dict[str, Any]]:
+    return [{"message": text} for text in texts]
+
+
+def test_a_search_that_would_take_years_is_ended() -> None:
+    with closing(Search("(a+)+$", secs=0.2)) as search:
+        assert list(search.matching(messages("aaa", "b"))) == messages("aaa")
+        with pytest.raises(SearchTooSlow, match=r"'\(a\+\)\+\$' took more than 0.2 s"):
+            list(search.matching(messages("aaa", "a" * 40 + "!")))
+        assert list(search.matching(messages("aa", "b"))) == messages("aa")
+
+
+def test_a_search_may_take_its_time_in_all_of_a_reading() -> None:
+    lines = messages(*["a" * 18 + "!"] * 20_000)
+    with closing(Search("(a+)+$", secs=0.5)) as search, pytest.raises(SearchTooSlow):
+        list(search.matching(lines))
+
+
+def test_only_so_many_search_at_once() -> None:
+    searches = [Search("a") for _ in range(9)]
+    try:
+        for search in searches[:8]:
+            assert len(list(search.matching(messages("a", "b")))) == 1
+        with pytest.raises(SearchTooSlow, match="8 searches are going on"):
+            list(searches[8].matching(messages("a")))
+        searches[0].close()
+        assert len(list(searches[8].matching(messages("a")))) == 1
+    finally:
+        for search in searches:
+            search.close()
+
+
+@pytest.mark.parametrize("pattern", ["(", "a" + "{1,99999999999999}", "(" * 5000])
+def test_what_is_no_pattern_is_refused_at_once(pattern: str) -> None:
+    with pytest.raises(InvalidPattern):
+        Search(pattern)
+
+
 @pytest.mark.parametrize(
     ("wanted", "times"),
     [
@@ -192,7 +243,7 @@ def test_lines_of_all_processes_come_in_the_order_of_time(tmp_path: Path) -> Non
         (Wanted(component="b"), ["3"]),
         (Wanted(task=1), ["2", "4"]),
         (Wanted(since="3"), ["3", "4"]),
-        (Wanted(pattern=re.compile("[24]")), ["2", "4"]),
+        (Wanted(search=Search("[24]")), ["2", "4"]),
     ],
 )
 def test_which_lines(tmp_path: Path, wanted: Wanted, times: list[str]) -> None:
@@ -203,7 +254,8 @@ def test_which_lines(tmp_path: Path, wanted: Wanted, times: list[str]) -> None:
         ("3", "INFO", "b", 2),
         ("4", "ERROR", "a", 1),
     )
-    assert [line["time"] for line in LogReader(tmp_path, wanted).read()] == times
+    with closing(LogReader(tmp_path, wanted)) as reader:
+        assert [line["time"] for line in reader.read()] == times
 
 
 class Unruly:

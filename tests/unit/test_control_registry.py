@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from topo.manage.client import ControlClient, DriverUnreachable
+from topo.manage.driver import Driver
 from topo.manage.ending import ElsewhereError, begin_kill, force_end
 from topo.manage.files import (
     lock_holder,
@@ -143,11 +144,11 @@ def test_a_name_is_taken_until_its_run_is_over(registry: Registry) -> None:
         ),
         (
             {"status": "ACTIVE"},
-            {"starts": 1, "last_failure": "its driver was ended by signal 9 (SIGKILL)"},
+            {"starts": 1, "last_failure": "its driver was ended by SIGKILL"},
             False,
             True,
             "STARTING",
-            "its driver was ended by signal 9 (SIGKILL); start 2 follows",
+            "its driver was ended by SIGKILL; start 2 follows",
         ),
         ({"status": "ACTIVE"}, {}, False, False, "FAILED", "its driver and its supervisor died"),
         ({"status": "KILLED"}, {}, False, False, "KILLED", ""),
@@ -201,6 +202,14 @@ def test_what_is_known_of_a_run(
 def test_a_supervisor_that_never_came_up(registry: Registry) -> None:
     run = make(registry, submitted_at=time.time() - START_SECS - 1)
     assert registry.reload(run).status == "FAILED"
+
+
+@pytest.mark.parametrize(("set_by", "status"), [(3600, "FAILED"), (1, "STARTING")])
+def test_a_clock_that_was_set_back_since_a_submission(
+    registry: Registry, set_by: float, status: str
+) -> None:
+    run = make(registry, submitted_at=time.time() + set_by)
+    assert registry.reload(run).status == status
 
 
 def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
@@ -304,6 +313,18 @@ def test_what_utf_8_and_json_lack_stops_nobody(
         write_json_if_possible(tmp_path / "errors.json", document)
         assert "cannot write errors.json" in capsys.readouterr().err
     assert read_json(tmp_path / "errors.json") is not None
+
+
+def test_what_was_killed_by_force_before_it_could_be_seen_does_not_begin(
+    registry: Registry, tmp_path: Path
+) -> None:
+    place = tmp_path / "state"
+    run = make(registry, checkpoint=str(place), engine="one that cannot be opened")
+    assert not run.supervisor_alive
+    killed = force_end(registry, run)
+    assert (killed.status, killed.over) == ("KILLED", True)
+    assert Driver(run.directory).main() == 0, "the driver comes up after that"
+    assert (registry.reload(run).status, place.exists()) == ("KILLED", False)
 
 
 def test_a_supervisor_on_another_machine_is_not_signalled_here(registry: Registry) -> None:

@@ -37,7 +37,7 @@ class Answers:
         found: dict[str, Any] = self._stats()
         return found
 
-    errors = history = batches = activate = deactivate = begin_kill = None
+    errors = history = batches = activate = deactivate = begin_kill = begin_rebalance = save = None
 
 
 @contextmanager

@@ -13,14 +13,28 @@ import pytest
 
 from tests.unit.test_control_logs import talking
 from tests.unit.test_control_registry import held, say
+from topo.cli.root import run
 from topo.config import Config
 from topo.errors import CheckpointError, RunError
 from topo.manage.checkpoints import known_checkpoints, remove
 from topo.manage.records import RunRecord
 from topo.manage.registry import KEPT_SECS, Registry
-from topo.manage.submit import Request, submit
+from topo.manage.submit import Request, Resume, submit
+from topo.storage.checkpoints import local_path, located
 
 Submit = Callable[..., RunRecord]
+
+SILENT = """
+from topo import Spout, TopologyBuilder
+
+class Silent(Spout):
+    outputs = ("n",)
+    def next_tuple(self): ...
+
+builder = TopologyBuilder()
+builder.set_spout("silent", Silent())
+topology = builder.create_topology()
+"""
 
 
 @pytest.fixture
@@ -80,17 +94,44 @@ def test_to_go_on_or_to_begin_anew_has_to_be_said(submitted: Submit) -> None:
     first = ended(submitted(), batch=812)
     with pytest.raises(CheckpointError, match=r"words has a checkpoint of .* \(batch 812\)"):
         submitted()
-    resumed = ended(submitted(resume=True))
+    resumed = ended(submitted(resume=Resume.RESUME))
     assert resumed.submission.checkpoint == first.submission.checkpoint
     assert resumed.submission.resumed
-    fresh = submitted(resume=False)
+    fresh = submitted(resume=Resume.FRESH)
     assert fresh.submission.checkpoint != first.submission.checkpoint
     assert not fresh.submission.resumed
 
 
+@pytest.mark.parametrize(
+    ("options", "fate"),
+    [
+        ([], Resume.REFUSE),
+        (["--resume"], Resume.RESUME),
+        (["--fresh"], Resume.FRESH),
+    ],
+)
+def test_only_what_was_typed_is_asked_for(
+    options: list[str], fate: Resume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[Request] = []
+
+    def refuse(_: Registry, request: Request) -> RunRecord:
+        requests.append(request)
+        raise RunError("not now")
+
+    monkeypatch.setattr("topo.cli.submit.submit_run", refuse)
+    monkeypatch.setenv("TOPO_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    code = tmp_path / f"silent_{fate.name.lower()}.py"  # a module is imported once
+    code.write_text(SILENT)
+    assert run(["submit", code.name, *options]) == 4
+    assert [request.resume for request in requests] == [fate]
+    assert Resume(0) == Resume.REFUSE, "what nothing was said of is never deleted"
+
+
 def test_nothing_to_resume(submitted: Submit) -> None:
     with pytest.raises(CheckpointError, match="words left no checkpoint to resume"):
-        submitted(resume=True)
+        submitted(resume=Resume.RESUME)
 
 
 def test_what_a_completed_run_left_is_not_asked_about(submitted: Submit) -> None:
@@ -106,13 +147,31 @@ def test_an_environments_directory(submitted: Submit) -> None:
         submitted(checkpoint_base="s3://bucket/x")
 
 
+@pytest.mark.parametrize(
+    ("resume", "fate"),
+    [(Resume.REFUSE, "refuse"), (Resume.RESUME, "resume"), (Resume.FRESH, "fresh")],
+)
+def test_what_is_out_of_sight_is_left_to_the_driver(
+    submitted: Submit, resume: Resume, fate: str
+) -> None:
+    """Whether there is a checkpoint in S3 or HDFS, only the driver's JVM can tell."""
+    run = submitted({"topology.checkpoint.dir": "s3a://b/state"}, resume=resume)
+    assert (run.submission.checkpoint, run.submission.fate) == ("s3a://b/state", fate)
+    assert run.submission.resumed == (resume == Resume.RESUME)
+    say(run, status="KILLED")
+    with pytest.raises(CheckpointError, match="continue it or start again"):
+        submitted({"topology.checkpoint.dir": "s3a://b/state"})
+    again = submitted({"topology.checkpoint.dir": "s3a://b/state"}, resume=Resume.FRESH)
+    assert again.submission.fate == "fresh"
+
+
 def test_a_directory_of_the_users_own(submitted: Submit, tmp_path: Path) -> None:
     own = {"topology.checkpoint.dir": str(tmp_path / "own")}
     first = ended(submitted(own))
     assert first.submission.checkpoint == str(tmp_path / "own")
     with pytest.raises(CheckpointError, match="continue it or start again"):
         submitted(own)
-    submitted(own, resume=False)
+    submitted(own, resume=Resume.FRESH)
     assert not (tmp_path / "own").exists()
 
 
@@ -121,7 +180,7 @@ def test_only_a_checkpoint_is_deleted(submitted: Submit, tmp_path: Path) -> None
     letters.mkdir()
     (letters / "to-mother.txt").write_text("dear")
     with pytest.raises(CheckpointError, match="holds no checkpoint of topo's"):
-        submitted({"topology.checkpoint.dir": str(letters)}, resume=False)
+        submitted({"topology.checkpoint.dir": str(letters)}, resume=Resume.FRESH)
     assert (letters / "to-mother.txt").exists()
 
 
@@ -145,19 +204,30 @@ def test_a_checkpoint_is_deleted_by_what_it_holds(tmp_path: Path) -> None:
     assert [path.name for path in mixed.iterdir()] == ["thesis.tex"]
 
 
+def test_a_bare_path_is_one_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hadoop would look for it on `fs.defaultFS`."""
+    monkeypatch.chdir(tmp_path)
+    assert located("state of/mine") == f"file://{tmp_path}/state of/mine"
+    assert located("/s") == located("file:/s") == located("file:///s") == "file:///s"
+    assert located("s3a://b/state") == "s3a://b/state"
+    assert local_path(located("/s")) == Path("/s")
+
+
 def test_a_deletion_that_was_cut_short_is_finished(submitted: Submit, tmp_path: Path) -> None:
     place = begun(tmp_path / "state")
     (place / "topo-plan.json").rename(place / "topo-plan.removed")
     own = {"topology.checkpoint.dir": str(place)}
     with pytest.raises(CheckpointError, match="left no checkpoint to resume"):
-        submitted(own, resume=True)
+        submitted(own, resume=Resume.RESUME)
     assert not submitted(own).submission.resumed
     assert not place.exists()
 
 
-@pytest.mark.parametrize("resume", [None, True, False])
+@pytest.mark.parametrize("resume", list(Resume))
 def test_a_directory_with_other_things_is_no_place_for_state(
-    submitted: Submit, tmp_path: Path, resume: bool | None
+    submitted: Submit, tmp_path: Path, resume: Resume
 ) -> None:
     data = tmp_path / "data"
     (data / "state").mkdir(parents=True)
@@ -168,12 +238,12 @@ def test_a_directory_with_other_things_is_no_place_for_state(
     assert (data / "state").exists(), "what topo did not begin is not topo's to delete"
 
 
-@pytest.mark.parametrize("resume", [None, True, False])
+@pytest.mark.parametrize("resume", list(Resume))
 def test_the_checkpoint_of_a_live_topology_is_its_own(
-    submitted: Submit, tmp_path: Path, resume: bool | None
+    submitted: Submit, tmp_path: Path, resume: Resume
 ) -> None:
     own = {"topology.checkpoint.dir": str(begun(tmp_path / "state"))}
-    first = submitted(own, resume=True)
+    first = submitted(own, resume=Resume.RESUME)
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "state")
     for place in (str(tmp_path / "state"), f"file://{tmp_path}/state", str(link)):
@@ -183,7 +253,7 @@ def test_the_checkpoint_of_a_live_topology_is_its_own(
             submitted({"topology.checkpoint.dir": place}, name="invoices", resume=resume)
     assert (tmp_path / "state" / "commits" / "7").exists()
     say(first, status="KILLED")
-    assert submitted(own, name="invoices", resume=True).submission.resumed
+    assert submitted(own, name="invoices", resume=Resume.RESUME).submission.resumed
 
 
 def test_a_checkpoint_that_a_driver_has_is_not_deleted(tmp_path: Path) -> None:
@@ -216,7 +286,7 @@ def test_state_that_was_promised_is_never_forgotten(
     with pytest.raises(CheckpointError, match="words has a checkpoint of"):
         submitted()
     assert not (first.directory / "log" / "driver.log").exists()
-    again = submitted(resume=True)
+    again = submitted(resume=Resume.RESUME)
     assert again.submission.checkpoint == first.submission.checkpoint
     # Of two runs of one checkpoint the later is enough.
     say(again, status="KILLED", since=time.time() - 8 * 24 * 3600)
@@ -248,7 +318,7 @@ def test_a_checkpoint_without_its_run_is_found(submitted: Submit, registry: Regi
     registry.forget(first)
     with pytest.raises(CheckpointError, match="words has a checkpoint of"):
         submitted()
-    assert submitted(resume=True).submission.checkpoint == first.submission.checkpoint
+    assert submitted(resume=Resume.RESUME).submission.checkpoint == first.submission.checkpoint
 
 
 def test_the_last_run_is_the_one_that_was_submitted_last(
@@ -256,8 +326,8 @@ def test_the_last_run_is_the_one_that_was_submitted_last(
 ) -> None:
     ended(submitted())
     monkeypatch.setattr(time, "time", lambda: 1_000_000_000.0)  # the clock was set back
-    second = ended(submitted(resume=False))
-    assert submitted(resume=True).submission.checkpoint == second.submission.checkpoint
+    second = ended(submitted(resume=Resume.FRESH))
+    assert submitted(resume=Resume.RESUME).submission.checkpoint == second.submission.checkpoint
 
 
 def test_a_submit_that_fails_does_not_keep_the_name(registry: Registry, tmp_path: Path) -> None:
@@ -274,7 +344,7 @@ def test_a_submit_that_fails_does_not_keep_the_name(registry: Registry, tmp_path
 def test_every_checkpoint_is_listed(submitted: Submit, registry: Registry, tmp_path: Path) -> None:
     first = ended(submitted(), batch=3)
     own = begun(tmp_path / "own")
-    live = submitted({"topology.checkpoint.dir": str(own)}, name="orders", resume=True)
+    live = submitted({"topology.checkpoint.dir": str(own)}, name="orders", resume=Resume.RESUME)
     begun(tmp_path / "base" / "lost" / "lost-1")
     nothing = submitted(name="nothing")  # has not begun
     found = {each.name: each for each in known_checkpoints(registry, str(tmp_path / "base"))}

@@ -77,7 +77,7 @@ def test_a_driver_that_dies_is_started_again_after_growing_pauses(tmp_path: Path
     life = Life(tmp_path, ends(-9), ends(1), ends(-9), KILLED)
     assert life.pauses == [1, 2, 4]
     assert life.said["starts"] == 4
-    assert life.said["last_failure"] == "its driver was ended by signal 9 (SIGKILL)"
+    assert life.said["last_failure"] == "its driver was ended by SIGKILL"
 
 
 def test_a_committed_batch_ends_the_row(tmp_path: Path) -> None:
@@ -121,6 +121,16 @@ def test_a_kill_that_the_driver_did_not_live_to_see(tmp_path: Path) -> None:
 
     life = Life(tmp_path, dies_while_being_killed)
     assert life.state["status"] == "KILLED"
+
+
+def test_what_was_killed_by_force_is_not_started(tmp_path: Path) -> None:
+    write_json(tmp_path / "wanted.json", {"status": "KILLED"})
+    assert Life(tmp_path).state["status"] == "KILLED"
+
+
+def test_a_driver_that_a_real_time_signal_ended_is_started_again(tmp_path: Path) -> None:
+    life = Life(tmp_path, ends(-40), KILLED)
+    assert life.said["last_failure"] == "its driver was ended by signal 40"
 
 
 def test_a_supervisor_that_is_told_to_stop_ends_its_driver(tmp_path: Path) -> None:

@@ -202,6 +202,20 @@ def test_equal_times_of_other_types_hash_alike(one: Any, other: Any) -> None:
     assert stable_hash(one) == stable_hash(other)
 
 
+def test_a_range_is_no_walk_through_it() -> None:
+    huge = range(0, 10**30, 7)
+    assert stable_hash(huge) == stable_hash(range(0, huge[-1] + 1, 7))
+    assert stable_hash(huge) != stable_hash(range(7, 10**30, 7))
+    assert stable_hash(range(10**18, 0, -1)) != stable_hash(range(10**18))
+    for length in (0, 1, 2, 4095, 4096, 4097, 4098):
+        for step in (-3, 1, 5):
+            ranges = {
+                stable_hash(range(2, 2 + length * step - slack * (1 if step > 0 else -1), step))
+                for slack in range(abs(step) if length else 1)
+            }
+            assert len(ranges) == 1, "equal ranges, of one hash"
+
+
 def test_large_keys_are_not_remembered() -> None:
     hasher = ColumnHasher()
     hasher.hashes([b"x" * 1_000_000, "y" * 1_000_000, ("z" * 1_000_000,), 10**5000, None])

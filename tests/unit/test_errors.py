@@ -33,7 +33,7 @@ from topo import (
 )
 from topo.engine.inline.run import InlineRun
 from topo.errors import ConfigError, did_you_mean, nearest
-from topo.testing import TestCluster, make_tuple, run_bolt
+from topo.testing import TestCluster, complete_topology, make_tuple, run_bolt
 
 HERE = Path(__file__).name
 
@@ -486,6 +486,55 @@ def test_with_fail_the_tuple_fails_and_the_run_goes_on(kind: Any) -> None:
     uncaught = [error for error in fed.run.errors() if error.kind == "uncaught"]
     assert sorted(error.message for error in uncaught) == ["odd 1", "odd 3"]
     assert all("in odd" in error.traceback and HERE in error.at for error in uncaught)
+
+
+class Unreadable:
+    """A value that pickles, and raises when it is unpickled."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __reduce__(self) -> Any:
+        return _unread, (self.kind,)
+
+
+def _unread(kind: Any) -> Any:
+    raise kind("not in this process")
+
+
+class EmitsUnreadable(Spout):
+    outputs = ("value",)
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        self.emitted = 0
+
+    def next_tuple(self) -> None:
+        if self.emitted < 3:
+            bad = self.emitted == 1
+            self.emit([Unreadable(self.kind) if bad else self.emitted], msg_id=self.emitted)
+            self.emitted += 1
+
+    def is_exhausted(self) -> bool:
+        return self.emitted == 3
+
+
+class Acks(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        self.ack(tup)
+
+
+@pytest.mark.parametrize("kind", [ValueError, LookupError, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("bolt", [Acks, Sink])
+def test_a_value_that_cannot_be_unpickled(bolt: Any, kind: Any) -> None:
+    topology = line(EmitsUnreadable(kind), bolt())
+    with pytest.raises(UncaughtError, match="not in this process") as raised:
+        complete_topology(topology)
+    assert (raised.value.component, raised.value.task) == ("b1", 1)
+    assert "in values of 's', which cannot be unpickled" in str(raised.value)
+    result = complete_topology(topology, conf={"topology.uncaught.error": "fail"})
+    assert 1 in result.failed["s"]
+    assert sorted([*result.failed["s"], *result.acked["s"]]) == [0, 1, 2]
 
 
 class Chooses(CustomStreamGrouping):

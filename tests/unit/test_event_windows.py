@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.property.scale import seeds
 from tests.wiring import saves_of
 from topo import (
     AfterCount,
@@ -46,7 +47,7 @@ def around(size: Any = 10, **more: Any) -> WindowAggregate:
     return WindowAggregate(key="key", window=window, time=time, aggregates=aggregates, **more)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_each_tuple_has_the_window_that_ends_with_it(seed: int) -> None:
     feed, _, run = submitted(around(), seed)
     for ts in (1, 5, 11, 12):

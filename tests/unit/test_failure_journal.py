@@ -12,6 +12,7 @@ from topo.tracking.exchange import Cursor, Registration, StagedExecution
 from topo.tracking.ids import Updates, root_id
 from topo.tracking.journal import pack_failures, unpack_failures
 from topo.tracking.plan import TrackingPlan
+from topo.tracking.refusals import Refusal, Refused
 
 ROOT = root_id(1, 1)
 PLAN = TrackingPlan(levels=2, slots=1, spout_tasks=(1,), components={"s": (1, 1)}, timeout_secs=30)
@@ -119,5 +120,6 @@ def test_a_batch_is_not_staged_if_its_failures_cannot_be_written() -> None:
     tracking = _registered(Full(), 0)
     _stage(tracking, 0, 0, _init(5))
     for _ in range(2):
-        with pytest.raises(OSError, match="no space left"):
+        with pytest.raises(Refused, match="failures of batch 0 cannot be written") as no:
             _stage(tracking, 0, 1, _failure())
+        assert no.value.kind is Refusal.JOURNAL

@@ -10,7 +10,7 @@ from tests.conformance.doubles import Words
 from topo import BasicBolt, Bolt, InvalidTopologyError, Spout, TopologyBuilder, Tuple
 
 
-class HasProcess(BasicBolt):
+class HasProcess(Bolt):
     def process(self, tup: Tuple) -> None: ...
 
 
@@ -66,7 +66,7 @@ class Coroutine(Spout):
 @pytest.mark.parametrize(
     ("component", "code", "message", "hint"),
     [
-        (HasProcess(), "foreign-name", "'process', streamparse's name", "it is 'execute' here"),
+        (HasProcess(), "foreign-name", "'process', and acks by hand", "it is 'execute' here"),
         (
             HasInitialize(),
             "foreign-name",
@@ -81,7 +81,7 @@ class Coroutine(Spout):
         (Empty(), "missing-hook", "does not override 'execute'", "write def execute"),
         (EmptySpout(), "missing-hook", "does not override 'next_tuple'", "write def next_tuple"),
         (Generator(), "hook-generator", "execute is a generator", "@bolt"),
-        (Coroutine(), "hook-coroutine", "next_tuple is a coroutine", "write it with def"),
+        (Coroutine(), "hook-coroutine", "next_tuple is a coroutine", "docs/guide/asyncio.md"),
     ],
 )
 def test_a_component_written_for_something_else_is_told_what_is_meant(

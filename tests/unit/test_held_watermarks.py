@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.property.scale import seeds
 from topo import (
     BasicBolt,
     Bolt,
@@ -84,7 +85,7 @@ def topology(spout: Spout, parse: Any, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_a_message_that_failed_is_not_late_when_it_comes_again(seed: int, restarts: bool) -> None:
     spout = Replaying([1, 12, 25, 38, 44, 58], after_secs=4)
     with TestCluster(seed=seed) as cluster:
@@ -123,7 +124,7 @@ class Flaky(BasicBolt):
         self.emit([tup.key, tup.ts])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_no_replay_of_several_spout_tasks_is_late(seed: int) -> None:
     random = Random(seed)
     times = sorted(random.randint(0, 200) for _ in range(40))
@@ -167,7 +168,7 @@ class Waits(Bolt):
         self.held.append(tup)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_an_ack_moves_the_watermark_without_a_tuple(seed: int) -> None:
     feed = FeederSpout(["key", "ts"])
     with TestCluster(seed=seed) as cluster:

@@ -18,9 +18,10 @@ from tests.unit.test_spark_execution import Slot
 from tests.wiring import Fed, line
 from topo import BasicBolt, Bolt, FailTuple, Spout, Tuple
 from topo.cli.foreground import line_of
-from topo.cli.output import printable, to_json
+from topo.cli.output import to_json
 from topo.engine.inline.run import InlineRun
-from topo.logs.capture import LOG_DIR, keep_logs
+from topo.errors import printable
+from topo.logs.capture import LOG_DIR, keep_logs, shown_logs
 from topo.logs.reader import LogReader, Wanted
 from topo.manage.api import Management
 from topo.manage.documents import plain
@@ -38,9 +39,12 @@ TEXTS = {
     "an error of a stage": f"topo-error-{'0' * 64}:gASVAAAAAAAAAC4=;",
     "what spark says": "Caused by: x\n\tat org.apache.spark.Task 0 in stage 1.0 failed 4 times",
     "long": "x" * 300_000,
+    "other controls": "\x9b31m\x7f\u202ereversed\u2066\u2069",
     "wide": "\U0001f600\u202e\ufeff\ufffe" * 50,
     "nothing": "",
 }
+COMMANDS = {chr(code) for code in (*range(32), *range(127, 160))} | set("\u202a\u202e\u2066\u2069")
+"""What a terminal obeys."""
 
 
 class Says(Spout):
@@ -146,9 +150,10 @@ def shown(stats: Any, errors: Any, directory: Path) -> None:
     write_json(directory / "errors.json", document["errors"])
     assert len(json.loads((directory / "errors.json").read_bytes())) == len(errors)
     assert json.loads(to_json(document)) is not None
+    assert not COMMANDS & set(to_json(document))
     exposition([Exposed("t", "ACTIVE", document["stats"], document["errors"])], "")
     for error in errors:
-        assert {char for char in printable(error.message) if ord(char) < 32} <= {"\n", "\t"}
+        assert COMMANDS & set(printable(error.message)) <= {"\n", "\t"}
         printable(error.message).encode()
 
 
@@ -156,8 +161,20 @@ def shown(stats: Any, errors: Any, directory: Path) -> None:
 def test_a_row_that_is_shown_is_one_line_of_json(text: str) -> None:
     shown_line = line_of({"component": "b", "stream": "default", "task": 1, "values": [text]})
     shown_line.encode()
-    assert "\n" not in shown_line
+    assert not COMMANDS & set(shown_line)
     assert json.loads(shown_line)["values"] in ([text], [repr(text)])
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_log_record_that_is_shown_commands_no_terminal(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # no report could hold the text
+    with shown_logs("INFO"):
+        logging.getLogger("user").warning("%s", text)
+    shown = capsys.readouterr().err
+    assert shown.startswith("WARNING user: ")
+    assert COMMANDS & set(shown) <= {"\n", "\t"}
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

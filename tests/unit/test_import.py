@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import subprocess
 import sys
+import typing
 
 import pytest
 
@@ -57,10 +59,20 @@ def test_importing_topo_does_without_numpy_and_click() -> None:
 @pytest.mark.parametrize("module", [topo, topo.testing])
 def test_all_is_sorted_and_there(module: object) -> None:
     names = module.__all__  # type: ignore[attr-defined]
-    assert names == sorted(names)
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name))
     assert len(set(names)) == len(names)
     for name in names:
         assert getattr(module, name) is not None
+
+
+def test_a_star_takes_no_name_away_that_most_modules_have() -> None:
+    """Neither a built-in one nor one of `typing`; `topo.Any`, the trigger, is there by its name.
+
+    `typing.Pattern` is deprecated since Python 3.9: the one of regular expressions is `re.Pattern`.
+    """
+    ours = {"Tuple", "Pattern"}
+    assert not set(topo.__all__) & ({*dir(builtins)} | {*typing.__all__} - ours)
+    assert issubclass(topo.Any, topo.Trigger)
 
 
 def test_everything_a_user_needs_is_here() -> None:
@@ -72,4 +84,4 @@ def test_everything_a_user_needs_is_here() -> None:
         "UnsavableAttributeError", "bolt",
     }  # fmt: skip
     with pytest.raises(AttributeError, match="no attribute 'Blot'"):
-        topo.Blot  # noqa: B018
+        topo.Blot  # type: ignore[attr-defined]  # noqa: B018

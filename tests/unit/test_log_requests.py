@@ -96,10 +96,39 @@ def test_requests_are_met_by_a_slot_from_its_next_batch_on(logs: Path) -> None:
         assert len(lines(logs)) == 4
 
 
+class LastAndKeeping(BasicBolt):
+    """The last bolt, whose stream nobody reads, and which is not rewritten: it keeps its tuple."""
+
+    outputs = ("num",)
+
+    def execute(self, tup: Tuple) -> None:
+        self.latest = tup
+        self.emit([tup.num])
+
+
+def test_a_sample_shows_what_no_bolt_reads(logs: Path) -> None:
+    with AckerServer() as server:
+        target = AckerTarget("t", "token", (server.address,), give_up_secs=1)
+        slot = Slot(target, line(Numbers(12), LastAndKeeping()), capture=False)
+        slot.batch()
+        ask(logs, Requests({}, (Sample("b1", 5, LATER),)))
+        slot.batch()
+        assert [message for _, _, message in lines(logs)] == [
+            "sample of default: num=2",
+            "sample of default: num=3",
+        ]
+        ask(logs, Requests())
+        slot.batch()
+        assert len(lines(logs)) == 2
+
+
 class Outlet:
     """An emitter of one stream."""
 
     hear: Any = None
+
+    def listen(self, hear: Any) -> None:
+        self.hear = hear
 
     def fields_of(self, name: str) -> tuple[str, ...]:
         return ("word", "token")

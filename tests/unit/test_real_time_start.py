@@ -41,10 +41,13 @@ class Coordinator:
     def close(self) -> None: ...
 
 
-def failed(failure: Exception | None, text: str = "a task failed") -> Streaming:
-    streaming = Streaming([])
-    made: Any = streaming
-    made.query, made.coordinator = Query(text), Coordinator(failure)
+def failed(
+    failure: Exception | None, text: str = "a task failed", directory: str = ""
+) -> Streaming:
+    streaming = Streaming([], directory)
+    ended: Any = Coordinator(failure)
+    streaming.attend(ended)
+    streaming.follow(Query(text))
     return streaming
 
 
@@ -97,8 +100,7 @@ def test_the_processes_of_the_next_start_are_begun_when_a_slot_was_killed(
 
 
 def test_how_a_slot_ended_by_itself_is_told(tmp_path: Path) -> None:
-    streaming = failed(SlotLost("the process of slot 0 is gone"))
-    streaming.directory = str(tmp_path)
+    streaming = failed(SlotLost("the process of slot 0 is gone"), directory=str(tmp_path))
     streaming.start_slot(Place(str(tmp_path / "nobody"), "t", 0, str(tmp_path / "slot-0")))
     assert streaming.processes[0].wait(60) == 1
     assert not streaming.isActive

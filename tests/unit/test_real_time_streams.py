@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import selectors
 import socket
+import ssl
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.certificates import make_certificates, tls
+from topo.engine.spark.realtime.encryption import (
+    client_context,
+    server_context,
+    tls_in,
+    token_with,
+)
 from topo.engine.spark.realtime.stream import Listener, Stream, connect
+from topo.errors import EngineError
+from topo.tracking.security import Tls
 
 
 class Loop:
@@ -45,7 +56,7 @@ def pair(loop: Loop) -> tuple[Stream, Stream]:
 def test_messages_of_all_sizes_arrive_whole_and_in_order(loop: Loop) -> None:
     sender, receiver = pair(loop)
     got: list[tuple[int, bytes]] = []
-    receiver.on_event = lambda: got.extend(receiver.receive())
+    receiver.listen(lambda: got.extend(receiver.receive()))
     sizes = [0, 1, 70_000, 5_000_000, 3, 300_000]
     for number, size in enumerate(sizes):
         sender.send(number, b"head", bytes([number]) * size)
@@ -60,7 +71,7 @@ def test_messages_of_all_sizes_arrive_whole_and_in_order(loop: Loop) -> None:
 def test_who_does_not_read_holds_up_who_writes(loop: Loop) -> None:
     sender, receiver = pair(loop)
     got: list[tuple[int, bytes]] = []
-    receiver.on_event = lambda: got.extend(receiver.receive())
+    receiver.listen(lambda: got.extend(receiver.receive()))
     receiver.read(False)
     sender.send(1, bytes(20_000_000))
     sender.flush()
@@ -79,7 +90,7 @@ def test_an_end_closes_and_what_came_before_it_is_there(loop: Loop) -> None:
     sender.flush()
     sender.close()
     got: list[tuple[int, bytes]] = []
-    receiver.on_event = lambda: got.extend(receiver.receive())
+    receiver.listen(lambda: got.extend(receiver.receive()))
     loop.until(lambda: not receiver.is_open)
     assert got == [(7, b"last words")]
 
@@ -91,12 +102,12 @@ def test_a_listener_wants_the_token_and_keeps_what_came_with_it(loop: Loop, tmp_
 
     def accept(stream: Stream, key: int) -> None:
         accepted.append(key)
-        stream.on_event = lambda: got.extend(stream.receive())
+        stream.listen(lambda: got.extend(stream.receive()))
 
     Listener(path, "right", loop.selector, accept)
     stranger = connect(path, "wrong", 3, loop.selector)
     refused: list[tuple[int, bytes]] = []
-    stranger.on_event = lambda: refused.extend(stranger.receive())
+    stranger.listen(lambda: refused.extend(stranger.receive()))
     loop.until(lambda: not stranger.is_open)
     friend = connect(path, "right", 4, loop.selector)
     friend.send(9, b"at once")
@@ -105,3 +116,92 @@ def test_a_listener_wants_the_token_and_keeps_what_came_with_it(loop: Loop, tmp_
     assert accepted == [4]
     assert got == [(9, b"at once")]
     friend.close()
+
+
+def test_a_message_that_is_too_long_for_its_head_is_told(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topo.engine.spark.realtime.stream._MOST_BYTES", 10)
+    sender, _ = pair(loop)
+    sender.send(1, bytes(10))
+    with pytest.raises(EngineError, match="11 bytes at once, and a process of topo sends 10"):
+        sender.send(1, bytes(5), bytes(6))
+
+
+# -- TLS ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificates(tmp_path_factory.mktemp("tls"))
+
+
+def connected(loop: Loop, listener: Listener, tls: Tls) -> Stream:
+    """Connect to the listener, which shakes hands in this thread, from another one."""
+    address = f"127.0.0.1:{listener.port}"
+    with ThreadPoolExecutor(1) as pool:
+        context = client_context(tls)
+        stream = pool.submit(connect, address, "right", 3, loop.selector, context)
+        loop.until(stream.done)
+        return stream.result()
+
+
+def send_all(stream: Stream, messages: list[tuple[int, bytes]]) -> None:
+    for key, data in messages:
+        stream.send(key, data)
+        stream.flush()
+
+
+@pytest.mark.parametrize(("server_ca", "client"), [(None, None), ("ca", "client")])
+def test_over_tls_a_stream_is_the_same(
+    loop: Loop, certificates: Path, server_ca: str | None, client: str | None
+) -> None:
+    got: list[tuple[int, bytes]] = []
+    back: list[tuple[int, bytes]] = []
+    accepted: list[Stream] = []
+
+    def accept(stream: Stream, key: int) -> None:
+        accepted.append(stream)
+        stream.listen(lambda: got.extend(stream.receive()))
+
+    context = server_context(tls(certificates, "server", server_ca))
+    listener = Listener("127.0.0.1:0", "right", loop.selector, accept, context)
+    stream = connected(loop, listener, tls(certificates, client, "ca"))
+    stream.listen(lambda: back.extend(stream.receive()))
+    messages = [(number, bytes([number]) * size) for number, size in enumerate([0, 5_000_000, 3])]
+    send_all(stream, messages)
+    loop.until(lambda: len(got) == len(messages))
+    send_all(accepted[0], messages)
+    loop.until(lambda: len(back) == len(messages))
+    assert got == back == messages
+    stream.close()
+    loop.until(lambda: not accepted[0].is_open)
+
+
+def test_a_driver_of_another_authority_is_not_talked_to(loop: Loop, certificates: Path) -> None:
+    context = server_context(tls(certificates, "server", None))
+    listener = Listener("127.0.0.1:0", "right", loop.selector, nobody_comes, context)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        connected(loop, listener, tls(certificates, None, "other"))
+
+
+@pytest.mark.parametrize("client", [None, "stranger"])
+def test_a_slot_without_the_right_certificate_is_hung_up_on(
+    loop: Loop, certificates: Path, client: str | None
+) -> None:
+    context = server_context(tls(certificates, "server", "ca"))
+    listener = Listener("127.0.0.1:0", "right", loop.selector, nobody_comes, context)
+    stream = connected(loop, listener, tls(certificates, client, "ca"))
+    refused: list[tuple[int, bytes]] = []
+    stream.listen(lambda: refused.extend(stream.receive()))
+    loop.until(lambda: not stream.is_open)
+
+
+def nobody_comes(stream: Stream, key: int) -> None:
+    raise AssertionError("let in")
+
+
+def test_what_a_slot_needs_for_tls_travels_with_its_token(certificates: Path) -> None:
+    for given in (tls(certificates, "client", "ca"), tls(certificates, None, None)):
+        assert tls_in(token_with("abc", given)) == given
+    assert token_with("abc", None) == "abc"

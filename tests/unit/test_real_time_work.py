@@ -174,7 +174,8 @@ def test_what_is_for_the_own_slot_goes_to_the_next_level_as_it_is() -> None:
     made, wire, near = make_plan(builder.create_topology(), 2), Wire(), Near()
     here, there = sorted(made.component("b1").tasks, key=lambda task: made.place_of(task)[1])
     out = Output(made, 0, 0)
-    out.stream, out.near = wire, near  # type: ignore[assignment]
+    out.connect(wire)  # type: ignore[arg-type]
+    out.lead_to(near)
     decoded = Frame(9, here, 0, [Section("default", 1, [["text"]])], nbytes=5)
     for frame in (decoded, packed(3, there)):
         out.add(frame)
@@ -190,7 +191,8 @@ def test_what_is_for_the_own_slot_goes_to_the_next_level_as_it_is() -> None:
 
 def test_a_level_waits_while_the_next_one_has_too_much() -> None:
     near, out = Near(), Output(plan(), 0, 0)
-    out.stream, out.near = Wire(), near  # type: ignore[assignment]
+    out.connect(Wire())  # type: ignore[arg-type]
+    out.lead_to(near)
     assert not out.is_full
     near.backlog = output.MOST_WAITING_BYTES + 1
     assert out.is_full
@@ -250,7 +252,7 @@ def test_between_machines_a_stream_is_the_same() -> None:
 
     def accept(stream: Any, key: int) -> None:
         accepted.append(stream)
-        stream.on_event = lambda: got.extend(stream.receive())
+        stream.listen(lambda: got.extend(stream.receive()))
 
     listener = Listener("127.0.0.1:0", "right", loop.selector, accept)
     stream = connect(f"127.0.0.1:{listener.port}", "right", 3, loop.selector)

@@ -64,6 +64,22 @@ def test_code_that_does_not_return_is_named_and_left_behind() -> None:
 
 
 @pytest.mark.usefixtures("gate")
+def test_code_that_does_not_return_keeps_nobody_waiting() -> None:
+    run = RealTimeRun("t", line(Blocks(), Total()), {}, record=True).start()
+    assert Gate.entered.wait(60)
+    assert run.batches() == []
+    assert run.tuples("s") == []
+    run.deactivate()
+    assert run.status == "ACTIVE"  # it is obeyed when the code returns
+    Gate.open.set()
+    while run.status != "INACTIVE":
+        run.wait(0.01)
+    run.activate()
+    assert run.status == "ACTIVE"
+    run.kill()
+
+
+@pytest.mark.usefixtures("gate")
 def test_a_second_thread_may_stop_what_another_waits_for() -> None:
     run = RealTimeRun("t", line(Blocks(), Total()), {}).start()
     assert Gate.entered.wait(60)

@@ -169,7 +169,7 @@ class Countdown(Spout):
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         self.left = self.start
-        self.opened.append(1)
+        type(self).opened.append(1)
 
     def next_tuple(self) -> None:
         if self.left:

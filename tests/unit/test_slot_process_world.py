@@ -20,10 +20,11 @@ from unittest import mock
 import psutil
 import pytest
 
+from topo.engine.spark.driver.hangs import Hangs
 from topo.engine.spark.driver.restarts import Restarts
 from topo.engine.spark.driver.slots import SlotProcesses
 from topo.engine.spark.worker import doing
-from topo.engine.spark.worker.doing import last_words, note_end, open_note
+from topo.engine.spark.worker.doing import doing_now, last_words, note_end, open_note
 from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Work
 from topo.engine.spark.worker.relay import RelayLost, SlotDied
 from topo.engine.spark.worker.remote import RemoteRunner
@@ -76,6 +77,12 @@ def exits() -> None:
 def crashes() -> None:
     noted("bolt 'b' task 3")
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hangs() -> None:
+    noted("bolt 'b' task 3")
+    while True:
+        signal.pause()
 
 
 def noted(text: str) -> None:
@@ -153,6 +160,54 @@ def test_the_end_of_a_process_says_what_was_executed_and_how_it_ended(
     assert lost.message == text
 
 
+def test_a_process_that_the_driver_ends_says_why() -> None:
+    why = "was ended after more than 2 s (topology.hang.secs)"
+    with slots(hangs) as processes:
+        ending = threading.Thread(target=end_once_it_hangs, args=(processes, why))
+        ending.start()
+        lost = asked_of(processes)
+        ending.join()
+        assert doing_now(processes.path(0)) == "", "the next one hangs in nothing"
+    assert isinstance(lost, SlotDied), "twice in the same place is final"
+    assert (
+        lost.message == f"the slot's process {why} while bolt 'b' task 3 was executed, in batch 7"
+    )
+    assert lost.hint.endswith("or raise topology.hang.secs")
+
+
+def end_once_it_hangs(processes: SlotProcesses, why: str) -> None:
+    while doing_now(processes.path(0)) != "bolt 'b' task 3":
+        pass
+    processes.end(0, why)
+
+
+def test_what_a_slot_is_at_is_seen_with_its_time(tmp_path: Path) -> None:
+    clock = [0.0]
+    paths = [str(tmp_path / f"slot-{slot}") for slot in range(3)]
+    notes = [open_note(path) for path in paths[:2]]  # the third has not started
+    seen = Hangs(paths, monotonic=lambda: clock[0])
+
+    def look(secs: float, batch: int, *tasks: str) -> list[tuple[int, str, float]]:
+        clock[0] += secs
+        for note, task in zip(notes, tasks, strict=True):
+            note[:] = note_of(task)
+        seen.look(batch)
+        return [(hang.slot, hang.task, hang.secs) for hang in seen.longer_than(15)]
+
+    assert look(0, 4, "bolt 'a' task 1", "") == []
+    assert look(20, 4, "bolt 'a' task 1", "") == [(0, "bolt 'a' task 1", 20)]
+    assert seen.words == "bolt 'a' task 1 has been executed for 20 s"
+    assert look(20, 4, "bolt 'a' task 1", "bolt 'b' task 2") == [(0, "bolt 'a' task 1", 40)]
+    assert look(20, 4, "bolt 'c' task 3", "bolt 'b' task 2") == [(1, "bolt 'b' task 2", 20)]
+    seen.forget(1)
+    assert look(1, 4, "bolt 'c' task 3", "bolt 'b' task 2") == [], "that is another process"
+    assert look(20, 5, "bolt 'c' task 3", "bolt 'b' task 2") == [], (
+        "the batch before came to an end"
+    )
+    assert look(20, 5, "", "") == [], "slots that wait hang in nothing"
+    assert seen.words == ""
+
+
 def test_how_a_process_ended_is_known_when_the_next_one_works(tmp_path: Path) -> None:
     path, began = str(tmp_path / "slot-0"), time.time()
     first = open_note(path)
@@ -204,3 +259,9 @@ def test_modules_of_the_users_may_be_named_like_pythons_own(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with slots(os.getpid) as processes:
         assert asked_of(processes) in processes.pids().values()
+
+
+def test_a_slot_that_starts_as_its_run_ends_says_nothing(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        open_note(str(tmp_path / "gone" / "slot-1"))
+    assert ended.value.code is None

@@ -8,6 +8,7 @@ import pytest
 
 from topo.engine.spark import engine
 from topo.engine.spark.engine import SparkEngine, with_files
+from topo.engine.spark.jvm import session
 
 
 def test_the_users_own_settings_are_kept() -> None:
@@ -22,7 +23,7 @@ def test_a_spark_that_does_not_end_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for_ever = threading.Event()
-    monkeypatch.setattr(engine, "stop_session", for_ever.wait)
+    monkeypatch.setattr(session, "stop_session", for_ever.wait)
     monkeypatch.setattr(engine, "_STOP_SECS", 0.05)
     SparkEngine().stop()
     for_ever.set()
@@ -35,6 +36,6 @@ def test_a_spark_whose_jvm_died_is_no_error(
     def died() -> None:
         raise ConnectionError("nobody there")
 
-    monkeypatch.setattr(engine, "stop_session", died)
+    monkeypatch.setattr(session, "stop_session", died)
     SparkEngine().stop()
     assert caplog.messages == ["Spark did not end in order: nobody there"]

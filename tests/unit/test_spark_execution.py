@@ -6,6 +6,7 @@ an attempt that did not commit has left.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ import pytest
 from tests.conformance.doubles import Numbers, Total
 from tests.wiring import line
 from topo import BasicBolt, Bolt, Spout, Topology, Tuple, UncaughtError, bolt
-from topo.engine.spark.driver.resources import tracking_plan
+from topo.engine.spark.driver.run_resources import tracking_plan
 from topo.engine.spark.plan import make_plan
 from topo.engine.spark.worker import polling
 from topo.engine.spark.worker.messages import (
@@ -33,6 +34,7 @@ from topo.engine.spark.worker.run_spec import RunSpec
 from topo.engine.spark.worker.slot_runner import SlotRunner
 from topo.errors import AckerError
 from topo.runtime.slot import full_conf
+from topo.runtime.task import NOTE_BYTES
 from topo.tracking.client import AckerControl, Lease
 from topo.tracking.plan import Mode
 from topo.tracking.server import AckerServer
@@ -443,6 +445,37 @@ def test_a_batch_that_has_heard_verdicts_does_not_wait(
         slot.batch()
     assert slot.control.status().acked == 2
     assert waited_in == [2, 3]  # in batch 1 the spout's acks were news, to be committed at once
+
+
+def test_a_batch_that_begins_with_restored_messages_does_not_wait(
+    target: AckerTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = Slot(target, line(Numbers(2), Sums()))  # which holds both of them
+    slot.batch()
+    waited_in = note_waits(slot, monkeypatch)
+    slot.batch()
+    slot.new_process()
+    slot.new_epoch()
+    slot.batch()  # what became of them before is told in the next one
+    slot.batch()
+    assert waited_in == [1, 3]
+
+
+def test_a_slot_that_waits_for_data_executes_nothing(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = mmap.mmap(-1, NOTE_BYTES)
+    monkeypatch.setattr("topo.runtime.slot._note", note)
+    executed: list[bytes] = []
+
+    def wait(*_: object) -> int:
+        executed.append(note[:].rstrip(b"\0"))
+        return 0
+
+    monkeypatch.setattr(Polling, "wait", wait)
+    while not executed:
+        slot.batch()
+    assert executed == [b""]
 
 
 class FailsAll(Bolt):

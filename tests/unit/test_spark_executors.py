@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
-from topo.engine.spark.driver.executors import Executor, Executors
+from topo.engine.spark.driver.executors import Executor, Executors, ends_in
 
 NEVER: Callable[[], bool] = lambda: False  # noqa: E731
 
@@ -33,7 +34,7 @@ class Cluster:
 
 def running(slots: int, *known: Executor, wanted: int | None = None) -> Executors:
     """With so many slots, and then these executors; with none, still waiting for more."""
-    cluster = Cluster([Executor(1)])
+    cluster = Cluster([Executor(each.cores) for each in known] or [Executor(1)])
     executors = cluster.executors(wanted)
     if slots:
         executors.wait_for_cores(NEVER, cluster.sleep)
@@ -159,3 +160,54 @@ def test_where_fewer_will_not_do_executors_have_more_time() -> None:
     executors = Executors(cluster.look, lambda: cluster.now, 6, at_once=True)
     assert executors.wait_for_cores(NEVER, cluster.sleep) == 4
     assert 55 < cluster.now < 65
+
+
+UPDATED = (
+    "26/11/18 09:41:07 INFO StandaloneAppClient$ClientEndpoint: Executor updated: app-1/{} is now "
+    "EXITED (Command exited with code 1)\n"
+)
+
+
+def test_executors_that_never_reach_the_driver_are_counted_in_the_words_of_the_master(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text(UPDATED.format(0) * 9)  # of an earlier start
+    cluster = Cluster([])
+    executors = Executors(
+        cluster.look, lambda: cluster.now, 3, ends=ends_in(log), driver="laptop:4040"
+    )
+    full = "waiting for executors: 0 of 3 cores so far; is the cluster full"
+    with log.open("a") as file:
+        for number in range(3):
+            assert executors.reason.startswith(full)
+            file.write(UPDATED.format(number))
+            file.flush()
+    assert executors.reason == (
+        "waiting for executors: 0 of 3 cores so far; 3 executors ended at once: Command exited "
+        "with code 1; can the workers reach the driver at laptop:4040? set spark.driver.host"
+    )
+    log.unlink()
+    assert executors.reason.startswith(full)
+    assert list(ends_in(None)()) == []
+
+
+def test_an_executor_that_ends_again_and_again_is_told_of_with_its_host() -> None:
+    ends = [Executor(1, LOST.lost_at, "w1:4041", "Command exited with code 137")] * 3
+    assert "3 executors ended at once: Command exited with code 137 on w1:4041; can" in (
+        running(0, *ends, wanted=3).reason
+    )
+
+
+def test_where_tasks_are_that_do_not_end_is_told() -> None:
+    """The acker has heard of all of them; the host that is gone cannot say that it has ended."""
+    silent = Executor(1, place="w2:4041", tasks=1)
+    assert running(2, ONE, silent).in_work == "tasks are with the executors at w2:4041"
+    assert running(2, ONE, ONE).in_work == ""
+    assert running(2, Executor(1, LOST.lost_at, "w2:4041", tasks=1), ONE, ONE).in_work == ""
+
+
+def test_a_loss_is_counted_by_what_there_was() -> None:
+    large, lost = Executor(4), Executor(4, lost_at=LOST.lost_at)
+    said = "1 of 2 executors lost since 09:41; 7 slots share 4 cores"
+    assert running(7, large, lost).reason == said

@@ -15,8 +15,10 @@ from tests.wiring import line
 from topo import EngineError
 from topo.engine.spark.driver.progress import Progress
 from topo.engine.spark.worker.report import Report
+from topo.metrics.counters import TaskMetrics
 from topo.running import BatchStats
 from topo.runtime.slot import full_conf
+from topo.topology.layout import TaskLayout
 from topo.tracking.exchange import CommittedPayload
 from topo.tracking.figures import AckerStatus
 
@@ -73,19 +75,59 @@ def test_how_batches_went_leaves_out_what_they_waited_for_spouts() -> None:
     assert seen.batch().rows_per_sec == 0
 
 
-def test_the_lag_of_the_ackers() -> None:
+def spouts(pending: int, oldest_secs: float = 0.0) -> Report:
+    """The report of a slot whose spout has pending messages."""
+    counted = TaskMetrics()
+    counted.pending, counted.oldest_pending_secs = pending, oldest_secs
+    (task,) = TaskLayout(TOPOLOGY).tasks_of("s")
+    return Report({task: counted}, exhausted=False)
+
+
+def test_the_lag_is_the_age_of_what_spouts_have_not_heard_of() -> None:
+    """The ackers settle a batch's messages at its end; its spouts hear of them in the next one."""
     clock = [0.0]
     seen = progress(clock=clock)
     assert seen.acker() is None
-    seen.take_in(status(1, Report({}), pending=7, oldest_secs=3.5, unheard=2), 1.0)
-    clock[0] += 4
+    seen.take_in(status(1, spouts(200_000), unheard=200_000), 800.0)
+    clock[0] += 0.5
     acker = seen.acker()
     assert acker is not None
-    assert (acker.pending, acker.lag_secs, acker.unheard) == (7, 3.5, 2)
-    assert (acker.quiet_secs, acker.executors) == (4.0, 1)
+    assert (acker.pending, acker.lag_secs, acker.unheard) == (200_000, 1.3, 200_000)
+    assert (acker.quiet_secs, acker.executors) == (0.5, 1)
+    seen.take_in(status(2, spouts(7, oldest_secs=3.0), pending=7, oldest_secs=3.5), 200.0)
+    assert lag(seen) == (7, 3.5)
+    clock[0] += 2
+    assert lag(seen) == (7, pytest.approx(5.2))
     off = progress({"topology.acker.executors": 0})
     off.take_in(status(1, Report({})), 1.0)
     assert off.acker() is None
+
+
+def test_spouts_that_wait_for_data_have_heard_of_everything() -> None:
+    clock = [0.0]
+    seen = progress(clock=clock)
+    seen.take_in(status(1, spouts(3)), 100.0)
+    clock[0] += 30
+    seen.take_in(replace(IDLE, waiting=0), 0.0)
+    assert lag(seen) == (3, pytest.approx(30.1))
+    seen.take_in(replace(IDLE, waiting=1), 0.0)
+    assert lag(seen) == (0, 0.0)
+    assert seen.book.components()["s"].pending == 0
+    seen.take_in(status(2, spouts(2)), 100.0)
+    seen.take_in(replace(IDLE, waiting=1, pending=2, oldest_secs=9.0), 0.0)  # a bolt holds them
+    assert lag(seen)[0] == 2
+
+
+def test_in_real_time_mode_spouts_hear_at_once() -> None:
+    seen = progress({"topology.mode": "real-time"})
+    seen.take_in(status(1, spouts(3), pending=3, oldest_secs=0.02), 1000.0)
+    assert lag(seen) == (3, 0.02)
+
+
+def lag(seen: Progress) -> Any:
+    acker = seen.acker()
+    assert acker is not None
+    return acker.pending, acker.lag_secs
 
 
 def test_reports_that_are_missing_are_not_passed_over() -> None:
@@ -133,6 +175,21 @@ def test_a_first_batch_that_hangs_is_a_stall(restarts: bool) -> None:
     assert seen.stall() == ""
     clock[0] += 2
     assert seen.stall() == "batch 5 has made no progress for 61 s; done: nothing"
+
+
+def test_a_batch_without_progress_says_what_hangs_in_it() -> None:
+    clock = [0.0]
+    seen = progress(clock=clock)
+    seen.take_in(replace(IDLE, waiting=0, staged=((0, 0),)), 0.0)
+    seen.note_hanging("bolt 'bank' task 2 has been executed for 60 s")
+    clock[0] += 61
+    assert seen.stall() == (
+        "batch 5 has made no progress for 61 s; bolt 'bank' task 2 has been executed for 60 s; "
+        "done: level 0 slot 0"
+    )
+    seen.begin_epoch(1)
+    clock[0] += 61
+    assert "bank" not in seen.stall(), "that process may have gone"
 
 
 def test_the_status_is_asked_for_while_reports_come_in() -> None:

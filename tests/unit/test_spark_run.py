@@ -18,7 +18,7 @@ from tests.wiring import line
 from topo import EngineError, UncaughtError
 from topo.engine.spark.driver import jvm_death as lost
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
-from topo.engine.spark.driver.resources import RunResources
+from topo.engine.spark.driver.resources import BatchResources
 from topo.engine.spark.driver.run import SparkRun
 from topo.engine.spark.worker.stage_errors import StageError
 from topo.tracking.plan import Mode
@@ -50,7 +50,7 @@ class Query:
             raise ConnectionRefusedError(111, "Connection refused")
 
 
-class FailingResources(RunResources):
+class FailingResources(BatchResources):
     """The resources of a run, with a query that commits batches and fails."""
 
     checkpoint: Any
@@ -151,6 +151,34 @@ def test_a_jvm_that_has_died_is_called_that(
     assert SparkContext._active_spark_context is None
     assert SparkContext._gateway is None
     assert context.is_stopped
+
+
+class Wordless(Exception):
+    """An error like Py4J's of a Java error: its text is asked of a JVM that is gone."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize(
+    ("raised", "text"),
+    [
+        (Wordless(), "Wordless, whose text cannot be read: ConnectionRefusedError"),
+        (SystemExit("enough"), "SystemExit: enough"),
+    ],
+)
+def test_a_run_ends_though_its_end_has_no_words(
+    monkeypatch: pytest.MonkeyPatch, raised: BaseException, text: str
+) -> None:
+    def resources(run: SparkRun) -> BatchResources:
+        raise raised
+
+    monkeypatch.setattr(SparkRun, "_resources", resources)
+    run = SparkRun("t", line(Numbers(12), Sums()), CONF).start()
+    assert run.wait(30)
+    assert (run.status, run.reason) == ("FAILED", text)
+    assert isinstance(run.error, EngineError)
+    run.kill()
 
 
 def test_an_error_of_the_users_stays_what_it_is_though_the_jvm_has_died(context: Any) -> None:

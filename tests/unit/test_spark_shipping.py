@@ -52,6 +52,26 @@ def test_the_archive_is_imported_from(tmp_path: Path) -> None:
     assert where.endswith(f"{archive.name}/topo/__init__.py")
 
 
+def test_a_topo_that_came_as_an_archive_is_sent_on(tmp_path: Path) -> None:
+    """As `spark-submit --py-files topo.zip` has it."""
+    archive = pack_topo(tmp_path)
+    (tmp_path / "again").mkdir()
+    code = (
+        "import sys; from pathlib import Path; "
+        "from topo.engine.spark.driver.shipment import pack_topo; pack_topo(Path('again')); "
+        "from topo.engine.spark.driver.nursery import _file_of_handover; "
+        "print(Path(_file_of_handover('again')).is_file(), sys.modules['topo'].__file__)"
+    )
+    path = {**os.environ, "PYTHONPATH": archive.name}
+    said = run(sys.executable, "-P", "-c", code, cwd=tmp_path, env=path)
+    assert said == f"True {tmp_path / 'topo.zip'}/topo/__init__.py"
+    first, second = (
+        {name: whole.read(name) for name in whole.namelist()}
+        for whole in map(zipfile.ZipFile, (archive, tmp_path / "again" / archive.name))
+    )
+    assert first == second
+
+
 def test_the_daemon_in_it_begins_without_topo(tmp_path: Path) -> None:
     code = "import topo_daemon, sys; print('topo' in sys.modules)"
     path = str(pack_topo(tmp_path))

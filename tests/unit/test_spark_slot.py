@@ -66,6 +66,7 @@ def run() -> Iterator[Callable[[Work, dict[tuple[int, str], bytes]], Outcome]]:
         path = f"{directory}/slot"
         listener.bind(path)
         listener.listen()
+        listener.settimeout(None)  # a slot's has its own; at the default the thread would end
 
         def accept() -> None:
             with contextlib.suppress(OSError):
@@ -116,6 +117,39 @@ def test_work_ends_when_its_worker_goes_away() -> None:
     relay.send(1, (LEASE, 4, 2, 0, b"nonce"), [b"wait"])
     relay.close()
     serving.join()
+
+
+@pytest.fixture
+def short_default_timeout() -> Iterator[None]:
+    """The timeout that libraries and scripts set for all sockets of their process."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(0.001)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+@pytest.mark.usefixtures("short_default_timeout")
+def test_a_default_timeout_of_user_code_is_no_loss_of_the_worker() -> None:
+    here, there = map(Relay, socket.socketpair())
+    assert not here.is_lost()
+    heard: list[Any] = []
+    thread = threading.Thread(target=lambda: heard.append(here.receive()))
+    thread.start()
+    thread.join(0.05)
+    assert thread.is_alive(), "it waits as long as it takes"
+    there.send(1, "late")
+    thread.join()
+    assert heard[0][:2] == (1, "late")
+    there.close()
+    assert here.is_lost()
+    here.close()
+
+
+@pytest.mark.usefixtures("short_default_timeout")
+def test_work_goes_over_in_spite_of_a_default_timeout(run: Run) -> None:
+    assert run(work(b"echo", bytes(3_000_000)), {}).removes
 
 
 def test_a_worker_hears_that_the_slot_process_has_died() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.doubles import Failing
+from tests.wiring import Fed
 from topo import Bolt, Spout, TopologyBuilder, Tuple
 from topo.testing import FeederSpout, TestCluster, complete_topology
 
@@ -161,3 +162,24 @@ def test_an_emit_that_asks_where_it_went_counts_as_emitted() -> None:
         run = cluster.submit_topology("t", builder.create_topology())
         run.step(3)
         assert run.tuples("s") == [[1], [1], [1]]
+
+
+class Holds(Bolt):
+    """A bolt that acks nothing."""
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.held: list[Tuple] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.held.append(tup)
+
+
+def test_the_oldest_pending_message_has_its_age_in_the_figures() -> None:
+    fed = Fed(Holds()).feed("a")
+    fed.cluster.advance(5)
+    fed.feed("b")
+    stats = fed.run.stats()
+    spout = stats.components["s"]
+    assert (spout.pending, spout.oldest_pending_secs) == (2, 5.0)
+    assert stats.acker is not None
+    assert (stats.acker.pending, stats.acker.lag_secs) == (2, 5.0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import pickle
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 import topo
+from topo import streamparse
 from topo.cli.target import load_target
 from topo.errors import (
     ComponentError,
@@ -26,6 +29,7 @@ from topo.streamparse import (
     Stream,
     TicklessBatchingBolt,
     Topology,
+    Tuple,
 )
 from topo.testing import (
     FeederSpout,
@@ -62,7 +66,7 @@ class CountBolt(Bolt):
     def initialize(self, conf: Any, ctx: Any) -> None:
         self.counts: dict[str, int] = {}
 
-    def process(self, tup: topo.Tuple) -> None:
+    def process(self, tup: Tuple) -> None:
         (word,) = tup.values
         self.counts[word] = self.counts.get(word, 0) + 1
         self.emit([word, self.counts[word]])
@@ -71,6 +75,106 @@ class CountBolt(Bolt):
 class WordCount(Topology):
     word_spout = WordSpout.spec()
     count_bolt = CountBolt.spec(inputs={word_spout: Grouping.fields("word")}, par=2)
+
+
+class Names(Bolt):
+    """Uses what streamparse's components and tuples offer; ids of tuples are kept with them."""
+
+    outputs = ["id", "component", "stream", "task", "values"]
+
+    def initialize(self, storm_conf: Any, context: Any) -> None:
+        assert self.storm_conf["topology.workers"] == storm_conf["topology.workers"]
+        self.held: dict[str, Tuple] = {}
+
+    def process(self, tup: Tuple) -> None:
+        self.log("got it", level="debug")
+        assert tup.values.word == tup.values[0] == tup.word
+        assert tup.values._asdict() == {"word": tup.word, "id": tup["id"]}
+        assert not self.is_heartbeat(tup)
+        assert not self.is_tick(tup)
+        self.report_metric("length", len(tup))
+        if tup.values.word == "wrong":
+            self.raise_exception(ValueError("a wrong word"), tup)
+        row = [tup.id, tup.component, tup.stream, tup.task, tup.values]
+        self.emit_many([row, row])
+
+    auto_ack = False
+
+
+class Holds(Names):
+    """Acks a tuple when the next one comes, from wherever it was kept meanwhile."""
+
+    def process(self, tup: Tuple) -> None:
+        for id, kept in self.held.items():
+            assert id == kept.id
+            self.emit(
+                [kept.id, kept.component, kept.stream, kept.task, kept.values], anchors=[kept]
+            )
+            self.ack(kept)
+        self.held = {tup.id: tup}
+
+
+def test_names_of_streamparse_in_a_bolt() -> None:
+    given = make_tuple({"word": "wrong", "id": 7}, component="words", stream="s", task=3)
+    result = run_bolt(Names(), [given])
+    first, second = result.emitted
+    assert first == second
+    assert first[1:] == ["words", "s", 3, ["wrong", 7]]
+    assert first[0] not in ("", 7)
+    assert [str(error) for error in result.errors] == ["a wrong word"]
+    assert result.pending == [given]
+
+
+def test_a_held_tuple_keeps_its_names_and_its_id_over_a_restart() -> None:
+    feeder = FeederSpout(["word", "id"])
+    builder = topo.TopologyBuilder()
+    builder.set_spout("words", feeder)
+    builder.set_bolt("holds", Holds()).shuffle_grouping("words")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        feeder.feed(["a", 1], msg_id="a")
+        run.settle()
+        run.restart()
+        assert feeder.acked == []
+        feeder.feed(["b", 2], msg_id="b")
+        run.settle()
+        assert feeder.acked == ["a"]
+        ((_, *names),) = run.tuples("holds")
+        assert names == ["words", "default", 2, ["a", 1]]
+
+
+def test_an_id_is_no_tuple_to_ack() -> None:
+    class AcksById(Names):
+        def process(self, tup: Tuple) -> None:
+            self.ack(tup.id)  # type: ignore[arg-type]
+
+    with pytest.raises(ComponentError, match="keep the tuple itself, not its id"):
+        run_bolt(AcksById(), [make_tuple({"word": "a"})])
+
+
+def test_a_wrong_name_of_a_value_is_told_with_the_right_one() -> None:
+    values = Tuple(make_tuple({"word": "a"})).values
+    with pytest.raises(AttributeError, match=r"no field \'wrod\'.*did you mean 'word'"):
+        values.wrod  # noqa: B018
+    assert pickle.loads(pickle.dumps(values)).word == "a"
+
+
+@pytest.mark.parametrize("module", ["bolt", "spout", "dsl"])
+def test_modules_have_streamparses_names(module: str) -> None:
+    names = importlib.import_module(f"topo.streamparse.{module}")
+    for name in names.__all__:
+        assert getattr(names, name) is getattr(streamparse, name)
+
+
+def test_a_spout_emits_many() -> None:
+    class Many(Spout):
+        outputs = ["word"]
+
+        def next_tuple(self) -> None:
+            self.emit_many([["a"], ["b"]], tup_ids=[1, 2])
+
+    result = run_spout(Many)
+    assert [(row, row.msg_id) for row in result.emitted] == [(["a"], 1), (["b"], 2)]
 
 
 def test_a_topology_class_runs() -> None:
@@ -100,7 +204,7 @@ def test_a_topology_class_is_a_target(tmp_path: Path, monkeypatch: pytest.Monkey
 class Router(Bolt):
     outputs = [Stream(["n"]), Stream(fields=["n"], name="odd"), Stream(["n"], "to", direct=True)]
 
-    def process(self, tup: topo.Tuple) -> None:
+    def process(self, tup: Tuple) -> None:
         (n,) = tup.values
         self.emit((n,), stream="odd" if n % 2 else None)
 
@@ -111,7 +215,7 @@ def test_streams_are_declared_by_name() -> None:
 
 
 class Sink(Bolt):
-    def process(self, tup: topo.Tuple) -> None: ...
+    def process(self, tup: Tuple) -> None: ...
 
 
 class Routed(Topology):
@@ -131,7 +235,7 @@ class ByHand(Bolt):
     auto_ack = False
     auto_anchor = False
 
-    def process(self, tup: topo.Tuple) -> None:
+    def process(self, tup: Tuple) -> None:
         self.emit([1])
         self.emit([2], anchors=[tup])
 
@@ -154,10 +258,10 @@ class Sums(BatchingBolt):
     outputs = ["key", "sum"]
     ticks_between_batches = 2
 
-    def group_key(self, tup: topo.Tuple) -> bool:
+    def group_key(self, tup: Tuple) -> bool:
         return bool(tup.values[0] % 2)
 
-    def process_batch(self, key: bool, tups: list[topo.Tuple]) -> None:
+    def process_batch(self, key: bool, tups: list[Tuple]) -> None:
         if sum(tup.values[0] for tup in tups) > 100:
             raise FailTuple("too much")
         self.emit([key, sum(tup.values[0] for tup in tups)])
@@ -292,7 +396,7 @@ def test_streamparse_parameters_in_a_core_component_get_a_hint(call: Any, hint: 
     class Ported(topo.BasicBolt):
         outputs = ("n",)
 
-        def execute(self, tup: topo.Tuple) -> None:
+        def execute(self, tup: Tuple) -> None:
             call(self, tup)
 
     builder = topo.TopologyBuilder()

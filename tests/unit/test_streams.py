@@ -70,12 +70,12 @@ def test_a_program_becomes_few_bolts() -> None:
     assert read == {
         "stream_1": [],
         "after_stream_1": [("stream_1", "local_or_shuffle")],
-        "per_word": [("after_stream_1", "fields")],
+        "per_word": [("after_stream_1", "same_task")],
         "after_per_word": [("per_word", "local_or_shuffle")],
     }
     explained = s.explain()
     assert "per_word: count at test_streams.py:" in explained
-    assert "reads after_stream_1 by fields(key)" in explained
+    assert "reads after_stream_1 by same_task" in explained  # of one task, which needs no exchange
 
 
 STEPS: dict[str, tuple[Callable[[Any], Any], Callable[[list[int]], list[int]]]] = {

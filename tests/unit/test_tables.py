@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.test_streams import Items, Sink, results
+from tests.property.scale import seeds
 from topo import (
     Combiner,
     Count,
@@ -153,7 +154,7 @@ def test_unknown_fields_are_named() -> None:
 # -- lookups --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_the_tables_changes_of_a_batch_come_before_its_rows(seed: int) -> None:
     join = TableJoin(stream=("both", "o"), table=Table(("both", "r"), key="k"), how="left")
     builder = TopologyBuilder()

@@ -234,3 +234,13 @@ def test_loading_leaves_the_path_entry_for_later_imports(write: Write, tmp_path:
     load_target(write("topology = made()"))
     paths: list[Any] = sys.path
     assert paths[0] == str(tmp_path)
+
+
+def test_a_file_that_imports_from_its_package_is_to_be_named_as_a_module(write: Write) -> None:
+    Path("shop").mkdir()
+    Path("shop/__init__.py").touch()
+    write("topology = made()", "shop/base.py")
+    write("from .base import topology as base\ntopology = base", "shop/jobs.py")
+    with pytest.raises(TargetError, match="imports from its own package") as raised:
+        load_target("shop/jobs.py:base", ["x"])
+    assert raised.value.hint == "name it as a module: topo local shop.jobs:base -- x"

@@ -35,6 +35,7 @@ from topo import (
     LocalCluster,
     RunError,
     Spout,
+    StatefulBasicBolt,
     Stream,
     TopoError,
     TopologyBuilder,
@@ -453,6 +454,67 @@ def test_the_summary_of_pytest_names_the_users_error(tmp_path: Path) -> None:
     ran = run_users_test(tmp_path, USERS_TEST.replace("tup.word.upper()", "tup.word.uper()"))
     (line,) = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
     assert "bolt 'shout' task 1, tuple ['hey'] of 'words': AttributeError: 'str' object" in line
+
+
+def test_pytest_shows_the_users_frames_and_the_traceback_once(tmp_path: Path) -> None:
+    code = USERS_TEST.replace("tup.word.upper()", "__import__('json').loads(tup.word)")
+    ran = run_users_test(tmp_path, code)
+    assert "topo/engine" not in ran.stdout
+    assert "topo/runtime" not in ran.stdout
+    assert "Traceback (most recent" not in ran.stdout
+    line = next(n for n, text in enumerate(code.splitlines(), 1) if "json" in text)
+    assert f"test_users.py:{line})" in ran.stdout  # and not a line of json's
+
+
+def test_a_mocked_spout_is_stepped() -> None:
+    with TestCluster() as cluster:
+        topology = line(Numbers(1), Identity())
+        run = cluster.submit_topology("t", topology, mock_sources={"s": [[7], [8]]})
+        run.step()
+        assert run.tuples("b1") == [[7]]
+        run.settle()
+        assert (run.tuples("b1"), run.acked["s"]) == ([[7], [8]], [0, 1])
+
+
+def test_a_container_of_the_class_is_warned_of() -> None:
+    class Shares(BasicBolt):
+        outputs = ("num",)
+        seen: list[int] = []
+
+        def execute(self, tup: Tuple) -> None:
+            self.seen.append(tup[0])
+
+    with pytest.warns(UserWarning, match=r"self.seen is a container of the class.*make it in prep"):
+        complete_topology(line(Numbers(1), Shares()))
+
+
+def test_a_completed_topology_shows_what_became_of_it() -> None:
+    result = complete_topology(line(Numbers(2), Identity()))
+    assert repr(result) == "<CompletedTopology: 2 acked, 0 failed; emitted b1: 2, s: 2>"
+
+
+def test_the_state_of_one_component() -> None:
+    class Totals(StatefulBasicBolt):
+        outputs = ("num",)
+
+        def execute(self, tup: Tuple) -> None:
+            self.state["sum"] = self.state.get("sum", 0) + tup[0]
+
+    assert run_bolt(Totals(), [make_tuple([3]), make_tuple([4])]).state == {"sum": 7}
+    with pytest.raises(TypeError, match="Identity has no keyed state"):
+        run_bolt(Identity()).state  # noqa: B018
+
+
+def test_an_error_that_is_reported_without_being_raised_names_its_place() -> None:
+    class Reports(BasicBolt):
+        def execute(self, tup: Tuple) -> None:
+            self.report_error("as a text" if tup[0] else ValueError("never raised"))
+
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(Numbers(2), Reports()))
+        run.settle()
+        first = Reports.execute.__code__.co_firstlineno
+        assert [error.at for error in run.errors()] == [f"{__file__}:{first + 1}"] * 2
 
 
 @pytest.mark.parametrize("engine", ["inline", "spark"])

@@ -223,5 +223,5 @@ def otlp_server() -> Iterator[tuple[str, list[bytes]]]:
 
 def test_without_the_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "_PACKAGES", ("opentelemetry_that_is_not_there",))
-    with pytest.raises(MissingExtra, match=r"(?s)OpenTelemetry is not installed.*topo\[otel\]"):
+    with pytest.raises(MissingExtra, match=r"(?s)OpenTelemetry is not installed.*spark\[otel\]"):
         complete([["a"]])

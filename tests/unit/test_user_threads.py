@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.doubles import Numbers
 from tests.unit.test_spark_execution import Slot, target  # noqa: F401
 from tests.wiring import Fed, line
 from topo import BasicBolt, Bolt, EmitError, Spout, Tuple, TupleSettledError, UncaughtError
 from topo.engine.inline.run import InlineRun
 from topo.engine.spark.worker.polling import Polling
-from topo.testing import FeederSpout, TestCluster
+from topo.testing import FeederSpout, TestCluster, complete_topology
 from topo.tracking.transport import AckerTarget
 
 
@@ -207,3 +208,51 @@ def test_the_short_way_of_an_emit_keeps_threads_apart_too() -> None:
     run.settle()
     assert sorted(row[0] for row in run.tuples("b2")) == [1, 2, 2, 3, 4, 6]
     assert (sorted(feeder.acked), feeder.failed) == ([1, 2], [3])
+
+
+class AnswersLater(Bolt):
+    """Acks each tuple in a thread of its own, once the others of its batch have come."""
+
+    outputs = ("x",)
+    transient = ("go",)
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.go = threading.Event()
+
+    def execute(self, tup: Tuple) -> None:
+        threading.Thread(target=self.answer, args=(tup,)).start()
+
+    def answer(self, tup: Tuple) -> None:
+        self.go.wait(30)
+        self.emit([tup[0]], anchors=tup)
+        self.ack(tup)
+
+    def pre_commit(self, batch_id: int) -> None:
+        threading.Timer(0.05, self.go.set).start()
+
+
+def test_a_complete_run_waits_for_threads_before_time_passes() -> None:
+    result = complete_topology(line(Numbers(20), AnswersLater()))
+    assert (len(result.acked["s"]), result.failed["s"]) == (20, [])
+    assert sorted(result.tuples("b1")) == [[number] for number in range(20)]
+
+
+class Loses(Bolt):
+    """Loses its tuples, while a thread of its own has nothing to do."""
+
+    transient = ("ended",)
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.ended = threading.Event()
+        threading.Thread(target=self.ended.wait, args=(30,)).start()
+
+    def execute(self, tup: Tuple) -> None: ...
+
+    def cleanup(self) -> None:
+        self.ended.set()
+
+
+def test_a_thread_that_says_nothing_stops_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topo.testing.complete._THREADS_SECS", 0.01)
+    result = complete_topology(line(Numbers(2), Loses()))
+    assert (result.acked["s"], sorted(result.failed["s"])) == ([], [0, 1])

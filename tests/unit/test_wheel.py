@@ -54,7 +54,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(scratch), str(source)]
     subprocess.run([*pip, *build], check=True, cwd=scratch, capture_output=True)
-    (wheel,) = scratch.glob("topo-*.whl")
+    (wheel,) = scratch.glob("topo_spark-*.whl")
     home = scratch / "venv"
     venv.create(home, with_pip=False, symlinks=True)
     (site,) = home.glob("lib/python*/site-packages")
@@ -70,7 +70,7 @@ def test_the_wheel_has_every_file_of_the_package(installed: Installed) -> None:
     ours = {
         path.relative_to(CHECKOUT).as_posix()
         for path in (CHECKOUT / "topo").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".java"
     }
     packed = {name for name in zipfile.ZipFile(installed.wheel).namelist() if name[:5] == "topo/"}
     assert sorted(ours - packed) == []

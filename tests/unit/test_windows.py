@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from examples import sliding_tuple_ts
+from tests.property.scale import seeds
 from tests.wiring import saves_of
 from topo import (
     AfterCount,
@@ -57,7 +58,7 @@ from topo.testing import FeederSpout, TestCluster, complete_topology, make_tuple
 
 EXAMPLES = Path(sliding_tuple_ts.__file__).parent
 SECOND = td(seconds=1)
-SEEDS = pytest.mark.parametrize("seed", range(4))
+SEEDS = pytest.mark.parametrize("seed", seeds(4))
 
 
 def builder_of(bolt: Any, *feeders: FeederSpout, tasks: int = 1) -> TopologyBuilder:
@@ -785,7 +786,8 @@ def test_a_finite_input_ends_all_windows_level_by_level() -> None:
     )
     builder.set_bolt("w2", second).global_grouping("w")
     builder.set_bolt("sizes", Sizes().with_window(2, 2)).global_grouping("in0")
-    result = complete_topology(builder.create_topology(), mock_sources={"in0": rows})
+    with pytest.warns(UserWarning, match="field 'values' of stream 'default'"):
+        result = complete_topology(builder.create_topology(), mock_sources={"in0": rows})
     assert sorted(result.tuples("w")) == [["a", 0, 10, 1], ["a", 20, 30, 1], ["b", 0, 10, 1]]
     ((start, end, n, keys),) = result.tuples("w2")
     assert (start, end, n, sorted(keys)) == (0, 100, 3, ["a", "a", "b"])
@@ -949,6 +951,13 @@ def test_a_watermark_that_stands_names_the_input_that_holds_it_back() -> None:
         feed.feed(["a", 2])
         with pytest.warns(UserWarning, match="held back by 'in1' task"):
             run.settle()
+        gauges = run.stats().components["w"].gauges
+        (holder,) = [key for key in gauges if key.startswith("watermark_held_secs")]
+        assert holder.startswith("watermark_held_secs{by=\"'in1' task ")
+        assert gauges[holder] == 61.0
+        silent.feed(["b", 5])
+        run.settle()
+        assert not [key for key in run.stats().components["w"].gauges if "held" in key]
 
 
 def test_stats_show_watermark_and_lag() -> None:
@@ -1027,5 +1036,5 @@ def test_explain_tells_the_time_of_a_bolt(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_windowed_bolt_is_not_tested_by_single_tuples() -> None:
-    with pytest.raises(TypeError, match="gets windows, not tuples"):
+    with pytest.raises(TypeError, match="gets windows or keys, not tuples"):
         run_bolt(Sizes().with_window(2), [make_tuple({"ts": 1})])

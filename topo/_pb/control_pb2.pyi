@@ -9,18 +9,22 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("id", "status", "reason", "pending", "batch")
+    __slots__ = ("id", "status", "reason", "pending", "batch", "slots", "rebalance_failure")
     ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_FAILURE_FIELD_NUMBER: _ClassVar[int]
     id: str
     status: str
     reason: str
     pending: int
     batch: int
-    def __init__(self, id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., pending: _Optional[int] = ..., batch: _Optional[int] = ...) -> None: ...
+    slots: int
+    rebalance_failure: str
+    def __init__(self, id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., pending: _Optional[int] = ..., batch: _Optional[int] = ..., slots: _Optional[int] = ..., rebalance_failure: _Optional[str] = ...) -> None: ...
 
 class StatsRequest(_message.Message):
     __slots__ = ("window_secs",)
@@ -45,6 +49,18 @@ class ActivateRequest(_message.Message):
 class DeactivateRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class RebalanceRequest(_message.Message):
+    __slots__ = ("workers",)
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    workers: int
+    def __init__(self, workers: _Optional[int] = ...) -> None: ...
+
+class SavepointRequest(_message.Message):
+    __slots__ = ("directory",)
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    directory: str
+    def __init__(self, directory: _Optional[str] = ...) -> None: ...
 
 class KillRequest(_message.Message):
     __slots__ = ("wait_secs",)

@@ -19,7 +19,14 @@ class Topology(_message.Message):
     def __init__(self, version: _Optional[int] = ..., components: _Optional[_Iterable[_Union[Component, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ..., user_classes: _Optional[_Iterable[_Union[UserClass, _Mapping]]] = ...) -> None: ...
 
 class Component(_message.Message):
-    __slots__ = ("id", "spout", "class_name", "parallelism", "outputs", "inputs", "conf", "pickled", "stateless", "finite", "basic", "requires", "timed", "external", "leaves")
+    __slots__ = ("id", "spout", "class_name", "parallelism", "outputs", "inputs", "conf", "pickled", "stateless", "finite", "basic", "requires", "timed", "external", "leaves", "times_in")
+    class TimesInEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ID_FIELD_NUMBER: _ClassVar[int]
     SPOUT_FIELD_NUMBER: _ClassVar[int]
     CLASS_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +42,7 @@ class Component(_message.Message):
     TIMED_FIELD_NUMBER: _ClassVar[int]
     EXTERNAL_FIELD_NUMBER: _ClassVar[int]
     LEAVES_FIELD_NUMBER: _ClassVar[int]
+    TIMES_IN_FIELD_NUMBER: _ClassVar[int]
     id: str
     spout: bool
     class_name: str
@@ -50,7 +58,8 @@ class Component(_message.Message):
     timed: bool
     external: str
     leaves: str
-    def __init__(self, id: _Optional[str] = ..., spout: _Optional[bool] = ..., class_name: _Optional[str] = ..., parallelism: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., conf: _Optional[str] = ..., pickled: _Optional[bytes] = ..., stateless: _Optional[bool] = ..., finite: _Optional[bool] = ..., basic: _Optional[bool] = ..., requires: _Optional[_Iterable[str]] = ..., timed: _Optional[bool] = ..., external: _Optional[str] = ..., leaves: _Optional[str] = ...) -> None: ...
+    times_in: _containers.ScalarMap[str, str]
+    def __init__(self, id: _Optional[str] = ..., spout: _Optional[bool] = ..., class_name: _Optional[str] = ..., parallelism: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., conf: _Optional[str] = ..., pickled: _Optional[bytes] = ..., stateless: _Optional[bool] = ..., finite: _Optional[bool] = ..., basic: _Optional[bool] = ..., requires: _Optional[_Iterable[str]] = ..., timed: _Optional[bool] = ..., external: _Optional[str] = ..., leaves: _Optional[str] = ..., times_in: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "fields", "direct")

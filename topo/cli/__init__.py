@@ -9,6 +9,9 @@ from contextlib import suppress
 from typing import NoReturn
 
 import topo.forks  # noqa: F401 - the user's code may import gRPC too
+from topo.systems import check_system
+
+check_system()
 
 
 def main() -> NoReturn:

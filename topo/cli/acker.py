@@ -10,6 +10,7 @@ import click
 
 from topo.cli.failures import INTERRUPTED, usage_error
 from topo.cli.output import Output, common_options
+from topo.distribution import require
 from topo.errors import ConfigError
 
 
@@ -19,15 +20,15 @@ from topo.errors import ConfigError
     default="127.0.0.1:0",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen; port 0: any free one.",
+    help="Listen at this address; port 0 takes any free port.",
 )
 @click.option(
     "--token-file",
     metavar="FILE",
-    help="Its first line is what registering a topology here takes; needed beyond loop-back.",
+    help="Ask for the file's first line when a topology registers; needed beyond loop-back.",
 )
-@click.option("--tls-cert", metavar="FILE", help="Certificate chain (PEM); turns TLS on.")
-@click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
+@click.option("--tls-cert", metavar="FILE", help="Use TLS with this certificate chain (PEM).")
+@click.option("--tls-key", metavar="FILE", help="Use this private key of the certificate (PEM).")
 @click.option(
     "--tls-ca", metavar="FILE", help="Ask clients for certificates of this authority (mutual TLS)."
 )
@@ -39,10 +40,14 @@ from topo.errors import ConfigError
     type=click.IntRange(1 << 20),
     default=2 << 30,
     show_default=True,
-    help="What one topology may hold.",
+    help="Let one topology hold so many bytes.",
 )
 @click.option(
-    "--grace", type=float, default=5.0, show_default=True, help="Seconds for calls in work at stop."
+    "--grace",
+    type=float,
+    default=5.0,
+    show_default=True,
+    help="Give running calls so many seconds at the end.",
 )
 @common_options()
 @click.pass_obj
@@ -62,7 +67,13 @@ def acker(
     By default a topology's ackers live in its driver. Those that topology.acker.addresses names
     outlive it: when a driver dies, they still know its pending messages. SIGTERM or Ctrl-C stops
     this acker after it has answered the running calls; its pending messages are lost.
+
+    \b
+    Examples:
+      topo acker --bind 127.0.0.1:7071
+      topo acker --bind 0.0.0.0:7071 --token-file token.txt --metrics 127.0.0.1:9100
     """
+    require("spark", "topo acker")
     from topo.tracking.exposition import Exposition
     from topo.tracking.security import Tls
     from topo.tracking.server import AckerServer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from topo.cli.completion import live_names
 from topo.cli.failures import STATUS, CommandError
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs
@@ -14,20 +15,30 @@ _DONE = {"activate": "activated", "deactivate": "deactivated"}
 
 
 @click.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=live_names)
 @common_options()
 @click.pass_obj
 def activate(out: Output, names: tuple[str, ...]) -> None:
-    """Resume a topology's spouts."""
+    """Resume a topology's spouts.
+
+    \b
+    Example:
+      topo activate words
+    """
     _change(out, "activate", names)
 
 
 @click.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=live_names)
 @common_options()
 @click.pass_obj
 def deactivate(out: Output, names: tuple[str, ...]) -> None:
-    """Stop a topology's spouts; messages in flight are still processed."""
+    """Stop a topology's spouts; messages in flight are still processed.
+
+    \b
+    Example:
+      topo deactivate words
+    """
     _change(out, "deactivate", names)
 
 

@@ -25,31 +25,40 @@ def _percentage(ctx: click.Context, parameter: click.Parameter, text: str) -> fl
 
 @click.command()
 @click.argument("suites", metavar="[SUITE...]", nargs=-1)
-@click.option("--seconds", type=float, default=20, show_default=True, help="Of one measurement.")
+@click.option(
+    "--seconds", type=float, default=20, show_default=True, help="Measure for so many seconds."
+)
 @click.option(
     "--repeat",
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="Measurements that make one figure.",
+    help="Make one figure of so many measurements.",
 )
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Slots; default: the cores.")
 @click.option(
-    "-a", "--ackers", type=click.IntRange(1), default=1, metavar="N", help="Ackers, where tracked."
+    "--workers", type=click.IntRange(1), metavar="N", help="Use so many slots; default: the cores."
+)
+@click.option(
+    "-a",
+    "--ackers",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Use so many ackers where tuples are tracked.",
 )
 @click.option(
     "--rate",
     "rates",
     type=click.IntRange(1),
     multiple=True,
-    help="Of latency and memory: messages a second.",
+    help="Emit so many messages a second (latency, memory).",
 )
 @click.option(
     "--mode",
     "modes",
     type=click.Choice(["micro-batch", "real-time", "at-once"]),
     multiple=True,
-    help="Of latency: only these modes; of memory: in this mode.",
+    help="Measure in this mode (latency, memory).",
 )
 @click.option("--baseline", metavar="FILE", help="Fail if slower than this result of --out.")
 @click.option(
@@ -57,10 +66,10 @@ def _percentage(ctx: click.Context, parameter: click.Parameter, text: str) -> fl
     default="10%",
     show_default=True,
     callback=_percentage,
-    help="How much slower is allowed.",
+    help="Allow so much slower than the baseline.",
 )
 @click.option("--force", is_flag=True, help="Compare with another machine's baseline all the same.")
-@click.option("--out", "out_file", metavar="FILE", help="Write the JSON here too.")
+@click.option("--out", "out_file", metavar="FILE", help="Write the JSON to this file as well.")
 @common_options()
 @click.pass_obj
 def bench(
@@ -81,6 +90,10 @@ def bench(
 
     Each figure is shown beside that of a plain Python loop that does the same work, and each result
     is checked. Exit 1: a result is wrong, or slower than the baseline allows.
+
+    \b
+    Example:
+      topo bench word-count --seconds 20
     """
     _find_benchmarks()
     from benchmarks import report
@@ -117,8 +130,8 @@ def _find_benchmarks() -> None:
         sys.path.insert(0, str(checkout))
     if importlib.util.find_spec("benchmarks") is None:
         raise usage_error(
-            "topo bench needs the benchmarks of topo's source, which are not installed with it; "
-            "run it from a checkout"
+            "topo bench needs the benchmarks of topo's source, which are not installed with it",
+            hint="git clone topo's source, pip install -e it, and run topo bench there",
         )
 
 

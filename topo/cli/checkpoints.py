@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from topo.cli.completion import all_names
 from topo.cli.failures import STATUS, CommandError, usage_error
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, drop_outside, duration, size
@@ -19,16 +20,21 @@ LEFT = "left"
 
 
 @click.command()
-@click.argument("names", metavar="[NAME...]", nargs=-1)
-@click.option("--remove", "removing", is_flag=True, help="Delete those that are named.")
+@click.argument("names", metavar="[NAME...]", nargs=-1, shell_complete=all_names)
+@click.option("--remove", "removing", is_flag=True, help="Delete the named ones.")
 @common_options()
 @click.pass_obj
 def checkpoints(out: Output, names: tuple[str, ...], removing: bool) -> None:
-    """List the state that topologies have left, or work on.
+    """List the state that topologies have left or work on, or delete it.
 
     NAME is a topology, the ID of a run, or the PLACE of a checkpoint.
     `topo submit --resume` continues from it. It is kept until somebody deletes it: by --remove,
     `topo kill --purge`, or `topo submit --fresh` in the same directory.
+
+    \b
+    Examples:
+      topo checkpoints
+      topo checkpoints --remove words
     """
     runs = Runs(out)
     known = known_checkpoints(runs.registry, runs.project.environment.checkpoint_dir)

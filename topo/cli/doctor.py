@@ -21,6 +21,7 @@ from topo.cli.output import Output, common_options
 from topo.config import Layer, check_layers, merged
 from topo.config.masters import is_local
 from topo.config.project import Environment, Project, load_project
+from topo.distribution import VERSION, install_command
 from topo.engine.base import engine_named
 from topo.engine.shapes import Check
 from topo.errors import words_of
@@ -36,19 +37,31 @@ Checks = Iterator[Check]
 
 @click.command()
 @click.option("--master", metavar="URL", help="Check this master instead of the environment's.")
-@click.option("--spark", "on_spark", is_flag=True, help="Start Spark, too, and run a batch.")
+@click.option("--spark", "on_spark", is_flag=True, help="Start Spark as well, and run a batch.")
 @click.option(
-    "-c", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting that Spark is started with."
+    "-c", "pairs", metavar="KEY=VALUE", multiple=True, help="Start Spark with this setting."
 )
-@click.option("--archives", metavar="F,...", help="Archives to unpack beside the workers.")
+@click.option("--archives", metavar="F,...", help="Unpack these archives beside the workers.")
+@click.option("--warm", is_flag=True, help="Record Spark's classes, so that it starts sooner here.")
 @common_options()
 @click.pass_obj
 def doctor(
-    out: Output, master: str | None, on_spark: bool, pairs: tuple[str, ...], archives: str | None
+    out: Output,
+    master: str | None,
+    on_spark: bool,
+    pairs: tuple[str, ...],
+    archives: str | None,
+    warm: bool,
 ) -> int:
     """Check this machine and the environment for topo's requirements.
 
     Exit 0: all checks pass, perhaps with warnings; 5: a check fails.
+
+    \b
+    Examples:
+      topo doctor
+      topo doctor --spark --master spark://m1:7077
+      topo doctor --warm
     """
     project = load_project(out.env)
     chosen = master or project.environment.master
@@ -63,6 +76,9 @@ def doctor(
         found += engine_named("spark").try_out(chosen, merged(*layers), files)
     else:
         found.append(Check("workers", "skip", "the workers' Python (needs --spark)"))
+    if warm:
+        out.say("recording Spark's classes: half a minute ...")
+        found += engine_named("spark").warm(merged(*layers))
     well = all(check.status != "FAIL" for check in found)
     if out.json:
         out.answer_json(
@@ -100,12 +116,13 @@ def _checks(project: Project, master: str) -> list[Callable[[], Checks]]:
 
 
 def _versions() -> Checks:
-    packages = []
-    for name in ("topo", "pyspark", "grpcio"):
+    packages = [f"topo {VERSION}"]
+    for name in ("pyspark", "grpcio"):
         try:
             packages.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            yield Check("packages", "FAIL", f"{name} is not installed", f"pip install {name}")
+            fix = install_command("spark")
+            yield Check("packages", "FAIL", f"{name} is not installed", fix)
     detail = ", ".join([f"python {platform.python_version()}", *packages])
     yield Check("python", "ok", detail)
 

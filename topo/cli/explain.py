@@ -28,6 +28,7 @@ from topo.shipping.requirements import remedy, unmet
 from topo.timed import TimedBolt
 from topo.topology import drawing
 from topo.topology.model import ComponentDef, InputDef
+from topo.topology.shedding import SHEDS, shedding_of
 from topo.topology.statelessness import seems_stateless
 
 
@@ -39,12 +40,16 @@ from topo.topology.statelessness import seems_stateless
     type=click.Choice(["text", "mermaid", "dot", "json"]),
     default="text",
     show_default=True,
-    help="How to show it.",
+    help="Choose how to show it.",
 )
-@click.option("--conf", "show_conf", is_flag=True, help="Every setting, and where it comes from.")
-@click.option("--spark", is_flag=True, help="Spark's plan, too: starts Spark, runs nothing.")
 @click.option(
-    "--master", metavar="URL", help="Whose slots to plan for; default: the environment's."
+    "--conf", "show_conf", is_flag=True, help="Show every setting, and where it comes from."
+)
+@click.option(
+    "--spark", is_flag=True, help="Show Spark's plan as well; this starts Spark, and runs nothing."
+)
+@click.option(
+    "--master", metavar="URL", help="Plan for the slots of this master; default: the environment's."
 )
 @conf_options
 @common_options()
@@ -62,6 +67,12 @@ def explain(
 
     The command builds, validates and plans; it needs no Java, except for --spark. Exit 3: the
     topology is invalid, and every problem is listed.
+
+    \b
+    Examples:
+      topo explain wordcount.py
+      topo explain --format mermaid wordcount.py
+      topo explain --conf wordcount.py
     """
     out.json = out.json or form == "json"
     if spark and (show_conf or form in ("mermaid", "dot")):
@@ -100,6 +111,7 @@ class Explanation:
         self._engine = engine_named("spark")
         self._launch = Launch(prepared.name, prepared.topology, prepared.conf, self.master)
         self._plan = self._engine.plan(self._launch)
+        self._ways = self._engine.ways(self._launch)
         self.tasks = {placed.id: len(placed.tasks) for placed in self._plan.components}
 
     @property
@@ -131,7 +143,21 @@ class Explanation:
                         f"<- {reads}" if reads else "",
                     ]
                 )
-        return [head, *_aligned(rows), *self._remarks()]
+        order = [placed.id for level in levels for placed in level]
+        ways = [f"{bolt} runs {self._ways[bolt]}" for bolt in order if bolt in self._ways]
+        works = [
+            line
+            for name in self.tasks
+            for line in (f"{name}:", *(f"    {step}" for step in self._work(name)))
+            if self._work(name)
+        ]
+        return [head, *_aligned(rows), *ways, *works, *self._remarks()]
+
+    def _work(self, name: str) -> list[str]:
+        """Return what a bolt says of its work."""
+        component = self._topology.components[name]
+        bolt = load_component(component) if component.timed else None
+        return list(bolt.describe_work()) if isinstance(bolt, TimedBolt) else []
 
     def spark(self) -> str:
         """Return Spark's plan; this starts Spark."""
@@ -152,6 +178,7 @@ class Explanation:
                         "slots": list(placed.slots),
                         "fused_into": placed.fused_into,
                         "state": self._state(placed),
+                        "work": self._work(placed.id),
                     }
                     for placed in level
                 ]
@@ -169,6 +196,7 @@ class Explanation:
                 for consumer in self._topology.bolts
                 for read in consumer.inputs
             ],
+            "ways": dict(self._ways),
             "conf": _shown(self._prepared.effective),
             **({"spark": self.spark()} if with_spark else {}),
         }
@@ -192,6 +220,9 @@ class Explanation:
             "keyed": "state: keyed, saved incrementally",
             "attributes": "state: attributes, saved whole when they change",
         }[self._state(placed)]
+        if component.conf.get(SHEDS):
+            rules = shedding_of(load_component(component))
+            return f"{words}; {rules.describe()}" if rules is not None else words
         if component.timed:
             bolt = load_component(component)
             assert isinstance(bolt, TimedBolt)

@@ -6,17 +6,19 @@ import traceback
 
 import click
 
-from topo.cli.output import Output, printable, to_json
+from topo.cli.output import Output, to_json
 from topo.errors import (
     InvalidTopologyError,
     TargetError,
     TopoError,
     did_you_mean,
+    printable,
     sentence_of,
     words_of,
 )
 
-USER_CODE, USAGE, INVALID, STATUS, ENVIRONMENT, TOO_LATE, INTERRUPTED = 1, 2, 3, 4, 5, 124, 130
+USER_CODE, USAGE, INVALID, STATUS, ENVIRONMENT, WENT_BACK = 1, 2, 3, 4, 5, 7
+TOO_LATE, INTERRUPTED = 124, 130
 
 _EXIT_CODES = {
     "uncaught": USER_CODE,
@@ -25,11 +27,13 @@ _EXIT_CODES = {
     "project": ENVIRONMENT,
     "checkpoint": USAGE,
     "bench": USAGE,
+    "grep": USAGE,
     "invalid-topology": INVALID,
     "component": INVALID,
     "unpicklable": INVALID,
     "run": STATUS,
     "engine": ENVIRONMENT,
+    "missing-extra": ENVIRONMENT,
     "no-java": ENVIRONMENT,
     "driver": ENVIRONMENT,
     "registry": ENVIRONMENT,
@@ -83,7 +87,8 @@ def print_failure(error: Exception, out: Output) -> int:
     else:
         _print_lines(shown, out)
     if out.verbose:
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        trace = "".join(traceback.format_exception(error))
+        click.echo(printable(trace), err=True, nl=False)
     return exit_code_of(error)
 
 

@@ -23,9 +23,9 @@ from topo.cli.output import Output
 from topo.cli.runs import count
 from topo.cli.stats import COLUMNS, cells_of, head_of
 from topo.engine.base import Run
-from topo.errors import RunError, did_you_mean
+from topo.errors import RunError, did_you_mean, printable_json
 from topo.manage.documents import plain
-from topo.running import ENDED, STARTING, RunStats
+from topo.running import ENDED, INACTIVE, STARTING, RunStats
 from topo.topology.model import Topology
 
 REFRESH_SECS = 0.5
@@ -130,7 +130,7 @@ def line_of(row: dict[str, Any]) -> str:
     except Exception:  # of the user's __repr__, too
         values = [_shown(value) for value in row["values"]]
         return json.dumps({**row, "values": values})
-    return line
+    return printable_json(line)
 
 
 def _shown(value: Any) -> Any:
@@ -302,8 +302,8 @@ class _Lines:
             f"acked {totals['acked']:,}  failed {totals['failed']:,}  "
             f"pending {totals['pending']:,}  p50 {stats.batch.p50_ms or 0.0:,.0f} ms"
         )
-        if stats.reason:
-            line += f"  {stats.status}: {stats.reason}"
+        if stats.reason or stats.status == INACTIVE:
+            line += "  " + ": ".join(filter(None, [stats.status, stats.reason]))
         self._out.say(line)
 
 

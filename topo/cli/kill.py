@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from topo.cli.completion import all_names
 from topo.cli.failures import STATUS, CommandError
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, drop_outside
@@ -24,23 +25,25 @@ CLOSING_SECS = 30.0
 
 
 @click.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=all_names)
 @click.option(
     "-w",
     "--wait",
     "wait_secs",
     type=click.FloatRange(min=0),
     metavar="SECS",
-    help="How long to let what is in flight finish; default: the message timeout.",
+    help="Give messages in flight so long to finish; default: the message timeout.",
 )
-@click.option("-i", "--ignore-errors", is_flag=True, help="Continue with the next NAME.")
+@click.option(
+    "-i", "--ignore-errors", is_flag=True, help="Continue with the next NAME after an error."
+)
 @click.option(
     "--purge",
     "purging",
     is_flag=True,
-    help="Delete the checkpoint too, and what it leaves outside, such as replication slots.",
+    help="Delete the checkpoint as well, and what it leaves outside, such as replication slots.",
 )
-@click.option("--force", is_flag=True, help="Its driver is gone, or stuck: end and forget it.")
+@click.option("--force", is_flag=True, help="End it without its driver, which is gone or stuck.")
 @common_options()
 @click.pass_obj
 def kill(
@@ -54,6 +57,11 @@ def kill(
     """Stop topologies; their state is kept unless it is purged.
 
     The spouts are stopped first, and what is in flight gets the time to finish.
+
+    \b
+    Examples:
+      topo kill words
+      topo kill --wait 0 --purge words clicks
     """
     runs = Runs(out)
     killed: list[dict[str, Any]] = []
@@ -108,6 +116,11 @@ def _kill(
         "checkpoint": checkpoint,
         "dropped": dropped,
     }
+
+
+def end_run(out: Output, runs: Runs, run: RunRecord) -> None:
+    """Stop a run, when what is in flight has finished or has timed out."""
+    _drain(out, runs, run, Config(run.submission.conf).message_timeout_secs)
 
 
 def _drain(out: Output, runs: Runs, run: RunRecord, limit: float) -> tuple[int, float]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from topo.cli.output import Output, common_options
-from topo.cli.runs import Runs, count, duration
+from topo.cli.runs import Runs, count, duration, restarted
 from topo.config.project import load_project
 from topo.manage.answers import row_or_none
 from topo.manage.documents import plain
@@ -31,12 +31,17 @@ COLUMNS = [
     "--all",
     "everything",
     is_flag=True,
-    help="Those that are over, too (kept 7 days, or as long as their state).",
+    help="List those that are over as well; they are kept 7 days, or as long as their state.",
 )
 @common_options()
 @click.pass_obj
 def list_runs(out: Output, everything: bool) -> None:
-    """List running topologies."""
+    """List running topologies.
+
+    \b
+    Example:
+      topo list --all
+    """
     runs = Runs(out)
     found = runs.registry.runs(all_of_them=everything)
     known = {run.directory: row_or_none(run) for run in found}
@@ -74,6 +79,7 @@ def _say_none(out: Output, runs: Runs) -> None:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
+    restarts = restarted(row["restarts"], row["last_failure"], row["reason"])
     return [
         row["name"],
         row["status"],
@@ -83,5 +89,5 @@ def _cells(row: dict[str, Any]) -> list[str]:
         count(row["acked"]),
         count(row["failed"]),
         row["id"],
-        row["reason"],
+        "; ".join(filter(None, [row["reason"], restarts])),
     ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 import click
@@ -21,30 +21,57 @@ from topo.cli.options import (
     target_argument,
 )
 from topo.cli.output import Output, common_options
+from topo.config import Config
 from topo.config.masters import is_local
+from topo.distribution import require
 from topo.engine.base import Launch, Run, engine_named
 from topo.logs.capture import shown_logs
 from topo.logs.directories import make_log_directory
+from topo.manage.documents import plain
 from topo.topology.layout import TaskLayout
 
 
 @contextmanager
-def _running(engine: str, launch: Launch) -> Iterator[Run]:
-    """Run it; keep its engine's log only if it failed, for somebody to read."""
+def _running(engine: str, launch: Launch, announce: Callable[[], None]) -> Iterator[Run]:
+    """Run it; keep its engine's log only if it failed, for somebody to read.
+
+    `announce` is called, and its figures are served, before any of the user's code runs.
+    """
     logs = make_log_directory()
     runner = engine_named(engine)
     run = runner.launch(replace(launch, log_file=logs / "spark.log"))
     try:
-        yield run.start()
+        announce()
+        with _figures_of(run, launch.conf):
+            yield run.start()
     finally:
         runner.stop()
         if run.error is None:
             shutil.rmtree(logs, ignore_errors=True)
 
 
+def _figures_of(run: Run, conf: Config) -> AbstractContextManager[None]:
+    """Serve and push the figures of the run, if its settings say where."""
+    if not conf.metrics_bind and not conf.metrics_endpoint:
+        return nullcontext()
+    require("ui", "topology.metrics.bind")
+    from topo.manage.exposing import exposed_figures
+    from topo.metrics.prometheus import Exposed
+
+    def exposed() -> Exposed:
+        return Exposed(run.name, run.status, plain(run.stats()), plain(run.errors()))
+
+    return exposed_figures(run.name, conf, exposed)
+
+
 @click.command(cls=TargetCommand)
 @target_argument
-@click.option("-n", "--name", metavar="NAME", help="What to call it.")
+@click.option(
+    "-n",
+    "--name",
+    metavar="NAME",
+    help="Give it this name; default: topology.name, or the file's name.",
+)
 @conf_options
 @click.option(
     "-t",
@@ -59,26 +86,28 @@ def _running(engine: str, launch: Launch) -> Iterator[Run]:
     type=click.Choice(["spark", "inline"]),
     default="spark",
     show_default=True,
-    help="inline: one thread, no Java, no state kept.",
+    help="Choose what runs it; inline needs no Java: one thread, and no state is kept.",
 )
 @click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark: local[N]."
+    "--master",
+    default="local[*]",
+    show_default=True,
+    metavar="URL",
+    help="Run Spark on N cores of this machine: local[N], or local[*] for all.",
 )
 @click.option(
     "--show",
     multiple=True,
     metavar="COMPONENT[:STREAM]",
-    help="Print what it emits, a JSON line a tuple.",
+    help="Print each tuple that the component emits as a JSON line.",
 )
-@click.option(
-    "--limit", type=click.IntRange(1), metavar="N", help="Stop after N tuples were shown."
-)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N shown tuples.")
 @click.option(
     "--checkpoint",
     metavar="DIR",
-    help="Keep state in DIR, and resume from it; by default none is kept.",
+    help="Keep state in DIR, and resume from it. By default no state is kept.",
 )
-@click.option("--inactive", is_flag=True, help="With its spouts stopped.")
+@click.option("--inactive", is_flag=True, help="Start it with its spouts stopped.")
 @common_options()
 @click.pass_obj
 def local(
@@ -98,6 +127,12 @@ def local(
 
     The run ends when its spouts are exhausted, after --time, or by Ctrl-C: the first lets messages
     in flight finish, the second ends at once.
+
+    \b
+    Examples:
+      topo local wordcount.py
+      topo local --engine inline wordcount.py --show count --limit 10
+      topo local wordcount.py:build -c topology.workers=2 -- input.txt
     """
     if limit and not show:
         raise usage_error("--limit counts shown tuples", at="--limit", hint="--show COMPONENT")
@@ -131,9 +166,8 @@ def local(
         Interrupts() as interrupts,
         guard,
         shown_logs(level),
-        _running(engine, launch) as run,
+        _running(engine, launch, lambda: out.say(f"{prepared.name}: {size} · {where}")) as run,
     ):
-        out.say(f"{run.name}: {size} · {where}")
         foreground = Foreground(out, run, shown, secs, interrupts)
         why = foreground.follow(settings.message_timeout_secs)
     if shown.is_stuck:

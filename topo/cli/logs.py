@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from topo.cli.completion import all_names, components
 from topo.cli.failures import usage_error
+from topo.cli.log_requests import ask, parse_level, parse_rate
 from topo.cli.output import Output, common_options
-from topo.cli.runs import Runs, check_component, parse_duration
+from topo.cli.runs import Runs, check_component, last_option, parse_duration
 from topo.logs.reader import LEVELS, LogReader, Wanted
+from topo.logs.search import InvalidPattern, Search
+from topo.manage.api import Management
 from topo.manage.records import RunRecord
 from topo.manage.registry import Registry
 
@@ -21,23 +25,33 @@ POLL_SECS = 0.2
 
 
 @click.command()
-@click.argument("name", metavar="NAME")
-@click.argument("component", metavar="[COMPONENT]", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on as more comes, until the run is over.")
-@click.option(
-    "-n", "count", type=click.IntRange(0), default=100, show_default=True, help="The last N lines."
-)
-@click.option("--since", metavar="TIME", help="Those of the last 30s, 10m, 2h.")
+@click.argument("name", metavar="NAME", shell_complete=all_names)
+@click.argument("component", metavar="[COMPONENT]", required=False, shell_complete=components)
+@click.option("-f", "--follow", is_flag=True, help="Continue with new lines until the run is over.")
+@last_option(100)
+@click.option("--since", metavar="TIME", help="Show only those of the last 30s, 10m or 2h.")
 @click.option(
     "--level",
     type=click.Choice(LEVELS, case_sensitive=False),
     default="INFO",
     show_default=True,
-    help="Of this level or above.",
+    help="Show lines of this level or above.",
 )
-@click.option("--task", type=int, metavar="ID", help="Of this task only.")
-@click.option("--grep", "pattern", metavar="RE", help="Those whose message matches.")
-@click.option("--driver", is_flag=True, help="The driver's own log, and Spark's, as they are.")
+@click.option("--task", type=int, metavar="ID", help="Show lines of this task only.")
+@click.option("--grep", "pattern", metavar="RE", help="Show lines whose message matches.")
+@click.option(
+    "--set",
+    "levels",
+    metavar="LOGGER=LEVEL[:SECS]",
+    multiple=True,
+    help="Give a logger of your code this level for SECS seconds (600); 0 gives it its own back.",
+)
+@click.option(
+    "--sample",
+    metavar="PER_SEC[:SECS]",
+    help="Log so many tuples a second of each task of COMPONENT, for SECS seconds (60).",
+)
+@click.option("--driver", is_flag=True, help="Show the driver's own log and Spark's, as they are.")
 @common_options()
 @click.pass_obj
 def logs(
@@ -45,34 +59,50 @@ def logs(
     name: str,
     component: str | None,
     follow: bool,
-    count: int,
+    last: int,
     since: str | None,
     level: str,
     task: int | None,
     pattern: str | None,
+    levels: tuple[str, ...],
+    sample: str | None,
     driver: bool,
 ) -> None:
     """Show the log records and prints of a topology's code.
 
     Lines of all processes are merged in time order; those of a cluster's workers come when their
-    batch has committed.
+    batch has committed. --set and --sample change what a running topology logs, and then show no
+    lines unless -f is given.
+
+    \b
+    Examples:
+      topo logs -f words
+      topo logs --level WARNING --since 10m words count
+      topo logs --set shop.db=DEBUG:60 -f words
+      topo logs --sample 5:60 -f words count
     """
     seconds = parse_duration(since, "--since") if since else None
-    wanted = Wanted(level, _moment(seconds), component, task, _compiled(pattern))
+    wanted = Wanted(level, _moment(seconds), component, task, _search(pattern))
     runs = Runs(out)
     run = runs.find(name, "logs")
     check_component(run, component)
+    if levels or sample:
+        wanted_levels = [parse_level(text) for text in levels]
+        rate = parse_rate(sample) if sample else None
+        ask(out, Management(runs.registry), run.id, wanted_levels, component, rate)
+        if not follow:
+            return
     if driver:
-        _show_driver(out, run, count)
+        _show_driver(out, run, last)
         return
-    reader = LogReader(run.directory / "log", wanted)
-    shown = reader.last(count)
-    for line in shown:
-        _show(out, line)
-    if follow:
-        _follow(out, runs.registry, run, reader)
-    elif not shown:
-        _say_none(out, wanted, since)
+    with closing(LogReader(run.directory / "log", wanted)) as reader:
+        shown = reader.last(last)
+        for line in shown:
+            _show(out, line)
+        if follow:
+            _follow(out, runs.registry, run, reader)
+        elif not shown:
+            _say_none(out, wanted, since)
 
 
 def _moment(seconds_ago: float | None) -> str:
@@ -81,12 +111,11 @@ def _moment(seconds_ago: float | None) -> str:
     return datetime.fromtimestamp(time.time() - seconds_ago, UTC).isoformat()
 
 
-def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+def _search(pattern: str | None) -> Search | None:
     try:
-        return re.compile(pattern) if pattern else None
-    except re.error as error:
-        where = f" at position {error.pos}" if error.pos is not None else ""
-        raise usage_error(f"--grep: {error.msg}{where}: {pattern!r}", at="--grep") from None
+        return Search(pattern) if pattern else None
+    except InvalidPattern as error:
+        raise usage_error(f"--grep: {error.message}", at="--grep") from None
 
 
 def _follow(out: Output, registry: Registry, run: RunRecord, reader: LogReader) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from topo.cli.completion import files
 from topo.cli.failures import usage_error
 from topo.cli.output import Output
 from topo.cli.target import Target, load_target
@@ -58,6 +59,7 @@ class ConfOptions:
     workers: int | None
     ackers: int | None
     debug: bool
+    filters: tuple[str, ...] = ()
 
     def layers(self) -> list[Layer]:
         layers = [load_conf_file(self.config)] if self.config else []
@@ -76,6 +78,9 @@ class ConfOptions:
         }
         layers += [Layer(names[key], {key: value}) for key, value in flags.items()]
         return layers
+
+
+NO_OPTIONS = ConfOptions(None, (), None, None, False)
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ def prepare(
     project = load_project(out.env)
     given = conf.layers()
     check_layers(given)  # what was typed is wrong before any code is run
-    target = load_target(spec, _args(), command=command)
+    target = load_target(spec, _args(), command=command, filters=conf.filters)
     layers = (*project.layers, target.conf, *given)
     warnings = [*target.topology.warnings, *check_layers(layers, target.topology.components)]
     for warning in warnings:
@@ -153,7 +158,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def target_argument(function: F) -> F:
-    return click.argument("target", metavar="TARGET")(function)
+    return click.argument("target", metavar="TARGET", shell_complete=files)(function)
 
 
 def conf_options(function: F) -> F:
@@ -166,6 +171,7 @@ def conf_options(function: F) -> F:
             workers=kwargs.pop("workers"),
             ackers=kwargs.pop("ackers"),
             debug=kwargs.pop("debug"),
+            filters=kwargs.pop("filters"),
         )
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -180,10 +186,21 @@ def conf_options(function: F) -> F:
             "pairs",
             metavar="KEY=VALUE",
             multiple=True,
-            help="A setting; COMPONENT/KEY=VALUE for one component. VALUE is JSON, else a string.",
+            help="Set KEY, or COMPONENT/KEY for one component. VALUE is JSON, else a string.",
         ),
         click.option(
-            "--config", metavar="FILE", help="Settings from a .toml or .json file, under -c."
+            "--config",
+            metavar="FILE",
+            shell_complete=files,
+            help="Read settings from a .toml or .json file; -c lies over them.",
+        ),
+        click.option(
+            "--filter",
+            "filters",
+            metavar="FILE",
+            multiple=True,
+            shell_complete=files,
+            help="Fill the placeholders of a TARGET in YAML from a .properties file.",
         ),
         click.option("--workers", type=int, metavar="N", help=_meaning("workers")),
         click.option("-a", "--ackers", type=int, metavar="N", help=_meaning("acker_executors")),

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from topo.errors import encodable
+from topo.errors import printable, printable_json
 from topo.manage.documents import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,21 +25,12 @@ _STATUS_COLORS = {
     "STARTING": "cyan",
     "INACTIVE": "yellow",
     "STALLED": "yellow",
+    "REBALANCING": "yellow",
     "FAILED": "red",
     "ok": "green",
     "warn": "yellow",
     "FAIL": "red",
 }
-
-
-_CONTROLS = {
-    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
-}
-
-
-def printable(text: str) -> str:
-    """Return the text with control characters spelt out: data must not command a terminal."""
-    return encodable(text).translate(_CONTROLS)
 
 
 @dataclass
@@ -55,6 +46,11 @@ class Output:
     def answer(self, text: str) -> None:
         """Print a line of the answer, for people."""
         click.echo(printable(text))
+
+    def clear(self) -> None:
+        """Empty the screen, if stdout is a terminal."""
+        if self.is_terminal:
+            click.echo("\x1b[H\x1b[J", nl=False, color=True)
 
     def answer_json(self, document: object) -> None:
         """Print the answer, or one line of it, for programs."""
@@ -136,7 +132,7 @@ def _colored_cell(cell: str, is_header: bool) -> str:
 
 
 def to_json(document: object) -> str:
-    return encodable(json.dumps(plain(document), ensure_ascii=False))  # an escape in JSON as well
+    return printable_json(json.dumps(plain(document), ensure_ascii=False))
 
 
 def common_options(*, hide: bool = True) -> Callable[[F], F]:
@@ -155,16 +151,21 @@ def common_options(*, hide: bool = True) -> Callable[[F], F]:
             *names, callback=keep(attribute), expose_value=False, hidden=hidden, **settings
         )
 
-    environment = "The environment of topo.toml to use ($TOPO_ENV)."
-    colors = "Colours; auto: on a terminal, unless $NO_COLOR is set."
+    environment = "Use this environment of topo.toml ($TOPO_ENV)."
+    colors = "Show colours; auto: on a terminal, unless $NO_COLOR is set."
     choice = click.Choice(["auto", "always", "never"])
-    verbosity = "More on stderr, with topo's own tracebacks."
+    verbosity = "Print more on stderr, with topo's own tracebacks."
     options = [
         common("--env", metavar="NAME", envvar="TOPO_ENV", help=environment),
         common("--color", type=choice, hidden=hide, help=colors),
-        common("-q", "--quiet", is_flag=True, hidden=hide, help="No progress on stderr."),
+        common("-q", "--quiet", is_flag=True, hidden=hide, help="Print no progress on stderr."),
         common("-v", "--verbose", is_flag=True, hidden=hide, help=verbosity),
-        common("--json", is_flag=True, hidden=not hide, help="The answer, and any error, as JSON."),
+        common(
+            "--json",
+            is_flag=True,
+            hidden=not hide,
+            help="Print the answer, and any error, as JSON.",
+        ),
     ]
 
     def decorate(function: F) -> F:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from topo.cli.completion import directories
 from topo.cli.failures import environment_error, usage_error
 from topo.cli.output import Output, common_options
 from topo.errors import words_of
@@ -15,14 +16,18 @@ FILES = ("wordcount.py", "test_wordcount.py", "topo.toml")
 
 
 @click.command()
-@click.argument("directory", metavar="[DIR]", default=".")
-@click.option("--force", is_flag=True, help="Overwrite files that are there.")
+@click.argument("directory", metavar="[DIR]", default=".", shell_complete=directories)
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @common_options()
 @click.pass_obj
 def quickstart(out: Output, directory: str, force: bool) -> None:
     """Write a small project: a topology, its test, its settings.
 
     Files go into DIR, or the current directory; none is overwritten without --force.
+
+    \b
+    Example:
+      topo quickstart words
     """
     target = Path(directory)
     for name in FILES:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
 
 from topo.cli.failures import STATUS, CommandError, environment_error, usage_error
 from topo.cli.output import Output, short_number
@@ -12,6 +16,8 @@ from topo.manage.outside import drop
 from topo.manage.records import RunRecord
 from topo.manage.registry import Registry
 from topo.topology.model import Topology
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Runs:
@@ -65,6 +71,28 @@ def check_component(run: RunRecord, component: str | None) -> None:
         )
 
 
+class Unlettered(click.Option):
+    """An option whose help does not show its letter `-n`, which is a name's elsewhere."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        names, text = super().get_help_record(ctx) or ("", "")
+        return names.removeprefix("-n, "), text
+
+
+def last_option(default: int, least: int = 0) -> Callable[[F], F]:
+    """Add `--last N`, passed as `last`. `-n`, which is a name elsewhere, is its old spelling."""
+    return click.option(
+        "-n",
+        "--last",
+        cls=Unlettered,
+        type=click.IntRange(least),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help="Show the last N only.",
+    )
+
+
 def drop_outside(out: Output, run: RunRecord) -> list[str]:
     """Drop what the topology has left outside; tell what was dropped, and what could not be."""
     dropped = []
@@ -81,6 +109,14 @@ def drop_outside(out: Output, run: RunRecord) -> list[str]:
 
 
 # Words for figures
+
+
+def restarted(times: int, why: str, reason: str = "") -> str:
+    """Return "restarted 2 times (why the last time)", without what `reason` has; "" for 0 times."""
+    if not times:
+        return ""
+    because = f" ({why})" if why and why not in reason else ""
+    return f"restarted {'once' if times == 1 else f'{times} times'}{because}"
 
 
 def duration(secs: float) -> str:

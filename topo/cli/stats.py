@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from topo.cli.chosen import chosen_of, moment
+from topo.cli.completion import all_names, components
 from topo.cli.output import Output, common_options
-from topo.cli.runs import Runs, check_component, count, duration, size
+from topo.cli.runs import Runs, check_component, count, duration, restarted, size
 from topo.config import Config
 from topo.manage.answers import WINDOWS, view_of
 from topo.manage.client import last_seen
@@ -18,21 +19,21 @@ from topo.manage.documents import plain
 from topo.manage.records import RunRecord
 from topo.metrics.figure import Figure
 from topo.metrics.figures import COMPONENT
+from topo.metrics.keys import name_and_labels
 
 _LABELS = list(dict.fromkeys(figure.label for figure in COMPONENT if figure.label))
 COLUMNS = ["COMPONENT", "KIND", "TASKS", *_LABELS]
-_CLEAR = "\x1b[H\x1b[J"
 
 
 @click.command()
-@click.argument("name", metavar="NAME")
-@click.argument("component", metavar="[COMPONENT]", required=False)
+@click.argument("name", metavar="NAME", shell_complete=all_names)
+@click.argument("component", metavar="[COMPONENT]", required=False, shell_complete=components)
 @click.option(
     "--window",
     type=click.Choice(list(WINDOWS)),
     default="all",
     show_default=True,
-    help="The time the figures are of.",
+    help="Count what happened in this time.",
 )
 @click.option(
     "--watch",
@@ -40,7 +41,7 @@ _CLEAR = "\x1b[H\x1b[J"
     is_flag=False,
     flag_value=2.0,
     metavar="[SECS]",
-    help="Show them again every SECS (2).",
+    help="Show the figures again every SECS seconds (2).",
 )
 @common_options()
 @click.pass_obj
@@ -54,6 +55,12 @@ def stats(out: Output, name: str, component: str | None, window: str, watch: flo
 
     LATENCY is the mean time from a message to its ack for a spout, and of one execute for a bolt.
     CAPACITY is the share of the time in which a bolt's tasks were busy: near 1 it needs more tasks.
+    Counters and gauges that components choose, such as bad_records and lag, have a line below.
+
+    \b
+    Examples:
+      topo stats words
+      topo stats --window 10m --watch 5 words count
     """
     runs = Runs(out)
     run = runs.find(name, "stats")
@@ -77,27 +84,30 @@ def _document(run: RunRecord, window: str) -> dict[str, Any]:
 def _note_once(out: Output, run: RunRecord) -> None:
     if run.over:
         out.note(f"{run.name} is {run.status}; figures as of {last_seen(run)}")
+    elif run.state.drpc:
+        out.note(f"its functions are called at {run.state.drpc}")
     if Config(run.submission.conf).acker_executors == 0:
         out.note("acked and failed are 0: topology.acker.executors=0 turns tracking off")
 
 
 def _show(out: Output, document: dict[str, Any], component: str | None, *, clear: bool) -> None:
+    head = head_of(document)
     if component:
         of_it = {n: figures for n, figures in document["components"].items() if n == component}
         document = {**document, "components": of_it}
     if out.json:
         out.answer_json(document)
         return
-    if clear and out.is_terminal:
-        out.answer(_CLEAR)
-    out.answer(head_of(document))
+    if clear:
+        out.clear()
+    out.answer(head)
     rows = [cells_of(name, figures) for name, figures in document["components"].items()]
     if component:
         tasks = [of["by_task"] for of in document["components"].values() if "by_task" in of]
         rows += [_task_cells(task, of) for by_task in tasks for task, of in by_task.items()]
     if rows:
         out.table(COLUMNS, rows)
-    for line in times_of(document):
+    for line in [*times_of(document), *chosen_of(document, in_full=component is not None)]:
         out.answer(line)
 
 
@@ -111,21 +121,18 @@ def times_of(document: dict[str, Any]) -> list[str]:
             continue
         parts = ["no watermark"]
         if watermark is not None:
-            parts = [f"watermark {_moment(watermark)}"]
+            parts = [f"watermark {moment(watermark)}"]
             if behind is not None and behind >= 0:
                 parts[0] += f", {duration(behind)} behind the clock"
+        for key, secs in gauges.items():
+            name_of_key, labels = name_and_labels(key)
+            if name_of_key == "watermark_held_secs":
+                parts.append(f"held back for {duration(secs)} by {labels['by']}")
         parts += [f"{count(of[key])} {key}" for key in ("late", "ahead") if of.get(key)]
         if of.get("state_rows"):
             parts.append(f"{count(of['state_rows'])} rows of state")
         lines.append(f"{name}: {', '.join(parts)}")
     return lines
-
-
-def _moment(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:g} s"
 
 
 def head_of(document: dict[str, Any]) -> str:
@@ -141,9 +148,9 @@ def head_of(document: dict[str, Any]) -> str:
     saved = sum(c["saved_bytes"] for c in document["components"].values())
     if saved:
         parts.append(f"state {size(saved)}")
-    if document["reason"]:
-        parts.append(document["reason"])
-    return " · ".join(parts)
+    reason, failure = document["reason"], document.get("last_failure", "")
+    parts += [restarted(document.get("restarts", 0), failure, reason), reason]
+    return " · ".join(filter(None, parts))
 
 
 def _batch_times(batch: dict[str, Any]) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import click
 
-from topo.cli.failures import CommandError, exit_code_of
+from topo.cli.failures import CommandError, exit_code_of, usage_error
 from topo.cli.options import (
     ConfOptions,
     TargetCommand,
@@ -16,33 +18,56 @@ from topo.cli.options import (
     target_argument,
 )
 from topo.cli.output import Output, common_options
+from topo.cli.savepoint import begin_of
 from topo.config.masters import is_in_this_machine
 from topo.errors import TopoError
 from topo.manage.records import RunRecord
 from topo.manage.registry import Registry
-from topo.manage.submit import SPARK, Request, await_start
+from topo.manage.submit import SPARK, Request, Resume, await_start
 from topo.manage.submit import submit as submit_run
+from topo.storage.savepoints import read_savepoint
 
 ENGINE = SPARK
 
 
 @click.command(cls=TargetCommand)
 @target_argument
-@click.option("-n", "--name", metavar="NAME", help="What to call it.")
-@conf_options
-@click.option("--master", metavar="URL", help="local[*], spark://HOST:PORT, yarn or k8s://HOST.")
-@click.option("--py-files", metavar="F,...", help="Python files and archives the workers need.")
-@click.option("--archives", metavar="F,...", help="Archives to unpack beside the workers.")
 @click.option(
-    "--resume",
-    "resume",
-    flag_value=True,
-    type=bool,
-    default=None,
-    help="Resume from the state of this name.",
+    "-n",
+    "--name",
+    metavar="NAME",
+    help="Give it this name; default: topology.name, or the file's name.",
 )
-@click.option("--fresh", "resume", flag_value=False, type=bool, help="Begin without it.")
-@click.option("--inactive", is_flag=True, help="With its spouts stopped, until topo activate.")
+@conf_options
+@click.option(
+    "--master", metavar="URL", help="Run it there: local[*], spark://HOST:PORT, yarn or k8s://HOST."
+)
+@click.option(
+    "--py-files", metavar="F,...", help="Send these Python files and archives to the workers."
+)
+@click.option("--archives", metavar="F,...", help="Unpack these archives beside the workers.")
+@click.option(
+    "--resume", is_flag=True, help="Resume from the state that a run of this name has left."
+)
+@click.option("--fresh", is_flag=True, help="Begin without that state.")
+@click.option("--from", "savepoint", metavar="DIR", help="Begin with the state in this savepoint.")
+@click.option(
+    "--rename",
+    "renamed",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="Give the state of a component to one of another name; with --from.",
+)
+@click.option(
+    "--drop",
+    "dropped",
+    multiple=True,
+    metavar="COMPONENT",
+    help="Leave out the state of a component; with --from.",
+)
+@click.option(
+    "--inactive", is_flag=True, help="Start it with its spouts stopped, until topo activate."
+)
 @click.option(
     "-w",
     "--wait",
@@ -51,7 +76,7 @@ ENGINE = SPARK
     default=60,
     show_default=True,
     metavar="SECS",
-    help="How long to wait until it works; 0: not at all.",
+    help="Wait so long for its first batch; 0: do not wait.",
 )
 @common_options()
 @click.pass_obj
@@ -63,15 +88,26 @@ def submit(
     master: str | None,
     py_files: str | None,
     archives: str | None,
-    resume: bool | None,
+    resume: bool,
+    fresh: bool,
+    savepoint: str | None,
+    renamed: tuple[str, ...],
+    dropped: tuple[str, ...],
     inactive: bool,
     wait_secs: float,
 ) -> None:
     """Submit a topology to run in the background.
 
     It runs until it is killed. If its driver dies, it is restarted from its last batch.
+
+    \b
+    Examples:
+      topo submit wordcount.py --name words
+      topo submit wordcount.py --resume --master spark://m1:7077 --workers 8
     """
     began = time.monotonic()
+    left = _fate(resume=resume, fresh=fresh)
+    begin = _begin(savepoint, renamed, dropped, left)
     prepared = prepare(out, target, conf, name, command="topo submit")
     environment = prepared.project.environment
     registry = Registry(environment.registry)
@@ -82,13 +118,14 @@ def submit(
         master=master or environment.master,
         code_directory=prepared.target.directory,
         active=not inactive,
-        resume=resume,
+        resume=left,
         checkpoint_base=environment.checkpoint_dir,
         py_files=(*environment.py_files, *files_named(py_files, "--py-files")),
         archives=files_named(archives, "--archives"),
         env=environment.name,
         origins={key: found.origin for key, found in prepared.effective.items()},
         engine=ENGINE,
+        begin=begin,
     )
     run = submit_run(registry, request)
     _say_where_state_is(out, run)
@@ -100,6 +137,40 @@ def submit(
     took = f" after {time.monotonic() - began:.1f} s" if wait_secs else ""
     out.answer(f"submitted {run.name} ({run.id}) to {request.master}: {run.status}{took}")
     out.say(f"  topo stats {run.name} · topo logs -f {run.name} · topo kill {run.name}")
+
+
+def _begin(
+    savepoint: str | None, renamed: tuple[str, ...], dropped: tuple[str, ...], left: Resume
+) -> dict[str, Any]:
+    """Return what the run begins with; raise if there is no such savepoint."""
+    if savepoint is None:
+        if renamed or dropped:
+            raise usage_error(
+                "--rename and --drop say what becomes of a savepoint", hint="--from DIR"
+            )
+        return {}
+    if left == Resume.RESUME:
+        raise usage_error(
+            "--resume continues a checkpoint, --from begins another: they exclude each other",
+            at="--from",
+            hint="--resume or --from",
+        )
+    read_savepoint(Path(savepoint))
+    return begin_of(savepoint, renamed, dropped)
+
+
+def _fate(*, resume: bool, fresh: bool) -> Resume:
+    """Return what is to be done with the state that the name has left."""
+    if resume and fresh:
+        raise usage_error(
+            "--resume keeps the state of this name, --fresh begins without it: they exclude "
+            "each other",
+            at="--fresh",
+            hint="--resume or --fresh",
+        )
+    if fresh:
+        return Resume.FRESH
+    return Resume.RESUME if resume else Resume.REFUSE
 
 
 def _say_where_state_is(out: Output, run: RunRecord) -> None:

@@ -23,11 +23,13 @@ from typing import Any, TypeGuard
 from topo.builder import TopologyBuilder
 from topo.config import Layer
 from topo.errors import TargetError, TopoError, did_you_mean
+from topo.flux.build import load_file
 from topo.streamparse.specs import Topology as TopologyClass
 from topo.topology.model import Topology
-from topo.traces import is_topos
+from topo.traces import is_ours, users_part
 
 DEFAULT_ATTRIBUTE = "topology"
+YAML = (".yaml", ".yml")
 CONF_ATTRIBUTE = "conf"
 
 
@@ -44,15 +46,25 @@ class Target:
     """The directory that was put first on `sys.path` for the import."""
 
 
-def load_target(spec: str, args: Sequence[str] = (), *, command: str = "topo local") -> Target:
+def load_target(
+    spec: str,
+    args: Sequence[str] = (),
+    *,
+    command: str = "topo local",
+    filters: Sequence[str] = (),
+) -> Target:
     """Import, build and return the target `spec`; `args` are passed to its code.
 
-    Hints begin with `command`.
+    Hints begin with `command`; `filters` are files of properties for a target in YAML.
     """
+    if spec.endswith(YAML):
+        return _load_yaml(spec, filters)
+    if filters:
+        raise TargetError(f"--filter fills placeholders of a topology in YAML; got {spec}")
     place, _, attribute = spec.partition(":")
-    hints = _Hints(command, place, list(args))
+    hints = _Hints(command, place, list(args), attribute)
     with _argv([place, *args]):
-        module, directory = _import(place)
+        module, directory = _import(place, hints)
         found = _find(module, place, attribute, hints)
         topology, conf = _build(found, f"{place}:{attribute or DEFAULT_ATTRIBUTE}", args, hints)
     if conf is None:
@@ -65,14 +77,29 @@ def load_target(spec: str, args: Sequence[str] = (), *, command: str = "topo loc
     return Target(spec, topology, Layer(place, dict(conf)), name, directory)
 
 
+def _load_yaml(spec: str, filters: Sequence[str]) -> Target:
+    path = Path(spec)
+    if not path.is_file():
+        near = did_you_mean(path.name, [p.name for p in path.absolute().parent.glob("*.y*ml")])
+        raise TargetError(f"no file {spec!r}", hint=near)
+    loaded = load_file(path, filters=filters)
+    directory = path.resolve().parent
+    return Target(spec, loaded.topology, Layer(spec, loaded.conf), loaded.name, directory)
+
+
 @dataclass(frozen=True)
 class _Hints:
     command: str
     place: str
     args: list[str]
+    attribute: str = ""
 
     def with_attribute(self, attribute: str) -> str:
         return self.with_args(attribute, self.args)
+
+    def with_place(self, place: str) -> str:
+        attribute = f":{self.attribute}" if self.attribute else ""
+        return " ".join([self.command, place + attribute, *self._args(self.args)])
 
     def with_args(self, attribute: str, args: Sequence[str]) -> str:
         place = f"{self.place}:{attribute}" if attribute != DEFAULT_ATTRIBUTE else self.place
@@ -96,7 +123,7 @@ def _argv(argv: list[str]) -> Iterator[None]:
 # Importing
 
 
-def _import(place: str) -> tuple[ModuleType, Path]:
+def _import(place: str, hints: _Hints) -> tuple[ModuleType, Path]:
     if place.endswith(".py"):
         path = _existing_file(place)
         name, directory = path.stem, path.parent
@@ -121,6 +148,25 @@ def _import(place: str) -> tuple[ModuleType, Path]:
             if error.name and (name == error.name or name.startswith(f"{error.name}.")):
                 raise _no_module(place) from None
             raise
+        except ImportError as error:
+            if place.endswith(".py") and "relative import" in str(error):
+                raise _in_package(place, path, hints) from None
+            raise
+
+
+def _in_package(place: str, path: Path, hints: _Hints) -> TargetError:
+    """Return the error of a file that imports from its package, which nobody has named."""
+    parts, directory = [path.stem], path.parent
+    while (directory / "__init__.py").exists():
+        parts.insert(0, directory.name)
+        directory = directory.parent
+    if len(parts) == 1:  # a package without the file that says so
+        parts, directory = [directory.name, *parts], directory.parent
+    there = "" if directory == Path.cwd() else f"cd {directory} && "
+    return TargetError(
+        f"{place} imports from its own package, and is read as a file outside of one",
+        hint=f"name it as a module: {there}{hints.with_place('.'.join(parts))}",
+    )
 
 
 def _existing_file(place: str) -> Path:
@@ -290,34 +336,21 @@ def _users_code(label: str) -> Iterator[None]:
     except SystemExit as error:
         code = error.code if error.code is not None else 0
         raise TargetError(
-            f"{label} ended the process with exit code {code}", user_traceback=_user_part(error)
+            f"{label} ended the process with exit code {code}", user_traceback=users_part(error)
         ) from None
     except Exception as error:
         raise TargetError(
             f"{label} raised {type(error).__name__}: {error}",
             at=_last_user_frame(error.__traceback__),
-            user_traceback=_user_part(error),
+            user_traceback=users_part(error),
         ) from error
 
 
-def _is_ours(filename: str) -> bool:
-    return is_topos(filename) or filename.startswith(("<frozen importlib", importlib.__file__))
-
-
 def _last_user_frame(trace: TracebackType | None) -> str:
-    frames = [f for f in traceback.extract_tb(trace) if not _is_ours(f.filename)]
+    frames = [f for f in traceback.extract_tb(trace) if not is_ours(f.filename)]
     return f"{_shown(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
 
 def _shown(filename: str) -> str:
     path = Path(filename)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename
-
-
-def _user_part(error: BaseException) -> str:
-    """Return the traceback from the first frame of the user's code on."""
-    trace = error.__traceback__
-    while trace and _is_ours(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    lines = traceback.format_exception(type(error), error, trace)
-    return "".join(lines)

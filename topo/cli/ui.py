@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import logging
 import sys
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs
+from topo.distribution import require
 
 
 @click.group(invoke_without_command=True)
@@ -18,7 +24,7 @@ from topo.cli.runs import Runs
     default="127.0.0.1:8321",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to serve; port 0 takes any free one.",
+    help="Serve at this address; port 0 takes any free port.",
 )
 @click.option("--read-only", is_flag=True, help="Refuse every change.")
 @click.option(
@@ -32,14 +38,14 @@ from topo.cli.runs import Runs
     "hosts",
     multiple=True,
     metavar="NAME[:PORT]",
-    help="Another name the pages are asked for by.",
+    help="Answer requests for this host name as well.",
 )
 @click.option("--tls-cert", metavar="FILE", help="Serve by HTTPS with this certificate (PEM).")
-@click.option("--tls-key", metavar="FILE", help="The certificate's private key (PEM).")
+@click.option("--tls-key", metavar="FILE", help="Use this private key of the certificate (PEM).")
 @click.option(
     "--behind-proxy",
     is_flag=True,
-    help="A proxy does TLS and names the user in X-Forwarded-User.",
+    help="Trust a proxy that does TLS and names the user in X-Forwarded-User.",
 )
 @common_options()
 @click.pass_context
@@ -58,9 +64,15 @@ def ui(
 
     Prints a link that logs a browser in. The server keeps nothing: stop and start it at will.
     `/metrics` is for Prometheus, /api/openapi.json describes the API.
+
+    \b
+    Examples:
+      topo ui --open
+      topo ui --bind 0.0.0.0:8321 --tls-cert cert.pem --tls-key key.pem --host topo.example.com
     """
     if context.invoked_subcommand is not None:
         return
+    require("ui", "topo ui")
     from topo.ui.security import OPERATE, VIEW
     from topo.ui.server import Options, Server
 
@@ -90,9 +102,24 @@ def ui(
         out.answer(f"topo ui at {server.url}")
         out.answer(f"  log in: {link}")
     sys.stdout.flush()
-    if opening:
-        webbrowser.open(link)
-    server.run()
+    with _opened(link) if opening else nullcontext():
+        server.run()
+
+
+@contextmanager
+def _opened(link: str) -> Iterator[None]:
+    """Open the browser on a private file that leads to the link, until the context ends.
+
+    The link has a token in it, and every user of the machine sees the command line of a browser.
+    """
+    with TemporaryDirectory(prefix="topo-ui-") as directory:  # which nobody else may enter
+        page = Path(directory) / "topo.html"
+        page.touch(0o600)
+        page.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0;url={html.escape(link)}">\n'
+        )
+        webbrowser.open(page.as_uri())
+        yield
 
 
 @ui.command()
@@ -101,7 +128,7 @@ def ui(
     type=click.Choice(["view", "operate"]),
     default="operate",
     show_default=True,
-    help="What the token's holder may do.",
+    help="Choose what the token's holder may do.",
 )
 @click.option("--renew", is_flag=True, help="Make new tokens; the old ones end, with all sessions.")
 @common_options()
@@ -110,6 +137,10 @@ def token(out: Output, role: str, renew: bool) -> None:
     """Print the token of a role, for the login form and for scripts.
 
     A script sends it as `Authorization: Bearer TOKEN`.
+
+    \b
+    Example:
+      topo ui token --role view
     """
     from topo.ui.security import Tokens
 

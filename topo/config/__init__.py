@@ -132,7 +132,11 @@ class Config(_Reading, dict[str, Any]):
 
 
 class ConfigView(_Reading, Mapping[str, Any]):
-    """A component's settings, read-only."""
+    """A component's settings, read-only.
+
+    `conf["app.limit"]` is the same as `conf["app"]["limit"]`: TOML makes the latter of
+    `app.limit = 1`, unless the key is in quotes.
+    """
 
     __slots__ = ("_values",)
 
@@ -142,7 +146,17 @@ class ConfigView(_Reading, Mapping[str, Any]):
         object.__setattr__(self, "_values", dict(values))
 
     def __getitem__(self, key: str) -> Any:
-        return self._values[key]
+        try:
+            return self._values[key]
+        except KeyError:
+            head, dot, rest = key.partition(".") if isinstance(key, str) else (key, "", "")
+            table = self._values.get(head) if dot else None
+            if not isinstance(table, Mapping):
+                raise
+            try:
+                return ConfigView(table)[rest]
+            except KeyError:
+                raise KeyError(key) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

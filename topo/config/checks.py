@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
+from topo.config.secrets import Secret
 from topo.config.settings import SETTINGS, Setting
 from topo.config.storm import IGNORED
 from topo.errors import ConfigError, did_you_mean, nearest
@@ -47,8 +48,7 @@ def check_setting(key: object, value: object, *, at: str = "", component: str = 
         return ""
     _check_json(key, value, at)
     if key in IGNORED:
-        remedy = f"; {IGNORED[key]}" if IGNORED[key] else ""
-        return f"{key} is Storm's and means nothing on Spark{remedy}"
+        return f"{key} is Storm's and means nothing on Spark; {IGNORED[key]}"
     if key.startswith("spark."):
         _check_spark(key, value, at, component)
         return ""
@@ -90,6 +90,8 @@ def _check_value(setting: Setting[object], value: object, at: str) -> None:
 def _check_json(key: str, value: object, at: str) -> None:
     for place, odd in _not_json(value):
         hint = "write a list" if isinstance(odd, tuple | set | frozenset) else ""
+        if isinstance(odd, Secret):
+            hint = "give it to the component's constructor, and call reveal() in open or prepare"
         hint = hint or "settings are JSON: null, true, numbers, strings, lists and mappings"
         raise ConfigError(
             f"{key}{place} is no JSON: {odd!r}, a {type(odd).__name__}", at=at, hint=hint

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from urllib.parse import urlsplit
 
 from topo.errors import ConfigError
+from topo.systems import usable_cores
 
 STANDALONE = "spark://"
 
@@ -24,7 +24,7 @@ def local_cores(master: str) -> int:
             f"no Spark master {master!r}", hint="local[*], local[4], spark://HOST:7077"
         )
     cores = match.group(1) or "1"
-    return len(os.sched_getaffinity(0)) if cores == "*" else max(1, int(cores))
+    return usable_cores() if cores == "*" else max(1, int(cores))
 
 
 def is_in_this_machine(master: str) -> bool:

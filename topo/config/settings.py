@@ -234,6 +234,22 @@ class Settings:
         component=True,
     )
 
+    shellbolt_max_pending = Setting[int](
+        "topology.shellbolt.max.pending",
+        1000,
+        whole(1),
+        "Tuples that a ShellBolt sends to its process before it waits for an answer.",
+        component=True,
+    )
+    subprocess_timeout_secs = Setting[float | None](
+        "topology.subprocess.timeout.secs",
+        None,
+        period().or_null(),
+        "Silence after which the process of a ShellSpout or ShellBolt counts as hung; null: twice "
+        "the message timeout, a minute at least.",
+        component=True,
+    )
+
     bolts_window_length_count = Setting[int | None](
         "topology.bolts.window.length.count",
         None,
@@ -364,6 +380,20 @@ class Settings:
         FLAG.or_null(),
         "Commit a batch when its files are on the disk; null: if Spark runs on this machine.",
     )
+    hang_secs = Setting[float | None](
+        "topology.hang.secs",
+        None,
+        period().or_null(),
+        "On one machine, in micro-batches: seconds that a slot may be at one task of a batch; then "
+        "it is ended, and the batch runs again. null: no limit.",
+    )
+    workers_after_loss_secs = Setting[float | None](
+        "topology.workers.after.loss.secs",
+        None,
+        period().or_null(),
+        "In real-time mode on a cluster: seconds to wait for places that were lost; then it goes "
+        "over to as many slots as there are places for. null: it waits.",
+    )
     restart_max = Setting[int](
         "topology.restart.max",
         10,
@@ -375,7 +405,20 @@ class Settings:
         "topology.metrics.bind",
         None,
         TEXT.or_null(),
-        "HOST:PORT where the driver serves `/metrics` without a token; null: nowhere.",
+        "HOST:PORT where `/metrics` is served without a token, by the driver or topo local; null: "
+        "nowhere.",
+    )
+    metrics_endpoint = Setting[str | None](
+        "topology.metrics.endpoint",
+        None,
+        TEXT.or_null(),
+        "URL that the figures are pushed to, by OTLP over HTTP; null: they are not.",
+    )
+    metrics_secs = Setting[float](
+        "topology.metrics.secs",
+        10,
+        period(),
+        "Seconds between two pushes of the figures.",
     )
     trace_rate = Setting[float](
         "topology.trace.rate",
@@ -430,6 +473,50 @@ class Settings:
         None,
         TEXT.or_null(),
         "PEM file of the certificate that workers show to ackers; null: they show none.",
+    )
+    drpc_addresses = Setting[list[str] | None](
+        "topology.drpc.addresses",
+        None,
+        ADDRESSES.or_null(),
+        "Servers of calls started with `topo drpc`, which outlive drivers; null: one in the "
+        "driver.",
+    )
+    drpc_bind = Setting[str | None](
+        "topology.drpc.bind",
+        None,
+        TEXT.or_null(),
+        "HOST or HOST:PORT where the driver's server of calls listens; null: loop-back.",
+    )
+    drpc_http_bind = Setting[str | None](
+        "topology.drpc.http.bind",
+        None,
+        TEXT.or_null(),
+        "HOST:PORT where the driver's server answers calls by HTTP; null: nowhere.",
+    )
+    drpc_token_file = Setting[str | None](
+        "topology.drpc.token.file",
+        None,
+        TEXT.or_null(),
+        "File whose first line is the token of the servers of calls; null: one that only the "
+        "run's owner can read.",
+    )
+    drpc_tls_certificate = Setting[str | None](
+        "topology.drpc.tls.certificate",
+        None,
+        TEXT.or_null(),
+        "The certificate of the driver's server of calls, a PEM file; with it calls use TLS.",
+    )
+    drpc_tls_key = Setting[str | None](
+        "topology.drpc.tls.key",
+        None,
+        TEXT.or_null(),
+        "The private key of that certificate, a PEM file.",
+    )
+    drpc_tls_ca = Setting[str | None](
+        "topology.drpc.tls.ca",
+        None,
+        TEXT.or_null(),
+        "The authority that the certificates of servers of calls are checked against, a PEM file.",
     )
     acker_tls_client_key = Setting[str | None](
         "topology.acker.tls.client.key",

@@ -59,9 +59,18 @@ _BY_REMEDY: dict[str, str] = {
     "every error is kept once, with its count": """
         topology.error.throttle.interval.secs topology.max.error.report.per.interval
         """,
-    "components run in Python, without a subprocess": """
-        topology.multilang.serializer topology.shellbolt.max.pending
-        topology.subprocess.timeout.secs
+    "give ShellBolt and ShellSpout serializer=": "topology.multilang.serializer",
+    "set topology.drpc.addresses, or topology.drpc.bind and topology.drpc.http.bind": """
+        drpc.servers drpc.port drpc.http.port drpc.https.port drpc.invocations.port
+        drpc.disable.http.binding
+        """,
+    "topo drpc has options for it": """
+        drpc.request.timeout.secs drpc.queue.size drpc.authorizer drpc.authorizer.acl.filename
+        drpc.authorizer.acl.strict drpc.https.keystore.path drpc.https.keystore.password
+        drpc.https.keystore.type drpc.https.key.password drpc.http.creds.plugin
+        """,
+    "the server of calls has one thread and needs no such setting": """
+        drpc.worker.threads drpc.invocations.threads drpc.max_buffer_size drpc.childopts
         """,
     "tasks are placed by Spark": """
         topology.scheduler.strategy topology.scheduler.favored.nodes
@@ -76,30 +85,58 @@ _BY_REMEDY: dict[str, str] = {
         topology.acker.resources.onheap.memory.mb topology.acker.resources.offheap.memory.mb
         topology.acker.cpu.pcore.percent topology.ras.acker.executors.per.worker
         """,
-    "": """
-        topology.auto-credentials topology.auto.task.hooks topology.blobstore.map
+    "give --archives": "topology.blobstore.map",
+    "give the component a Secret, which is looked up where the task runs": """
+        topology.auto-credentials topology.auth.scheme topology.auth.payload
+        """,
+    "set topology.trace.rate, or read topo stats": "topology.auto.task.hooks",
+    "set topology.batch.least.ms, or topology.epoch.ms in real-time mode": """
+        topology.trident.batch.emit.interval.millis
+        """,
+    "windows are in committed state, whole": "topology.trident.windowing.cache.tuple.limit",
+    "give roles in topo ui; a registry is its owner's": """
+        topology.users topology.groups topology.readonly.users topology.readonly.groups
+        topology.submitter.principal topology.submitter.user
+        """,
+    "bolts get whole batches and wait for none; set topology.batch.target.ms": """
         topology.bolt.wait.strategy topology.bolt.wait.park.microsec
         topology.bolt.wait.progressive.level1.count topology.bolt.wait.progressive.level2.count
-        topology.bolt.wait.progressive.level3.sleep.millis
-        topology.bolts.outgoing.overflow.buffer.enable topology.disable.loadaware
-        topology.disable.loadaware.messaging topology.executor.overflow.limit
-        topology.executor.receive.buffer.size topology.executor.send.buffer.size topology.groups
+        topology.bolt.wait.progressive.level3.sleep.millis topology.spout.recvq.skips
+        """,
+    "no queue stands between tasks; set topology.batch.max.tuples": """
+        topology.bolts.outgoing.overflow.buffer.enable topology.executor.overflow.limit
+        topology.executor.receive.buffer.size topology.executor.send.buffer.size
+        topology.transfer.buffer.size topology.worker.receiver.thread.count
+        """,
+    "slots work a batch in step, so that no task has a longer queue than another": """
+        topology.disable.loadaware topology.disable.loadaware.messaging
         topology.localityaware.higher.bound topology.localityaware.lower.bound
-        topology.max.replication.wait.time.sec
+        """,
+    "topo submit sends the code to every worker": """
+        topology.max.replication.wait.time.sec topology.min.replication.count
+        """,
+    "figures are served: set topology.metrics.bind": """
         topology.metrics.consumer.cpu.pcore.percent
         topology.metrics.consumer.resources.offheap.memory.mb
-        topology.metrics.consumer.resources.onheap.memory.mb topology.min.replication.count
-        topology.spout.recvq.skips
-        topology.readonly.groups topology.readonly.users topology.submitter.principal
-        topology.submitter.user topology.testing.always.try.serialize topology.transactional.id
-        topology.transfer.buffer.size topology.trident.batch.emit.interval.millis
-        topology.trident.windowing.cache.tuple.limit topology.users topology.version
-        topology.worker.receiver.thread.count topology.worker.shared.thread.pool.size
-        topology.worker.timeout.secs
+        topology.metrics.consumer.resources.onheap.memory.mb
+        topology.metrics.system.reporters topology.enable.send.iconnection.metrics
         """,
+    "topo logs has the sample of tuples": """
+        topology.eventlogger.max.retained.files topology.eventlogger.rotation.size.mb
+        """,
+    "set spark.kubernetes.container.image": "topology.oci.image",
+    "look at topo list, or the registry's records": "topology.submission.notifier.plugin.class",
+    "there is no Nimbus": "topology.worker.nimbus.thrift.client.use.tls",
+    "tuples are pickled between slots on every engine but inline": """
+        topology.testing.always.try.serialize
+        """,
+    "give the spout a name of its own in StreamBuilder": "topology.transactional.id",
+    "name the release in topology.name, or in the checkpoint's directory": "topology.version",
+    "start threads in prepare": "topology.worker.shared.thread.pool.size",
+    "set spark.network.timeout": "topology.worker.timeout.secs",
 }
 
 IGNORED: dict[str, str] = {
     key: remedy for remedy, keys in _BY_REMEDY.items() for key in keys.split()
 }
-"""Storm's keys that mean nothing here, each with what to do instead, or ""."""
+"""Storm's keys that mean nothing here, each with what to do instead."""

@@ -91,6 +91,17 @@ def tls_context(connector: str, tls: Mapping[str, Any] | None) -> ssl.SSLContext
     return context
 
 
+def check_headers(connector: str, headers: Mapping[str, str]) -> None:
+    """Raise ComponentError for a header that no request can carry; its value may be a secret."""
+    for name, value in headers.items():
+        if not value.isascii() or not value.isprintable():
+            raise ComponentError(
+                f"{connector}: headers={{{name!r}: ...}}: its value has a character that no header "
+                "carries",
+                hint="a header is printable ASCII, without line breaks",
+            )
+
+
 def connecting_failed(connector: str, shown: str, error: BaseException) -> Exception:
     """Return what to raise for an error of connecting: what may pass is Unavailable."""
     if isinstance(error, ssl.SSLCertVerificationError):

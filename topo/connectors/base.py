@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from topo.errors import ComponentError, MissingExtra, did_you_mean
+from topo.distribution import load_client as load_client
+from topo.errors import ComponentError, did_you_mean
 from topo.tuples import Tuple
 
 Guarantee: TypeAlias = Literal["none", "at_least_once", "by_batch", "exactly_once"]
@@ -16,17 +15,6 @@ OnBad: TypeAlias = Literal["stop", "stream", "skip"]
 
 BAD_FIELDS = ("raw", "error", "where")
 REJECTED_FIELDS = ("values", "error")
-
-
-def load_client(module: str, connector: str, extra: str) -> Any:
-    """Import a client; raise MissingExtra with the command that installs it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtra(
-            f"{connector} needs the module {module!r} on {socket.gethostname()}: {error}",
-            hint=f"pip install 'topo[{extra}]'",
-        ) from error
 
 
 def check_choice(connector: str, name: str, value: object, choices: Iterable[object]) -> None:
@@ -73,11 +61,6 @@ class BadRecord(Exception):
     def __str__(self) -> str:
         shown = repr(self.raw)
         return f"{self.where}: {self.error}: {shown if len(shown) <= 200 else shown[:197] + '...'}"
-
-
-def field_values(record: Any, fields: tuple[str, ...]) -> list[Any]:
-    """Return the values of a mapping's keys; a key that is not there is None."""
-    return [record.get(name) for name in fields]
 
 
 def as_record(tup: Tuple, mapping: Callable[[Tuple], Any] | None) -> Any:

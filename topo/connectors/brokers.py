@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, check_url
 from topo.connectors.base import load_client
+from topo.connectors.formats import Encode, Format, encoder
 from topo.connectors.outbox import OutboxSink, Outgoing, Refused
-from topo.connectors.serdes import Encode, encoder
 from topo.connectors.takeover import Claim, Shared, close_earlier, hold
 from topo.context import TopologyContext
 
@@ -47,7 +47,7 @@ class BrokerSink(BrokerAccess, OutboxSink):
 
     client: tuple[str, str]
     """The module of the client's library, and the extra that installs it."""
-    value: str | Encode
+    value: str | Format | Encode
     transient: Iterable[str] = ("_publisher", "_claim", "_encode", *OutboxSink.transient)
 
     def connect(self) -> Shared:

@@ -16,14 +16,15 @@ from typing import Any
 from topo.components import Spout
 from topo.connectors.base import check_guarantee
 from topo.connectors.brokers import BrokerAccess
+from topo.connectors.formats import Decode, Format, requirements_of
+from topo.connectors.inflight import DEAD_FIELDS
+from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff, Retries
-from topo.connectors.serdes import Decode
 from topo.connectors.takeover import Claim, Shared, close_earlier, held_by, hold, let_go
 from topo.connectors.translation import Translation, stream_and_values
 from topo.errors import ComponentError
 
 _MOST = 1_000  # messages a call of next_tuple
-DEAD_FIELDS = ("value", "where", "reason", "failures")
 
 
 @dataclass(slots=True, eq=False)
@@ -118,10 +119,11 @@ class DeliverySpout(BrokerAccess, Spout):
         track: bool | None,
         retry: Backoff | None,
         most_held: int,
-        value: str | Decode,
+        value: str | Format | Decode,
         fields: str | Iterable[str],
         translate: Callable[[Any], Any] | None,
         streams: Mapping[str, str | Iterable[str]] | None,
+        missing: Missing,
         on_bad: str,
     ) -> None:
         """Check and keep what every such spout has; called by the constructor."""
@@ -133,9 +135,7 @@ class DeliverySpout(BrokerAccess, Spout):
             )
         self.guarantee, self.track, self.retry = guarantee, track, retry or Backoff()
         self.most_held = most_held
-        others = dict(streams or {})
-        if self.retry.retries is not None:
-            others = {"dead": DEAD_FIELDS, **others}
+        self.requires = (*self.requires, *requirements_of(value))
         self.translation = Translation(
             self.connector,
             record,
@@ -143,7 +143,9 @@ class DeliverySpout(BrokerAccess, Spout):
             value=value,
             fields=fields,
             translate=translate,
-            streams=others,
+            streams=streams,
+            dead=DEAD_FIELDS if self.retry.retries is not None else (),
+            missing=missing,
             on_bad=on_bad,
         )
         self.outputs: Any = self.translation.outputs
@@ -162,7 +164,7 @@ class DeliverySpout(BrokerAccess, Spout):
                 hint="set topology.acker.executors to 1, or leave track out",
             )
         self._is_tracked = has_ackers and self.guarantee != "none" and self.track is not False
-        self._reader = self.translation.reader()
+        self._reader = self.translation.reader(self)
         self._link: Link | None = None
         self._held: dict[Hashable, Delivery] = {}  # what the broker holds for this instance
         self._missing: set[Hashable] = set()  # of those, what has not come by this connection
@@ -203,7 +205,8 @@ class DeliverySpout(BrokerAccess, Spout):
         try:
             link = self._linked()
             room = self.most_held - len(self._held) + len(self._missing)
-            deliveries = link.take(max(0, min(_MOST, room)))
+            most = self.room(_MOST) if self._is_tracked else _MOST
+            deliveries = link.take(max(0, min(most, room)))
             if link.is_ready and self._shown is not link:
                 self._shown = link
                 self.context.end_batch()  # or `connected` would be shown with the next message
@@ -334,7 +337,7 @@ class DeliverySpout(BrokerAccess, Spout):
     def _emit_again(self) -> bool:
         """Emit failed messages whose pause is over; return False if there were none."""
         ready = self._retries.ready().get("", [])
-        for serial in ready[:_MOST]:
+        for serial in ready[: self.room(_MOST)]:
             self._retries.remove("", serial)
             delivery = self._open[serial]
             made = self._read(delivery)

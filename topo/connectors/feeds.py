@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from topo.components import Spout
+from topo.connectors.formats import requirements_of
+from topo.connectors.inflight import InflightSpout
+from topo.connectors.retries import Backoff
 from topo.connectors.takeover import Claim, Shared, close_earlier, held_by, hold
-from topo.connectors.translation import Translation, stream_and_values
+from topo.connectors.translation import Translation
 from topo.errors import ComponentError, TopoError, Unavailable
 
 _MOST = 1_000  # items a call of next_tuple
@@ -180,16 +182,25 @@ class Feed(Shared):
                 self._changed.wait_for(lambda: self._is_closed, after or pause)
 
 
-class FeedSpout(Spout):
+class FeedSpout(InflightSpout):
     """A spout of what a source pushes."""
 
-    connector = ""
-    transient: Iterable[str] = ("_feed", "_claim", "_reader")
+    transient: Iterable[str] = (*InflightSpout.transient, "_feed", "_claim", "_reader")
 
-    def set_up(self, translation: Translation, *, most: int, most_bytes: int = 64_000_000) -> None:
+    def set_up(
+        self,
+        translation: Translation,
+        *,
+        most: int,
+        track: bool | None,
+        retry: Backoff | None,
+        most_bytes: int = 64_000_000,
+    ) -> None:
         """Keep what every such spout has; called by the constructor."""
-        self.translation, self.most, self.most_bytes = translation, most, most_bytes
-        self.outputs: Any = translation.outputs
+        self.translation, self.most_waiting, self.most_bytes = translation, most, most_bytes
+        self.requires = (*self.requires, *requirements_of(translation.value))
+        self.set_up_inflight(track, retry)
+        self.outputs: Any = self.with_dead(translation.outputs)
         self.position: Any = None
         """Where the source resumes, saved with the batch that emitted up to it."""
         self.taken = ("", -1)
@@ -205,7 +216,8 @@ class FeedSpout(Spout):
                 f"{self.connector}: each task would receive everything, and there are several",
                 hint="set parallelism=1; bolts behind it share the work",
             )
-        self._reader = self.translation.reader()
+        self.open_inflight(conf)
+        self._reader = self.translation.reader(self)
         self._feed: Feed | None = None
 
     def restored(self) -> None:
@@ -227,7 +239,7 @@ class FeedSpout(Spout):
             self._feed = Feed(
                 self.source(),
                 self.position,
-                most=self.most,
+                most=self.most_waiting,
                 most_bytes=self.most_bytes,
                 wake=self.context.wake,
             )
@@ -236,28 +248,23 @@ class FeedSpout(Spout):
 
     def next_tuple(self) -> None:
         feed = self._fed()
+        if self.emit_again():
+            return
         rows: list[Any] = []
-        items = feed.take(_MOST, self.context.batch_id)
+        places: list[str] = []
+        items = feed.take(self.most(_MOST), self.context.batch_id)
         try:
             for item in items:
                 self.taken = (feed.nonce, item.serial)
                 if item.position is not None:
                     self.position = item.position
-                try:
-                    made = self._reader.values(item.raw, item.record)
-                except Exception as error:
-                    self._reader.tell_bad(self, item.raw, error, item.where)
-                    continue
-                if made is None:
-                    continue
-                stream, values = stream_and_values(made)
-                if stream == "default":
-                    rows.append(values)
-                else:
-                    self.emit(values, stream=stream)
+                values = self._reader.read(self, item.raw, item.record, item.where)
+                before = len(rows)
+                self.add_row(rows, values, item.where)
+                places += [item.where] * (len(rows) - before)
         finally:
             if rows:
-                self.emit_many(rows)
+                self.emit_rows(rows, places)
         if items:
             self.context.counter("received", len(items))
 

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from topo.connectors.addresses import check_tls, connecting_failed, tls_context
+from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive
 from topo.connectors.feeds import Feed, FeedSpout, Item, Source
-from topo.connectors.serdes import Decode
+from topo.connectors.formats import Decode, Format
+from topo.connectors.picking import Missing
+from topo.connectors.retries import Backoff
 from topo.connectors.translation import Translation
 from topo.errors import ComponentError
 
@@ -33,23 +36,27 @@ class SocketSpout(FeedSpout):
 
     connector = _NAME
 
+    @answering()
     def __init__(
         self,
         host: str,
         port: int,
         *,
-        value: str | Decode = "str",
+        value: str | Format | Decode = "str",
         fields: str | Iterable[str] = (),
         translate: Callable[[Line], Any] | None = None,
         streams: Mapping[str, str | Iterable[str]] | None = None,
         max_line: int = 1_000_000,
-        max_waiting: int = 10_000,
+        max_in_flight: int = 10_000,
         tls: Mapping[str, Any] | None = None,
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
+        track: bool | None = None,
+        retry: Backoff | None = None,
     ) -> None:
         if not isinstance(host, str) or not host:
             raise ComponentError(f"{_NAME}: host={host!r}; it is a name or an address")
-        check_positive(_NAME, port=port, max_line=max_line, max_waiting=max_waiting)
+        check_positive(_NAME, port=port, max_line=max_line, max_in_flight=max_in_flight)
         check_tls(_NAME, tls)
         self.host, self.port, self.max_line = host, port, max_line
         self.tls = None if tls is None else dict(tls)
@@ -61,9 +68,10 @@ class SocketSpout(FeedSpout):
             fields=fields,
             translate=translate,
             streams=streams,
+            missing=missing,
             on_bad=on_bad,
         )
-        self.set_up(translation, most=max_waiting)
+        self.set_up(translation, most=max_in_flight, track=track, retry=retry)
 
     def source(self) -> _Lines:
         return _Lines(self.host, self.port, self.max_line, self.tls)

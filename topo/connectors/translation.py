@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, cast
 
 from topo.components import Spout
-from topo.connectors.base import BAD_FIELDS, BadRecord, check_choice, field_values
-from topo.connectors.serdes import Decode, check_form, decoder
+from topo.connectors.base import BAD_FIELDS, BadRecord, check_choice
+from topo.connectors.formats import Decode, Format, check_form, decoder
+from topo.connectors.picking import Missing, Picker, check_missing
 from topo.errors import ComponentError
 from topo.tuples import DEFAULT_STREAM, Fields
 
@@ -26,14 +28,19 @@ class Translation:
         record: type[Any],
         default: tuple[str, ...],
         *,
-        value: str | Decode,
+        value: str | Format | Decode,
         fields: str | Iterable[str],
         translate: Callable[[Any], Any] | None,
         streams: Mapping[str, str | Iterable[str]] | None,
+        missing: Missing,
         on_bad: str,
         on_bad_choices: Iterable[str] = ("stop", "stream", "skip"),
+        asks: bool = False,
+        dead: tuple[str, ...] = (),
     ) -> None:
-        check_form(value, connector, "value")
+        check_form(value, connector, "value", asks=asks)
+        check_missing(connector, missing)
+        self.missing = missing
         check_choice(connector, "on_bad", on_bad, on_bad_choices)
         self.connector, self.value, self.translate, self.on_bad = (
             connector,
@@ -54,29 +61,22 @@ class Translation:
                 f"{connector}: {unknown[0]!r} is no part of a record; fields of its value are read "
                 'with value="json"'
             )
-        self.outputs = self._streams(dict(streams or {}))
+        if translate is not None:
+            _check_takes_record(connector, translate)
+        others = dict(streams or {})
+        self.outputs = outputs_of(connector, self.fields, others, on_bad=on_bad, dead=dead)
 
-    def _streams(self, others: dict[str, Any]) -> dict[str, Any]:
-        own: dict[str, Any] = {DEFAULT_STREAM: self.fields}
-        if self.on_bad == "stream":
-            own["bad"] = BAD_FIELDS
-        for name in others:
-            if name in own:
-                raise ComponentError(
-                    f"{self.connector}: the stream {name!r} has its fields already"
-                )
-        return {**own, **others}
-
-    def reader(self) -> Reader:
+    def reader(self, spout: Spout) -> Reader:
         """Return what reads records, where the task runs."""
-        return Reader(self)
+        return Reader(self, spout)
 
 
 class Reader:
     """The translation with its decoder loaded."""
 
-    def __init__(self, translation: Translation) -> None:
-        self._of = translation
+    def __init__(self, translation: Translation, spout: Spout) -> None:
+        self._of = of = translation
+        self._pick = Picker(of.connector, of.fields, of.missing, spout.report_error)
         self._decode = decoder(translation.value, translation.connector, "value")
         chosen = attrgetter(*translation.fields) if not self._is_by_value else None
         self._single = len(translation.fields) == 1
@@ -99,10 +99,26 @@ class Reader:
         if of.translate is not None:
             return of.translate(record(value))
         if of.of_value:
-            return field_values(value, of.fields)
+            return self._pick(value)
         assert self._chosen is not None
         found = self._chosen(record(value))
         return [found] if self._single else list(found)
+
+    def read(self, spout: Spout, raw: Any, record: Callable[[Any], Any], where: str) -> Any:
+        """Return what `values` returns; tell of a record that cannot be read: None."""
+        try:
+            return self.values(raw, record)
+        except Exception as error:
+            self.tell_bad(spout, raw, error, where)
+            return None
+
+    def read_value(self, spout: Spout, value: Any, record: Callable[[Any], Any], where: str) -> Any:
+        """Return what `values_of` returns; tell of a record that cannot be read: None."""
+        try:
+            return self.values_of(value, record)
+        except Exception as error:
+            self.tell_bad(spout, value, error, where)
+            return None
 
     def tell_bad(self, spout: Spout, raw: Any, error: Exception, where: str) -> None:
         """Count a record that cannot be read; stop, emit it on the stream `bad`, or skip it."""
@@ -116,6 +132,37 @@ class Reader:
             ) from error
         if of.on_bad == "stream":
             spout.emit([bad.raw, bad.error, bad.where], stream="bad")
+
+
+def outputs_of(
+    connector: str,
+    fields: tuple[str, ...],
+    others: dict[str, Any],
+    *,
+    on_bad: str,
+    dead: tuple[str, ...],
+) -> dict[str, Any]:
+    """Return the streams of a source with their fields; `others` are the user's."""
+    own: dict[str, Any] = {DEFAULT_STREAM: fields}
+    if on_bad == "stream":
+        own["bad"] = BAD_FIELDS
+    if dead:
+        own["dead"] = dead
+    for name in others:
+        if name in own:
+            raise ComponentError(f"{connector}: the stream {name!r} has its fields already")
+    return {**own, **others}
+
+
+def _check_takes_record(connector: str, translate: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(translate).bind(None)
+    except TypeError:
+        raise ComponentError(
+            f"{connector}: translate= is given one argument, the record", hint="its parts are named"
+        ) from None
+    except ValueError:  # a function that does not say what it takes
+        return
 
 
 def stream_and_values(made: Any) -> tuple[str, Any]:

@@ -8,15 +8,19 @@ from typing import Any, NamedTuple
 
 from topo.config.secrets import Secret, revealed
 from topo.connectors.addresses import (
+    check_headers,
     check_tls,
     check_url,
     connecting_failed,
     parsed,
     tls_context,
 )
+from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive, load_client
 from topo.connectors.feeds import Feed, FeedSpout, Item, Source
-from topo.connectors.serdes import Decode
+from topo.connectors.formats import Decode, Format
+from topo.connectors.picking import Missing
+from topo.connectors.retries import Backoff
 from topo.connectors.translation import Translation
 from topo.errors import ComponentError, Unavailable
 
@@ -43,6 +47,7 @@ class WebSocketSpout(FeedSpout):
     requires: Iterable[str] = (REQUIRES,)
     connector = _NAME
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,
@@ -51,18 +56,21 @@ class WebSocketSpout(FeedSpout):
         resume: Callable[[Any], Any] | None = None,
         position: Callable[[Any], Any] | None = None,
         headers: Mapping[str, str | Secret] | None = None,
-        value: str | Decode = "str",
+        value: str | Format | Decode = "str",
         fields: str | Iterable[str] = (),
         translate: Callable[[Message], Any] | None = None,
         streams: Mapping[str, str | Iterable[str]] | None = None,
         max_message: int = 1_000_000,
-        max_waiting: int = 10_000,
+        max_in_flight: int = 10_000,
         tls: Mapping[str, Any] | None = None,
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
+        track: bool | None = None,
+        retry: Backoff | None = None,
     ) -> None:
         check_url(_NAME, url, _SCHEMES)
         check_tls(_NAME, tls)
-        check_positive(_NAME, max_message=max_message, max_waiting=max_waiting)
+        check_positive(_NAME, max_message=max_message, max_in_flight=max_in_flight)
         if (resume is None) != (position is None):
             raise ComponentError(
                 f"{_NAME}: resume and position belong together",
@@ -80,9 +88,10 @@ class WebSocketSpout(FeedSpout):
             fields=fields,
             translate=translate,
             streams=streams,
+            missing=missing,
             on_bad=on_bad,
         )
-        self.set_up(translation, most=max_waiting)
+        self.set_up(translation, most=max_in_flight, track=track, retry=retry)
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         load_client("websockets.sync.client", _NAME, "http")
@@ -92,13 +101,15 @@ class WebSocketSpout(FeedSpout):
         address = parsed(_NAME, self.url, _SCHEMES)
         url = self.url.reveal() if isinstance(self.url, Secret) else self.url
         secure = address.scheme == "wss"
+        headers = revealed(self.headers)
+        check_headers(_NAME, headers)
         return _Messages(
             url,
             address.shown,
             self.hello,
             self.resume,
             self.position_of,
-            revealed(self.headers),
+            headers,
             self.max_message,
             tls_context(_NAME, self.tls) if secure else None,
         )

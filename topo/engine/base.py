@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol, TypeAlias, cast
 
+from topo.engine.abilities import Computing, Recording
 from topo.engine.shapes import Check, PlanView
 from topo.errors import ConfigError, did_you_mean
 from topo.running import BatchRecord, ErrorEntry, Listener, RunStats
@@ -41,9 +42,11 @@ class Launch:
     archives: Sequence[str] = ()
     now: Callable[[], float] = time.time  # simulated: the test's clock
     shuffled: Random | None = None  # simulated: the order of tasks that are ready
+    wake: Callable[[], None] | None = None  # simulated: told of calls that other threads have left
+    advance: Callable[[float], None] | None = None  # simulated: moves the test's clock
 
 
-class Run(Protocol):
+class Run(Recording, Computing, Protocol):
     """A topology that an engine runs. Every thread may call it at any time."""
 
     @property
@@ -69,13 +72,6 @@ class Run(Protocol):
     def wait(self, secs: float | None = None) -> bool: ...  # True iff it has ended
     def await_completion(self, timeout: float | None = None) -> None: ...
     def raise_error(self, *, once: bool = False) -> None: ...
-    def tuples(self, component: str, stream: str = "default") -> list[list[Any]]: ...
-    @property
-    def rows(self) -> Mapping[tuple[str, str], list[list[Any]]]: ...  # of captured components
-    @property
-    def acked(self) -> Mapping[str, list[Any]]: ...
-    @property
-    def failed(self) -> Mapping[str, list[Any]]: ...
 
 
 class Engine(Protocol):
@@ -85,8 +81,10 @@ class Engine(Protocol):
     def stop(self) -> None: ...  # end what its runs shared in this process
     def plan(self, launch: Launch) -> PlanView: ...
     def explain(self, launch: Launch) -> str: ...  # the engine's own plan, in its words
+    def ways(self, launch: Launch) -> Mapping[str, str]: ...  # how each bolt runs, in words
     def check(self) -> Iterator[Check]: ...  # what it needs of this machine, for `topo doctor`
     def try_out(self, master: str, conf: Conf, archives: Sequence[str]) -> Iterator[Check]: ...
+    def warm(self, conf: Conf) -> Iterator[Check]: ...  # make its next starts on this machine quick
 
 
 def engine_named(name: str) -> Engine:

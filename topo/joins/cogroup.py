@@ -30,7 +30,7 @@ from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Fields
 from topo.windows.aggregate import ARRIVAL
-from topo.windows.assigners import Sessions, WindowSpec, check_joinable
+from topo.windows.assigners import Session, Sessions, WindowSpec, check_joinable
 
 KEEPS = ("all", "first", "last", "product")
 EMITS = ("final", "complete", "running")
@@ -119,6 +119,10 @@ class CoGroup(TimedBolt):
             if read is not None and name is not None and name not in read.fields:
                 text = f"{where}: the value {name!r} is no field of {one.shown}"
                 yield Problem("join-value", where, text, did_you_mean(name, read.fields))
+
+    def result_delay(self) -> int:
+        # A session is complete a tick after its end, and its results have its last time.
+        return 1 if isinstance(self.window, Session) else 0
 
     def operator(self, task: OperatorTask) -> Operator:
         return WindowedGroups(self, task) if self.window is not None else RunningGroups(self, task)
@@ -250,7 +254,7 @@ class WindowedGroups(KeyedRowsOperator, _GroupOperator):
         if key is not None:
             return self._rows.add(key, ts, side, value, self._task.now(), tup)
         windows = [assigner.session(ts, tup)] if is_session else assigner.assign(ts)  # type: ignore[union-attr]
-        live = [window for window in windows if window[1] > self._watermark]
+        live = [w for w in windows if assigner.complete_at(w[1]) > self._watermark]
         for window in live:
             self._alone(side, key, value, window, window[1] - 1)
         return bool(live) or not windows

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from topo.errors import JoinError, Problem, did_you_mean
+from topo.errors import KEY_HINT, JoinError, Problem, did_you_mean, unhashable_key
 from topo.timed import InputFields
 from topo.tuples import DEFAULT_STREAM, Fields
 
@@ -170,12 +170,7 @@ def key_columns(
 
 def unhashable(where: str, keys: Iterable[Any]) -> JoinError | None:
     """Return the error for the first key that cannot be one; None if all can."""
-    for key in keys:
-        try:
-            hash(key)
-        except TypeError:
-            return JoinError(
-                f"{where}: the key {key!r:.80} is a {type(key).__name__}, which is not hashable",
-                hint="emit a str, a number or a tuple of them",
-            )
-    return None
+    odd = unhashable_key(keys)
+    if odd is None:
+        return None
+    return JoinError(f"{where}: the key {odd[0]} is {odd[1]}, which is not hashable", hint=KEY_HINT)

@@ -73,12 +73,6 @@ class PairJoin(TimedBolt):
         if self.select is not None:
             SidePair(self.sides).check(self.select)
 
-    @property
-    def is_self_join(self) -> bool:
-        """True if both sides are one stream."""
-        left, right = self.sides
-        return left.is_of(right.component, right.stream)
-
     # -- what it declares ---------------------------------------------------------------------
 
     def read_inputs(self, inputs: Sequence[InputFields]) -> None:

@@ -17,7 +17,7 @@ from topo.joins.window_operator import KeyedRowsOperator, SessionRows, WindowOpe
 from topo.storage.chunks import SavedChunks
 from topo.timed import Operator, OperatorTask, Rows
 from topo.windows.aggregate import ARRIVAL
-from topo.windows.assigners import Aligned, Sessions, WindowSpec, check_joinable
+from topo.windows.assigners import Aligned, Session, Sessions, WindowSpec, check_joinable
 
 
 class WindowJoin(PairJoin):
@@ -60,6 +60,10 @@ class WindowJoin(PairJoin):
 
     def bounds(self) -> tuple[str, ...]:
         return ("start", "end")
+
+    def result_delay(self) -> int:
+        # A session is complete a tick after its end, and its results have its last time.
+        return 1 if isinstance(self.window, Session) else 0
 
     def operator(self, task: OperatorTask) -> Operator:
         assigner = self.window.in_ticks(self.event_time or ARRIVAL)
@@ -230,7 +234,7 @@ class SessionJoinOperator(KeyedRowsOperator, _WindowJoinOperator):
         tup = rows.tuple(place) if self._needs_tuple else None
         if key is None:
             window = self._assigner.session(ts, tup)
-            if window[1] <= self._watermark:
+            if self._assigner.complete_at(window[1]) <= self._watermark:
                 return False
             if self._reports[side]:
                 self._out.append(self._alone[side](row, window))

@@ -23,7 +23,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TextIO, TypeAlias
 
-from topo.logs.prints import Prints, cut
+from topo.errors import printable
+from topo.logs.prints import Prints, cut, print_by_line
 
 LOG_DIR = "TOPO_LOG_DIR"
 LOG_LEVEL = "TOPO_LOG_LEVEL"
@@ -48,6 +49,7 @@ def keep_logs(source: str) -> None:
     if directory:
         _listen(JsonLines(Path(directory) / f"{source}.jsonl"))
     else:
+        print_by_line()
         show_logs()
 
 
@@ -131,7 +133,7 @@ class _Shown(logging.StreamHandler[TextIO]):
     def format(self, record: logging.LogRecord) -> str:
         component, task = _working()
         where = f" {component}[{task}]" if component else ""
-        return f"{record.levelname}{where} {record.name}: {_text_of(record)}"
+        return printable(f"{record.levelname}{where} {record.name}: {_text_of(record)}")
 
 
 class Collecting(Lines):
@@ -203,14 +205,15 @@ class _Warnings(logging.StreamHandler[TextIO]):
 
 
 class LineFile:
-    """A file of JSON lines of bounded size.
+    """A file of JSON lines of bounded size, unless `grows` says otherwise.
 
     A full disk must not stop a topology that does not need it: lines are dropped until there is
     room again.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, grows: bool = False) -> None:
         self._path = path
+        self._grows = grows
         self._file: IO[bytes] | None = None
         self._size = 0
         self._is_cut = False  # a full disk has taken but a part of the last line
@@ -232,7 +235,7 @@ class LineFile:
 
     def _write(self, line: bytes) -> None:
         file = self._file or self._open()
-        if self._size + len(line) > _MOST_BYTES:
+        if not self._grows and self._size + len(line) > _MOST_BYTES:
             self.close()
             os.replace(self._path, f"{self._path}.1")
             file = self._open()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import logging
+import sys
 import threading
 from contextlib import suppress
 from typing import Any, TextIO
@@ -17,6 +18,24 @@ def cut(text: str, more: int = 0) -> str:
     """Cut the text to the maximum; `more` characters of it were cut before."""
     more += max(0, len(text) - LONGEST_CHARS)
     return f"{text[:LONGEST_CHARS]}... ({more:,} characters more)" if more else text
+
+
+def print_by_line() -> None:
+    """Have each printed line leave this process at once, whatever its standard streams are.
+
+    A process that runs tasks ends when its driver does, by a signal at the latest: what waits in a
+    buffer, as Python has it in front of pipes and files, would never be seen.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+
+
+def flush_prints() -> None:
+    """Let the start of a line leave this process too."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads it any more, or it is closed
+            stream.flush()
 
 
 class _PartialLine(threading.local):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 import json
-import re
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from topo.logs.search import Search
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -22,7 +23,7 @@ class Wanted:
     since: str = ""
     component: str | None = None
     task: int | None = None
-    pattern: re.Pattern[str] | None = None
+    search: Search | None = None
     seen: Counter[str] = field(default_factory=Counter)
 
     def accepts(self, line: dict[str, Any]) -> bool:
@@ -33,12 +34,12 @@ class Wanted:
             _rank(line["level"]) >= _rank(self.level)
             and self.component in (None, line["component"])
             and self.task in (None, line["task"])
-            and (self.pattern is None or self.pattern.search(line["message"]) is not None)
+            and isinstance(line["message"], str)
         )
 
 
 class LogReader:
-    """The lines of one run; a further `read` returns the lines that came since."""
+    """The lines of one run, until `close`; a further `read` returns the lines that came since."""
 
     def __init__(self, directory: Path, wanted: Wanted) -> None:
         self._directory = directory
@@ -52,7 +53,13 @@ class LogReader:
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the wanted lines that were not read before."""
         files = [self._lines(path) for path in sorted(self._directory.glob("*.jsonl*"))]
-        return heapq.merge(*files, key=lambda line: line["time"])
+        lines = heapq.merge(*files, key=lambda line: line["time"])
+        search = self._wanted.search
+        return lines if search is None else search.matching(lines)
+
+    def close(self) -> None:
+        if self._wanted.search is not None:
+            self._wanted.search.close()
 
     def _lines(self, path: Path) -> Iterator[dict[str, Any]]:
         try:

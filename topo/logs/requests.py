@@ -15,13 +15,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from topo.logs.capture import LOG_DIR
 
 FILE = "requests.json"
 SAMPLED = "sample of "
 """The beginning of a sampled tuple's line."""
+LEVEL_SECS, MOST_LEVEL_SECS = 600.0, 86_400
+"""For how long a level is set: by default, and at most."""
+PER_SEC, MOST_PER_SEC = 5.0, 100
+SAMPLE_SECS, MOST_SAMPLE_SECS = 60.0, 3_600
 _VALUE_CHARS = 200
 _LINE_VALUES = 50
 _log = logging.getLogger("topo.sample")
@@ -73,11 +77,16 @@ def as_document(requests: Requests) -> dict[str, Any]:
     return asdict(requests)
 
 
+Listening: TypeAlias = Callable[[str, int, Sequence[Any]], None]
+"""A function that is shown the rows of each flush: their stream, the task, their values."""
+
+
 class Emits(Protocol):
     """The emitter of a task."""
 
-    hear: Callable[[str, int, Sequence[Any]], None] | None
-
+    @property
+    def hear(self) -> Listening | None: ...
+    def listen(self, hear: Listening | None) -> None: ...
     def fields_of(self, name: str) -> tuple[str, ...]: ...
 
 
@@ -148,11 +157,11 @@ class LogRequests:
             if sample is None:
                 if outlet is task.outlet:
                     del self._heard[task.id]
-                    outlet.hear = None
+                    outlet.listen(None)
             elif outlet is not task.outlet and task.outlet.hear is None:
                 self._heard[task.id] = task.outlet
                 budget = _Budget(sample.per_sec)
-                task.outlet.hear = partial(self._log, task.component_id, task.outlet, budget)
+                task.outlet.listen(partial(self._log, task.component_id, task.outlet, budget))
 
     def _log(
         self,

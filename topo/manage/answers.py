@@ -25,6 +25,7 @@ from topo.manage.views import (
     TopologyRow,
     TopologyView,
 )
+from topo.metrics.continued import continued
 from topo.running import ComponentStats
 
 WINDOWS: dict[str, float | None] = {"10m": 600.0, "3h": 10_800.0, "1d": 86_400.0, "all": None}
@@ -69,6 +70,8 @@ def row_of(run: RunRecord) -> TopologyRow:
         over=run.over,
         submitted_at=float(run.submission.submitted_at),
         batch=int(run.state.batch),
+        restarts=run.supervision.restarts if run.supervision else 0,
+        last_failure=run.supervision.last_failure if run.supervision else "",
         rows_per_sec=None if run.over else batch.get("rows_per_sec"),
         lag_secs=None if run.over else acker.get("lag_secs"),
         p50_ms=batch.get("p50_ms"),
@@ -105,12 +108,13 @@ def view_of(run: RunRecord, window: str = "all") -> TopologyView:
         hint=run.state.hint,
         traceback=run.state.traceback,
         starts=supervision.starts if supervision else 0,
-        restarts=supervision.failures if supervision else 0,
+        restarts=supervision.restarts if supervision else 0,
+        failures=supervision.failures if supervision else 0,
         last_failure=supervision.last_failure if supervision else "",
         answers=answers,
         tracked=conf.acker_executors != 0,
         message_timeout_secs=conf.message_timeout_secs,
-        errors=len(views_of(ErrorView, read_document(run.directory / "errors.json"))),
+        errors=len(written_errors(run.directory)),
     )
 
 
@@ -122,12 +126,26 @@ def figures_of(run: RunRecord, window_secs: float | None = None) -> tuple[dict[s
     return _checked(read_document(run.directory / "stats.json")), False
 
 
+def written_figures(directory: Path) -> dict[str, Any] | None:
+    """Return the figures that a driver wrote last; None if there are none that can be read."""
+    figures = _checked(read_document(directory / "stats.json"))
+    try:
+        return continued(figures, figures) and figures
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def written_errors(directory: Path) -> list[dict[str, Any]]:
+    """Return the errors that a driver wrote last."""
+    errors = views_of(ErrorView, read_document(directory / "errors.json"))
+    return [plain(error) for error in errors]
+
+
 def errors_of(run: RunRecord) -> list[dict[str, Any]]:
     """Return the errors the driver knows of, or those it wrote last."""
     found = asked_of(run, lambda client: client.errors())
     if found is None:
-        written = views_of(ErrorView, read_document(run.directory / "errors.json"))
-        found = [plain(error) for error in written]
+        found = written_errors(run.directory)
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 from topo.config import SETTINGS, Config
@@ -136,7 +137,8 @@ class Management:
 
     def logs(self, name: str, wanted: Wanted, count: int) -> LogsView:
         """Return the last `count` log lines that are wanted."""
-        lines = self.log_reader(name, wanted).last(min(count, _MOST_LINES))
+        with closing(self.log_reader(name, wanted)) as reader:
+            lines = reader.last(min(count, _MOST_LINES))
         return LogsView(list(lines), dict(wanted.seen))
 
     def log_reader(self, name: str, wanted: Wanted) -> LogReader:
@@ -179,6 +181,10 @@ class Management:
     def deactivate(self, name: str) -> Change:
         """Stop the spouts; what is in flight is still processed."""
         return self._change(name, lambda client: client.deactivate())
+
+    def rebalance(self, name: str, workers: int) -> Change:
+        """Begin to go over to another number of slots; its status tells when it has."""
+        return self._change(name, lambda client: client.rebalance(workers))
 
     def kill(self, name: str, wait_secs: float | None = None) -> Change:
         """Begin to end a topology, which drains for `wait_secs`, or for its message timeout."""

@@ -14,12 +14,12 @@ from typing import Any
 from topo.config import Config
 from topo.errors import TopoError
 from topo.manage.registry import Registry
-from topo.manage.submit import Request, submit
+from topo.manage.submit import Request, Resume, submit
 from topo.manage.views import Change
 from topo.topology.model import Topology
 from topo.topology.submission import NAME_HINT, is_name, no_name
 
-STATES = {"refuse": None, "resume": True, "fresh": False}
+STATES = {each.name.lower(): each for each in Resume}
 """What is to be done with the state that a name has left."""
 
 

@@ -16,13 +16,17 @@ from topo.errors import CheckpointError
 from topo.manage.records import RunRecord
 from topo.manage.registry import Registry
 from topo.storage.checkpoints import (
+    PLAN_FILE,
+    Generation,
     foreign_names,
+    generation_in,
     holds_checkpoint,
     is_half_removed,
     local_path,
     remove_checkpoint,
 )
 from topo.storage.ownership import Ownership
+from topo.storage.trust import TO_DELETE
 
 
 @dataclass(frozen=True)
@@ -44,19 +48,28 @@ class Checkpoint:
         return self.run is not None and not self.run.over
 
     @property
+    def _generation(self) -> Generation:
+        try:
+            return generation_in(((self.path or Path()) / PLAN_FILE).read_bytes())
+        except OSError:
+            return Generation()
+
+    @property
     def last_batch(self) -> int | None:
         """The last batch that was committed, as the directory says."""
         if self.path is None:
             return None
-        commits = [int(p.name) for p in _entries(self.path / "commits") if p.name.isdigit()]
-        return max(commits, default=None)
+        first = self._generation.first_batch
+        entries = _entries(self.path / self._generation.place / "commits")
+        commits = [first + int(p.name) for p in entries if p.name.isdigit()]
+        return max(commits, default=first - 1 if first else None)
 
     @property
     def changed_at(self) -> float | None:
         """Return the time of the last commit."""
         if self.path is None:
             return None
-        seen = [self.path, self.path / "commits"]
+        seen = [self.path, self.path / self._generation.place / "commits"]
         return max((p.stat().st_mtime for p in seen if p.exists()), default=None)
 
     def size(self) -> int | None:
@@ -107,7 +120,8 @@ def remove(checkpoint: str) -> list[str] | None:
         return None
     if not (holds_checkpoint(path) or is_half_removed(path)):
         return foreign_names(path)
-    remover = Ownership(checkpoint, "topo", f"removal-{secrets.token_hex(4)}", directory=path)
+    run = f"removal-{secrets.token_hex(4)}"
+    remover = Ownership(checkpoint, "topo", run, directory=path, forbidden=TO_DELETE)
     with closing(remover.claim()):
         return remove_checkpoint(path)
 

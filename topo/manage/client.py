@@ -1,4 +1,8 @@
-"""The client of a driver's control service."""
+"""The client of a driver's control service.
+
+gRPC is imported when there is a driver to call: without the extra `spark` there is none, and
+commands that only read files work all the same.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,19 @@ from socket import gethostname
 from types import TracebackType
 from typing import Any
 
-import grpc
-
 from topo._pb import control_pb2 as pb
 from topo.config.masters import is_loopback, split_address
+from topo.distribution import load_client
 from topo.errors import RunError, TopoError, words_of
 from topo.manage.records import RunRecord
-from topo.manage.service import SERVICE, TOKEN_KEY
 
+SERVICE = "topo.control.v1.Control"
+TOKEN_KEY = "topo-token"
 CALL_SECS = 10.0
+SAVE_SECS = 600.0
+"""How long a savepoint may take to be written."""
 _OPTIONS = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1)]
-_SILENT = {
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.CANCELLED,
-}
+_SILENT = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"}
 
 
 class DriverUnreachable(TopoError):
@@ -67,7 +69,8 @@ class ControlClient:
                 hint=f"give the command on {run.submission.host}",
             )
         self._metadata = ((TOKEN_KEY, token),)
-        self._channel = grpc.insecure_channel(run.state.address, _OPTIONS)
+        self._grpc = load_client("grpc", "a call to a topology's driver", "spark")
+        self._channel = self._grpc.insecure_channel(run.state.address, _OPTIONS)
 
     def __enter__(self) -> ControlClient:
         return self
@@ -110,6 +113,15 @@ class ControlClient:
     def deactivate(self) -> pb.ChangeReply:
         return self._change("Deactivate", pb.DeactivateRequest())
 
+    def rebalance(self, workers: int) -> pb.ChangeReply:
+        return self._change("Rebalance", pb.RebalanceRequest(workers=workers))
+
+    def savepoint(self, directory: str) -> dict[str, Any]:
+        request = pb.SavepointRequest(directory=directory)
+        reply = self._call("Savepoint", request, pb.Document, SAVE_SECS)
+        document: dict[str, Any] = json.loads(reply.json)
+        return document
+
     def kill(self, wait_secs: float) -> pb.ChangeReply:
         return self._change("Kill", pb.KillRequest(wait_secs=wait_secs))
 
@@ -117,23 +129,24 @@ class ControlClient:
         reply: pb.ChangeReply = self._call(method, request, pb.ChangeReply)
         return reply
 
-    def _call(self, method: str, request: Any, reply_type: Any) -> Any:
+    def _call(self, method: str, request: Any, reply_type: Any, secs: float = 0.0) -> Any:
         call = self._channel.unary_unary(
             f"/{SERVICE}/{method}",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=reply_type.FromString,
         )
         try:
-            return call(request, timeout=self._timeout, metadata=self._metadata)
-        except grpc.RpcError as error:
+            return call(request, timeout=secs or self._timeout, metadata=self._metadata)
+        except self._grpc.RpcError as error:
             raise self._translated(error) from None
 
     def _translated(self, error: Any) -> TopoError:
-        if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+        code = error.code().name
+        if code == "FAILED_PRECONDITION":
             return RunError(error.details())
-        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+        if code == "UNAUTHENTICATED":
             return DriverUnreachable(f"{possessive(self._run.name)} driver refuses the token")
-        if error.code() in _SILENT:
+        if code in _SILENT:
             return unreachable(self._run)
         return DriverFault(
             f"{possessive(self._run.name)} driver cannot answer: {error.details()}",

@@ -16,15 +16,16 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from topo._pb import control_pb2 as pb
 from topo.config import Config, Layer, effective
-from topo.config.masters import split_address
-from topo.engine.base import Engine, Launch, Run, engine_named
+from topo.engine.abilities import Savable, Scalable
+from topo.engine.base import Engine, Run, engine_named
+from topo.engine.elastic import StatefulLaunch
 from topo.errors import (
     CheckpointError,
     ComponentError,
@@ -42,14 +43,24 @@ from topo.errors import (
 )
 from topo.logs.capture import LOG_DIR, LOG_LEVEL
 from topo.logs.rotation import cut_down
+from topo.manage.answers import written_errors, written_figures
 from topo.manage.documents import plain
+from topo.manage.exposing import exposed_figures
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
-from topo.manage.records import FINAL, LIVE, State, read_state, read_submission
+from topo.manage.records import (
+    FINAL,
+    LIVE,
+    State,
+    read_state,
+    read_submission,
+    read_supervision,
+)
 from topo.manage.service import ControlServer
+from topo.metrics.continued import all_errors, continued
 from topo.metrics.history import Windows
-from topo.metrics.prometheus import Exposed, exposition
+from topo.metrics.prometheus import Exposed
 from topo.metrics.series import Series, sample_of
-from topo.metrics.serving import FigureServer
+from topo.metrics.serving import Answer, Page
 from topo.shipping.sources import SOURCES
 from topo.topology.model import Topology
 
@@ -62,6 +73,9 @@ _FINAL_ERRORS = (
 """Of the user's code, settings or checkpoint: another start meets the same."""
 FIGURES_SECS = 3.0
 """How often what changes all the time is written: figures, and the last batch."""
+COUNTS_SHARE = 0.02
+"""The part of its time that a driver may spend on writing its figures after each batch, so that
+one that is killed loses the counts of hardly any batch."""
 HISTORY_SECS = 30.0
 """How often the series and the batches are written; a driver that dies loses no more of them."""
 CHANGE_SECS = 5.0
@@ -81,27 +95,39 @@ class Driver:
         self._directory = directory
         self.submission = read_submission(directory)
         self._state = replace(read_state(directory), status="STARTING", since=time.time())
+        self._is_said = False  # as it is, in the registry
         self._engine: Engine | None = None
         self._run: Run | None = None
         self._starting = threading.Lock()
         self._wake = threading.Event()
         self._ending = False
+        self._before = written_figures(directory)
+        self._errors_before = written_errors(directory)
         self._windows = Windows()
+        if self._before is not None:
+            self._windows.begin(time.monotonic(), self._before)
         self._history = Series.load(_written_history(directory))
         self._history_due = 0.0
         self._noting = threading.Lock()
         self._killing: threading.Thread | None = None
+        self._rebalanced_from: tuple[int | None, ...] = ()
+        """The number of slots that was asked for before, while it goes over to another."""
 
     def main(self) -> int:
         """Run the topology to its end; return the process's exit code."""
+        if self._wanted() == "KILLED":  # by force, before this process could be seen
+            self._say(replace(self._state, status="KILLED", reason="", address=""))
+            return 0
         server = ControlServer(self, (self._directory / "token").read_text())
         self._say(
             replace(self._state, address=server.address, reason="", code="", hint="", traceback="")
         )
-        metrics: FigureServer | None = None
+        ends = ExitStack()
         try:
             run = self._start()
-            metrics = self._metrics_server(run)
+            conf = Config(self.submission.conf)
+            pages = self._health_pages(run)
+            ends.enter_context(exposed_figures(run.name, conf, lambda: self._exposed(run), pages))
             with self._starting:
                 self._run = run
                 if self._wanted() == "KILLED":  # before there was a run to kill
@@ -111,8 +137,7 @@ class Driver:
             self._fail(error)
         finally:
             server.stop()
-            if metrics:
-                metrics.stop()
+            ends.close()
             if self._engine and self._run:
                 self._engine.stop()
         return 0 if self._state.status in ("KILLED", "COMPLETED") else 1
@@ -139,17 +164,20 @@ class Driver:
             stats = run.stats()
             reply.pending = sum(c.pending for c in stats.components.values())
             reply.batch = stats.batch.id
+        if isinstance(run, Scalable):
+            reply.slots, reply.rebalance_failure = run.slots, run.rebalance_failure
+            if run.is_rebalancing:
+                reply.status = "REBALANCING"
         return reply
 
     def stats(self, window_secs: float | None) -> dict[str, Any]:
-        figures: dict[str, Any] = plain(self._started().stats())
+        figures = self._figures(self._started())
         if window_secs is None:
             return figures
         return self._windows.last(window_secs, time.monotonic(), figures)
 
     def errors(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = plain(self._started().errors())
-        return found
+        return self._errors(self._started())
 
     def history(self, window_secs: float) -> dict[str, Any]:
         with self._noting:
@@ -164,6 +192,39 @@ class Driver:
 
     def deactivate(self) -> str:
         return self._change("INACTIVE", lambda run: run.deactivate())
+
+    def begin_rebalance(self, workers: int) -> str:
+        """Begin to go over to so many slots; a driver that follows this one ends what is begun."""
+        run = self._started()
+        if not isinstance(run, Scalable):
+            raise RunError(f"the slots of {self.submission.name} are its engine's")
+        was = run.status
+        run.rebalance(workers)
+        self._rebalanced_from = (self.submission.workers,)
+        self._write_workers(workers)
+        self._wake.set()
+        return was
+
+    def _write_workers(self, workers: int | None) -> None:
+        """Store the number of slots for the next driver."""
+        conf = {**self.submission.conf, Config.workers.key: workers}
+        self.submission = replace(self.submission, conf=conf, workers=workers)
+        self._write("submission.json", asdict(self.submission))
+
+    def _follow_rebalance(self, run: Run) -> None:
+        """Take back what the next driver would do if this one could not."""
+        if not isinstance(run, Scalable) or run.is_rebalancing:
+            return
+        for workers in self._rebalanced_from:
+            if run.rebalance_failure:
+                self._write_workers(workers)
+        self._rebalanced_from = ()
+
+    def save(self, directory: str) -> dict[str, Any]:
+        run = self._started()
+        if not isinstance(run, Savable):
+            raise RunError(f"the engine of {self.submission.name} writes no savepoints")
+        return run.save(Path(directory))
 
     def begin_kill(self, wait_secs: float) -> str:
         def begin(run: Run) -> None:
@@ -212,7 +273,7 @@ class Driver:
         wanted = self._wanted()
         active = wanted != "INACTIVE" if wanted else self.submission.active
         sources = self._directory / SOURCES
-        launch = Launch(
+        launch = StatefulLaunch(
             self.submission.name,
             topology,
             self.submission.conf,
@@ -220,36 +281,52 @@ class Driver:
             active=active,
             log_file=self._directory / "log" / "spark.log",
             run_id=self.submission.id,
+            fate=self.submission.fate,
+            begin=self.submission.begin,
             files=(*self.submission.py_files, *([str(sources)] if sources.exists() else [])),
             archives=self.submission.archives,
         )
         self._engine = engine_named(self.submission.engine)
         return self._engine.launch(launch).start()
 
-    def _metrics_server(self, run: Run) -> FigureServer | None:
-        """Serve `/metrics` if `topology.metrics.bind` says where."""
-        bind = Config(self.submission.conf).metrics_bind
-        if not bind:
-            return None
+    def _exposed(self, run: Run) -> Exposed:
+        """Return what others are shown of this run."""
+        supervision = read_supervision(self._directory)
+        return Exposed(
+            run.name,
+            run.status,
+            self._figures(run),
+            self._errors(run),
+            supervision.restarts if supervision else 0,
+        )
 
-        def metrics(accept: str, query: Mapping[str, list[str]]) -> tuple[bytes, str]:
-            shown = Exposed(run.name, run.status, plain(run.stats()), plain(run.errors()))
-            return exposition([shown], accept, by_task=query.get("by") == ["task"])
+    def _health_pages(self, run: Run) -> dict[str, Page]:
+        def health(accept: str, query: Mapping[str, list[str]]) -> Answer:
+            return _health_of(run, run.error is None)
 
-        server = FigureServer(*split_address(bind), {"/metrics": metrics})
-        log.info("figures for Prometheus at http://%s/metrics", server.address)
-        return server
+        def readiness(accept: str, query: Mapping[str, list[str]]) -> Answer:
+            return _health_of(run, run.status == "ACTIVE")
+
+        return {"/healthz": health, "/readyz": readiness}
 
     def _follow(self, run: Run) -> None:
-        figures_due = 0.0
+        figures_due = counts_due = 0.0
+        counted = -1
         while not self._ending:
             status = run.status
             if status in FINAL:
                 break
             self._note(run, status)
-            if time.monotonic() >= figures_due:
+            self._follow_rebalance(run)
+            now = time.perf_counter()
+            if now >= figures_due:
                 self._write_figures(run)
-                figures_due = time.monotonic() + FIGURES_SECS
+                figures_due = time.perf_counter() + FIGURES_SECS
+            elif counted != self._state.batch and now >= counts_due:
+                counted = self._state.batch
+                self._write_counts(run)
+                ended = time.perf_counter()
+                counts_due = ended + (ended - now) / COUNTS_SHARE
             self._wake.wait(POLL_SECS)
             self._wake.clear()
         if self._ending:
@@ -269,15 +346,24 @@ class Driver:
         reason = run.reason or ""
         before = self._state
         last = run.batches()[-1:]  # not the figures of all tasks, five times a second
+        drpc, token_file = run.drpc or ("", "")
         self._state = replace(
             before,
             status=status,
             reason=reason,
             ui=run.ui,
+            drpc=drpc,
+            drpc_token_file=token_file,
             batch=max([before.batch, *(batch.id for batch in last)]),
             has_committed=before.has_committed or bool(last),
         )
-        if (status, reason, run.ui) != (before.status, before.reason, before.ui):
+        is_news = (status, reason, run.ui, drpc) != (
+            before.status,
+            before.reason,
+            before.ui,
+            before.drpc,
+        )
+        if is_news or not self._is_said:
             since = before.since if status == before.status else time.time()
             self._say(replace(self._state, since=since))
 
@@ -304,14 +390,25 @@ class Driver:
             )
         )
 
+    def _figures(self, run: Run) -> dict[str, Any]:
+        """Return the figures of this topology's run, with those of earlier drivers."""
+        return continued(self._before, plain(run.stats()))
+
+    def _errors(self, run: Run) -> list[dict[str, Any]]:
+        return all_errors(self._errors_before, plain(run.errors()))
+
+    def _write_counts(self, run: Run) -> dict[str, Any]:
+        figures = self._figures(run)
+        self._write("stats.json", figures)
+        return figures
+
     def _write_figures(self, run: Run) -> None:
-        figures = plain(run.stats())
+        figures = self._write_counts(run)
         self._windows.add(time.monotonic(), figures)
         with self._noting:
             self._history.add(time.time(), sample_of(figures))
-        self._write("stats.json", figures)
         self._write("state.json", asdict(self._state))
-        self._write("errors.json", plain(run.errors()))
+        self._write("errors.json", self._errors(run))
         for name in ("spark.log", "driver.log"):
             cut_down(self._directory / "log" / name)
         if run.status in FINAL or self._ending or time.monotonic() >= self._history_due:
@@ -321,10 +418,17 @@ class Driver:
 
     def _say(self, state: State) -> None:
         self._state = state
-        self._write("state.json", asdict(state))
+        # On a full disk the address of the driver before would stay there for ever.
+        self._is_said = self._write("state.json", asdict(state))
 
-    def _write(self, name: str, document: object) -> None:
-        write_json_if_possible(self._directory / name, document)
+    def _write(self, name: str, document: object) -> bool:
+        return write_json_if_possible(self._directory / name, document)
+
+
+def _health_of(run: Run, is_well: bool) -> Answer:
+    """Return a line for those who look whether it lives, or is ready: its status, and why."""
+    text = ": ".join(filter(None, [run.status, run.reason]))
+    return f"{text}\n".encode(), "text/plain; charset=utf-8", 200 if is_well else 503
 
 
 def _written_history(directory: Path) -> object:

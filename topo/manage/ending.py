@@ -49,12 +49,18 @@ def connect(run: RunRecord) -> ControlClient:
 
 
 def force_end(registry: Registry, run: RunRecord) -> RunRecord:
-    """End the processes of a run, whatever state they are in."""
+    """End the processes of a run, whatever state they are in.
+
+    One that was started a moment ago holds no lock yet and cannot be seen here. It looks for what
+    is wanted once it has its lock, and ends by itself.
+    """
     if (run.driver_alive or run.supervisor_alive) and run.submission.host != gethostname():
         raise ElsewhereError(
             f"{run.name} runs on {run.submission.host}: its processes cannot be ended from here",
             hint=f"topo kill --force {run.name}, there",
         )
+    _want_killed(run)
+    run = registry.reload(run)
     if run.supervisor_pid:
         _signal(run.supervisor_pid, signal.SIGKILL)
     run = registry.reload(run)
@@ -86,7 +92,7 @@ def _stop_between_starts(registry: Registry, run: RunRecord) -> RunRecord:
     """Stop the supervisor, which waits to restart the driver."""
     if run.supervisor_pid and run.submission.host != gethostname():
         raise unreachable(run)  # over a shared registry, the pid is another machine's
-    write_json(run.directory / "wanted.json", {"status": "KILLED"})
+    _want_killed(run)
     if run.supervisor_pid:
         _signal(run.supervisor_pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECS
@@ -95,6 +101,10 @@ def _stop_between_starts(registry: Registry, run: RunRecord) -> RunRecord:
             raise unreachable(run)
         time.sleep(POLL_SECS)
     return _record_killed(registry, registry.reload(run))
+
+
+def _want_killed(run: RunRecord) -> None:
+    write_json(run.directory / "wanted.json", {"status": "KILLED"})
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

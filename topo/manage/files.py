@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import struct
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from topo.systems import pack_flock, unpack_flock
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -36,16 +37,18 @@ def write_json(path: Path, document: object) -> None:
     write_atomically(path, text.encode("utf-8", "backslashreplace"))
 
 
-def write_json_if_possible(path: Path, document: object) -> None:
-    """Write atomically, but only log what fails, which must not stop a topology.
+def write_json_if_possible(path: Path, document: object) -> bool:
+    """Write atomically and return True; only log what fails, which must not stop a topology.
 
     A disk may be full; what is shown may hold what JSON lacks.
     """
     try:
         write_json(path, document)
+        return True
     except (OSError, ValueError, TypeError, RecursionError) as error:
         with suppress(OSError):  # the log may be on the same disk
             print(f"cannot write {path.name}: {error}", file=sys.stderr, flush=True)
+        return False
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -99,25 +102,8 @@ def lock_holder(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        answer = fcntl.fcntl(handle, fcntl.F_GETLK, _pack(fcntl.F_WRLCK))
+        answer = fcntl.fcntl(handle, fcntl.F_GETLK, pack_flock(fcntl.F_WRLCK))
     finally:
         os.close(handle)
-    kind, pid = _unpack(answer)
+    kind, pid = unpack_flock(answer)
     return None if kind == fcntl.F_UNLCK else pid
-
-
-# struct flock, whose order differs between systems
-
-
-def _pack(kind: int) -> bytes:
-    if sys.platform == "darwin":
-        return struct.pack("@qqihh", 0, 0, 0, kind, os.SEEK_SET)
-    return struct.pack("@hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
-
-
-def _unpack(answer: bytes) -> tuple[int, int]:
-    if sys.platform == "darwin":
-        _, _, pid, kind, _ = struct.unpack("@qqihh", answer)
-    else:
-        kind, _, _, _, pid = struct.unpack("@hhqqi4x", answer)
-    return kind, pid

@@ -15,11 +15,14 @@ from topo.storage.checkpoints import PLAN_FILE, local_path, slots_in
 from topo.topology.model import Topology
 
 
-def plan_of(run: RunRecord) -> TopologyPlan:
-    """Return what runs where; the slots are guessed until the driver has decided on them."""
+def plan_of(run: RunRecord, workers: int | None = None) -> TopologyPlan:
+    """Return what runs where, or would in so many slots.
+
+    The slots are guessed until the driver has decided on them.
+    """
     topology = Topology.from_bytes((run.directory / "topology.pb").read_bytes())
     conf = dict(run.submission.conf)
-    slots = _written_slots(run)
+    slots = workers or _written_slots(run)
     if slots is not None:
         conf[Config.workers.key] = slots
     # A name that a file gives must not have this process import whatever it likes; and an engine

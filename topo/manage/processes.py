@@ -9,6 +9,7 @@ from pathlib import Path
 from topo.manage.views import ProcessView
 
 _COMMAND_CHARS = 200
+_ROLE_CHARS = 30
 
 
 def processes_of(driver_pid: int | None, supervisor_pid: int | None) -> list[ProcessView]:
@@ -75,7 +76,8 @@ def _process(
 def _role(pid: int, words: list[str], driver: int | None, supervisor: int | None) -> str:
     if pid in (driver, supervisor):
         return "driver" if pid == driver else "supervisor"
-    name = Path(words[0]).name
+    # A process may write a title over its command line, such as "postgres: writer".
+    name = Path((words[0].split() or [""])[0]).name.rstrip(":")[:_ROLE_CHARS]
     if name == "java":
         return "Spark (JVM)"
     return "Python worker" if name.startswith("python") else name

@@ -25,7 +25,7 @@ START_SECS = 30
 """How long a supervisor may take to come up before the run counts as failed."""
 
 
-LIVE = ("STARTING", "ACTIVE", "INACTIVE", "STALLED")
+LIVE = ("STARTING", "ACTIVE", "INACTIVE", "STALLED", "REBALANCING")
 
 
 FINAL = ("KILLED", "COMPLETED", "FAILED")
@@ -64,6 +64,10 @@ class Submission:
     host: str = field(default_factory=socket.gethostname)
     number: int = 0
     """Of all that were submitted here; the clock may be set back between two."""
+    begin: Mapping[str, Any] = field(default_factory=dict)
+    """The savepoint it begins with ("from"), and what is renamed and dropped; or nothing."""
+    fate: str = ""
+    """Of the state at `checkpoint`, if only the driver can look: "refuse", "resume" or "fresh"."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,9 @@ class State:
     has_committed: bool = False
     """A batch was committed, by this driver or one before."""
     ui: str = ""
+    drpc: str = ""
+    """The address of its server of calls, and the file with the token for it."""
+    drpc_token_file: str = ""
     code: str = ""
     """The code of the error that a FAILED run ended with."""
     hint: str = ""
@@ -100,6 +107,11 @@ class Supervision:
     waiting_until: float = 0.0
     last_failure: str = ""
     gave_up: bool = False
+
+    @property
+    def restarts(self) -> int:
+        """How often the driver was started again."""
+        return max(0, self.starts - 1)
 
 
 @dataclass(frozen=True)
@@ -144,8 +156,9 @@ class RunRecord:
 
     @property
     def _just_submitted(self) -> bool:
-        age = time.time() - self.submission.submitted_at
-        return self.supervision is None and age < START_SECS
+        # From now in either direction: a clock may have been set back since.
+        apart = abs(time.time() - self.submission.submitted_at)
+        return self.supervision is None and apart < START_SECS
 
     @property
     def _retrying(self) -> bool:

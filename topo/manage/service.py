@@ -1,6 +1,6 @@
 """The control service of one driver, which commands such as `topo kill` call.
 
-It listens on loop-back only, and answers only callers with the topology's token.
+It listens on loop-back only, and answers only callers with the topology's token; see `topo.rpc`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from concurrent import futures
 from typing import Any, Protocol
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from topo._pb import control_pb2 as pb
 from topo.errors import TopoError, encodable, sentence_of
+from topo.manage.client import SERVICE, TOKEN_KEY
+from topo.rpc import Answer, Doorkeeper, Metadata, Refusal, Service
 
 log = logging.getLogger("topo.manage")
-SERVICE = "topo.control.v1.Control"
-TOKEN_KEY = "topo-token"
 
 
 class DriverControl(Protocol):
@@ -36,6 +37,8 @@ class DriverControl(Protocol):
         ...
 
     def deactivate(self) -> str: ...
+    def begin_rebalance(self, workers: int) -> str: ...
+    def save(self, directory: str) -> dict[str, Any]: ...
     def begin_kill(self, wait_secs: float) -> str: ...
 
 
@@ -47,63 +50,82 @@ class ControlServer:
         self._token = token.encode()
         self._change = threading.Lock()
         pool = futures.ThreadPoolExecutor(max_workers=4, thread_name_prefix="control")
-        self._server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
-        handlers = {
-            "Status": self._handler(pb.StatusRequest, lambda request: driver.status()),
-            "Stats": self._handler(
+        self._server = grpc.server(
+            pool,
+            options=[("grpc.so_reuseport", 0)],
+            interceptors=[Doorkeeper(SERVICE, self._refusal_of)],
+        )
+        answers = {
+            "Status": _answer(pb.StatusRequest, lambda request: driver.status()),
+            "Stats": _answer(
                 pb.StatsRequest,
                 lambda request: _document(driver.stats(request.window_secs or None)),
             ),
-            "Errors": self._handler(pb.ErrorsRequest, lambda request: _document(driver.errors())),
-            "History": self._handler(
+            "Errors": _answer(pb.ErrorsRequest, lambda request: _document(driver.errors())),
+            "History": _answer(
                 pb.StatsRequest, lambda request: _document(driver.history(request.window_secs))
             ),
-            "Batches": self._handler(pb.ErrorsRequest, lambda request: _document(driver.batches())),
-            "Activate": self._handler(
-                pb.ActivateRequest, lambda request: self._changed(driver.activate)
-            ),
-            "Deactivate": self._handler(
+            "Batches": _answer(pb.ErrorsRequest, lambda request: _document(driver.batches())),
+            "Activate": _answer(pb.ActivateRequest, lambda request: self._changed(driver.activate)),
+            "Deactivate": _answer(
                 pb.DeactivateRequest, lambda request: self._changed(driver.deactivate)
             ),
-            "Kill": self._handler(
+            "Rebalance": _answer(
+                pb.RebalanceRequest,
+                lambda request: self._changed(lambda: driver.begin_rebalance(request.workers)),
+            ),
+            "Savepoint": _answer(
+                pb.SavepointRequest, lambda request: _document(driver.save(request.directory))
+            ),
+            "Kill": _answer(
                 pb.KillRequest,
                 lambda request: self._changed(lambda: driver.begin_kill(request.wait_secs)),
             ),
         }
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
-        )
+        self._calls = Service(SERVICE, answers)
+        self._server.add_generic_rpc_handlers((self._calls.handler,))
         port = self._server.add_insecure_port("127.0.0.1:0")
         self.address = f"127.0.0.1:{port}"
         self._server.start()
+        self._calls.start()
 
     def stop(self) -> None:
         self._server.stop(grace=1).wait()
+        self._calls.stop()
+
+    def _refusal_of(self, method: str, metadata: Metadata) -> Refusal | None:
+        given = str(metadata.get(TOKEN_KEY, "")).encode()
+        if hmac.compare_digest(given, self._token):
+            return None
+        return "UNAUTHENTICATED", "a wrong token, or none"
 
     def _changed(self, change: Callable[[], str]) -> pb.ChangeReply:
         with self._change:  # one change at a time, so that `was` is true
             was = change()
             return pb.ChangeReply(was=was, status=self._driver.status().status)
 
-    def _handler(self, request_type: Any, answer: Callable[[Any], Any]) -> Any:
-        def handle(request: Any, context: Any) -> Any:
-            given = dict(context.invocation_metadata()).get(TOKEN_KEY, "")
-            if not hmac.compare_digest(str(given).encode(), self._token):
-                context.abort(grpc.StatusCode.UNAUTHENTICATED, "a wrong token, or none")
-            try:
-                return answer(request)
-            except TopoError as error:
-                context.abort(grpc.StatusCode.FAILED_PRECONDITION, encodable(str(error)))
-            except Exception as error:  # a mistake of topo's, which is not to pass for silence
-                log.exception("a call of the control service failed")
-                said = f"{type(error).__name__}: {sentence_of(error)}"
-                context.abort(grpc.StatusCode.INTERNAL, said)
 
-        return grpc.unary_unary_rpc_method_handler(
-            handle,
-            request_deserializer=request_type.FromString,
-            response_serializer=lambda reply: reply.SerializeToString(),
-        )
+def _answer(request_type: Any, answer: Callable[[Any], Any]) -> Answer:
+    """Return what parses a request, and tells of an error as what it is."""
+
+    def reply_to(message: bytes, context: Any) -> bytes:
+        try:
+            request = request_type.FromString(message)
+        except DecodeError:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"invalid {request_type.__name__}")
+        try:
+            reply: bytes = answer(request).SerializeToString()
+            return reply
+        except TopoError as error:
+            status, words = grpc.StatusCode.FAILED_PRECONDITION, encodable(str(error))
+        except Exception as error:  # a mistake of topo's, which is not to pass for silence
+            log.exception("a call of the control service failed")
+            status = grpc.StatusCode.INTERNAL
+            words = f"{type(error).__name__}: {sentence_of(error)}"
+        context.abort(status, words)
+        raise AssertionError("abort raises")
+
+    return reply_to
 
 
 def _document(document: object) -> pb.Document:

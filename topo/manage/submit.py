@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 from topo.config import Config
 from topo.config.masters import is_local
+from topo.distribution import require
 from topo.errors import CheckpointError, RunError
 from topo.manage import supervisor
 from topo.manage.checkpoints import check_usable, left_checkpoint, live_user, remove
@@ -25,6 +28,16 @@ SPARK = "spark"
 POLL_SECS = 0.1
 
 
+class Resume(IntEnum):
+    """The fate of the state that a name has left; what nothing was said of is never deleted."""
+
+    REFUSE = 0
+    """The submission is refused if there is any."""
+    RESUME = 1
+    FRESH = 2
+    """It is left behind; in a directory that the user named, it is deleted."""
+
+
 @dataclass(frozen=True)
 class Request:
     """The options of `topo submit`."""
@@ -35,20 +48,23 @@ class Request:
     master: str
     code_directory: Path
     active: bool = True
-    resume: bool | None = None
-    """None: neither option was given, which is an error only if there is a checkpoint."""
+    resume: Resume = Resume.REFUSE
     checkpoint_base: str | None = None
     py_files: tuple[str, ...] = ()
     archives: tuple[str, ...] = ()
     env: str = ""
     origins: Mapping[str, str] = field(default_factory=dict)
     engine: str = SPARK
+    begin: Mapping[str, Any] = field(default_factory=dict)
+    """The savepoint it begins with, as `Launch` has it."""
 
 
 def submit(
     registry: Registry, request: Request, *, spawn: Callable[[Path], None] | None = None
 ) -> RunRecord:
     """Register the run and start its supervisor; the run is STARTING when this returns."""
+    if request.engine == SPARK:
+        require(SPARK, "a topology on Spark")  # the driver would say it after some seconds
     with registry.exclusive():
         previous = registry.latest(request.name)
         if previous and not previous.over:
@@ -63,7 +79,7 @@ def submit(
             raise name_in_use(taken.run) from None
         with _forgotten_on_failure(registry, run):
             if place.is_to_be_cleared:
-                _clear(place.checkpoint)
+                remove(place.checkpoint)
     with _forgotten_on_failure(registry, run):
         if not is_local(request.master):
             pack_sources(run.directory)
@@ -101,6 +117,8 @@ def _submission(registry: Registry, request: Request, run_id: str, place: _Place
         env=request.env,
         origins=request.origins,
         submitted_at=time.time(),
+        begin=request.begin,
+        fate=place.fate,
     )
 
 
@@ -131,6 +149,8 @@ class _Place:
     checkpoint: str
     is_resumed: bool = False
     is_to_be_cleared: bool = False
+    fate: str = ""
+    """What the driver is to do with what it finds, where only it can look."""
 
 
 def _place(registry: Registry, request: Request, run_id: str, previous: RunRecord | None) -> _Place:
@@ -146,27 +166,44 @@ def _place(registry: Registry, request: Request, run_id: str, previous: RunRecor
         )
     if fixed:
         check_usable(fixed)
-    exists = bool(left) and _holds_something(left)
-    if exists and request.resume is None:
-        raise CheckpointError(
-            f"{request.name} has a checkpoint of {_age(left, previous)}: "
-            "continue it or start again?",
-            hint="--resume or --fresh",
-        )
-    if exists and request.resume:
+    path = local_path(left) if left else None
+    if left and path is None and (fixed or request.resume != Resume.FRESH):
+        return _remote_place(request, left, previous)
+    exists = path is not None and holds_checkpoint(path)
+    if exists and request.resume == Resume.REFUSE:
+        raise _has_checkpoint(request, left, previous)
+    if exists and request.resume == Resume.RESUME:
         return _Place(left, is_resumed=True)
-    if request.resume:
+    if request.resume == Resume.RESUME:
         raise CheckpointError(
             f"{request.name} left no checkpoint to resume", hint="submit it without --resume"
         )
     if fixed:
-        path = local_path(fixed)
         return _Place(
             fixed, is_to_be_cleared=exists or (path is not None and is_half_removed(path))
         )
+    return _Place(f"{_parent(registry, request)}/{run_id}")
+
+
+def _remote_place(request: Request, left: str, previous: RunRecord | None) -> _Place:
+    """Decide as far as can be seen from here; the driver looks what is there."""
+    was_there = previous is not None and previous.submission.checkpoint == left
+    if was_there and request.resume == Resume.REFUSE:
+        raise _has_checkpoint(request, left, previous)
+    is_resumed = request.resume == Resume.RESUME
+    return _Place(left, is_resumed, fate=request.resume.name.lower())
+
+
+def _parent(registry: Registry, request: Request) -> str:
     base = request.checkpoint_base
-    parent = f"{base}/{request.name}" if base else str(registry.checkpoint_base(request.name))
-    return _Place(f"{parent}/{run_id}")
+    return f"{base}/{request.name}" if base else str(registry.checkpoint_base(request.name))
+
+
+def _has_checkpoint(request: Request, left: str, previous: RunRecord | None) -> CheckpointError:
+    return CheckpointError(
+        f"{request.name} has a checkpoint of {_age(left, previous)}: continue it or start again?",
+        hint="--resume or --fresh",
+    )
 
 
 def _left_by(registry: Registry, request: Request, previous: RunRecord | None) -> str:
@@ -175,23 +212,8 @@ def _left_by(registry: Registry, request: Request, previous: RunRecord | None) -
         found = left_checkpoint(registry, request.checkpoint_base, request.name)
         return found.place if found else ""
     # The state of a completed run is useless for another: its spouts are exhausted.
-    is_done = previous.status == "COMPLETED" and request.resume is None
+    is_done = previous.status == "COMPLETED" and request.resume == Resume.REFUSE
     return "" if is_done else previous.submission.checkpoint
-
-
-def _clear(checkpoint: str) -> None:
-    """Delete the checkpoint in a directory that the user named."""
-    left = remove(checkpoint)
-    if left is None:
-        raise CheckpointError(
-            f"{checkpoint} is not on this machine: topo cannot delete it",
-            hint=f"delete it yourself, or choose another {Config.checkpoint_dir.key}",
-        )
-
-
-def _holds_something(checkpoint: str) -> bool:
-    path = local_path(checkpoint)
-    return path is None or holds_checkpoint(path)
 
 
 def _age(left: str, previous: RunRecord | None) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from topo.config import Config
-from topo.errors import words_of
+from topo.errors import ending_of, words_of
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
 from topo.manage.records import FINAL, State, Supervision, read_state
 
@@ -69,6 +69,9 @@ class Supervisor:
         self._say(self._said)
         while not self._stopping.is_set():
             before = self._state()
+            if self._wanted() == "KILLED":  # by force, before this process could be seen
+                self._say_killed(before)
+                return
             # Otherwise the last driver's state would pass for the new one's until it writes.
             starting = replace(before, status="STARTING", since=time.time(), address="")
             self._say_state(starting)
@@ -84,7 +87,7 @@ class Supervisor:
                 code = self._process.wait()
                 if self._is_over(code):
                     return
-                self._after_failure(_ending(code), before)
+                self._after_failure(f"its driver {ending_of(code)}", before)
             if self._said.gave_up:
                 return
 
@@ -95,9 +98,7 @@ class Supervisor:
         if code == 0:  # killed or completed, and a full disk kept it from saying so
             return True
         if self._wanted() == "KILLED":
-            self._say_state(
-                replace(state, status="KILLED", reason="", since=time.time(), address="")
-            )
+            self._say_killed(state)
             return True
         return self._stopping.is_set()
 
@@ -132,6 +133,11 @@ class Supervisor:
     def _say_state(self, state: State) -> None:
         """Write the driver's state while there is no driver."""
         self._write("state.json", asdict(state))
+
+    def _say_killed(self, state: State) -> None:
+        if state.status not in ("KILLED", "COMPLETED"):
+            killed = replace(state, status="KILLED", reason="", since=time.time(), address="")
+            self._say_state(killed)
 
     def _wanted(self) -> str:
         return str((read_json(self._directory / "wanted.json") or {}).get("status", ""))
@@ -172,18 +178,12 @@ def _end_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _ending(code: int) -> str:
-    if code < 0:
-        return f"its driver was ended by signal {-code} ({signal.Signals(-code).name})"
-    return f"its driver ended with exit code {code}"
-
-
 def spawn(directory: Path) -> None:
     """Start the supervisor of a run, detached from this process and its terminal."""
     log = str(directory / "log" / "driver.log")
     os.posix_spawn(
         sys.executable,
-        _command("topo.manage.supervisor", directory),
+        supervisor_command(directory),
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -197,6 +197,11 @@ def spawn(directory: Path) -> None:
 def _let_go_of_what_was_inherited() -> None:
     """Close the files and locks inherited from `topo submit`, which this process outlives."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+
+
+def supervisor_command(directory: Path) -> list[str]:
+    """Return the command that supervises a run."""
+    return _command("topo.manage.supervisor", directory)
 
 
 def _command(module: str, directory: Path) -> list[str]:

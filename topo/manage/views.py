@@ -29,6 +29,9 @@ class TopologyRow:
     over: bool
     submitted_at: float
     batch: int
+    restarts: int
+    """How often its driver was started again."""
+    last_failure: str
     rows_per_sec: float | None
     lag_secs: float | None
     p50_ms: float | None
@@ -74,7 +77,9 @@ class TopologyView:
     traceback: str
     starts: int
     restarts: int
-    """Failures in a row of its driver, after each of which it was started again."""
+    """How often its driver was started again; the figures are those of all its drivers."""
+    failures: int
+    """Failures in a row of its driver, without a committed batch between."""
     last_failure: str
     answers: bool
     """True if the figures are the driver's own; else they are those it wrote last."""
@@ -202,6 +207,7 @@ class ProcessView:
     pid: int
     role: str
     command: str
+    """Empty for those who may not see it."""
     memory_bytes: int
     cpu_secs: float
 

@@ -156,6 +156,10 @@ class TaskMetrics:
                         ours[name] = (ours.get(name) or 0.0) + level
         self._add_counts(other)
 
+    def settle(self) -> None:
+        """Note that nothing is pending any more."""
+        self.pending, self.oldest_pending_secs = 0, 0.0
+
     def _add_counts(self, other: TaskMetrics) -> None:
         for name in _SUMMED:
             ours, theirs = getattr(self, name), getattr(other, name)

@@ -162,7 +162,7 @@ def _mean_between(
     more = now[figure.per] - before[figure.per]
     if now[figure.name] is None or not more:
         return None
-    return max(0.0, (_total(figure, now) - _total(figure, before)) / float(more))
+    return max(0.0, (total_of(figure, now) - total_of(figure, before)) / float(more))
 
 
 def _busy_between(
@@ -170,8 +170,9 @@ def _busy_between(
 ) -> float:
     """Return the seconds counted in a share's source, which the mean of the same source tells."""
     same = next(f for f in figures if f.kind == "mean" and f.source == share.source)
-    return max(0.0, _total(same, now) - _total(same, before)) / same.scale
+    return max(0.0, total_of(same, now) - total_of(same, before)) / same.scale
 
 
-def _total(figure: Figure, sample: Mapping[str, Any]) -> float:
+def total_of(figure: Figure, sample: Mapping[str, Any]) -> float:
+    """Return the sum that a mean was computed from."""
     return float(sample[figure.name] or 0.0) * float(sample[figure.per])

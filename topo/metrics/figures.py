@@ -47,6 +47,14 @@ class ComponentStats:
     )
     unanchored: int = counter("tuples", "Tuples emitted without anchors, unintentionally perhaps")
     pending: int = gauge("messages", "Messages neither acked nor failed", of="spout")
+    oldest_pending_secs: float = gauge(
+        "seconds",
+        "Age of the oldest of these when the last batch began",
+        merge="max",
+        of="spout",
+        default=0.0,
+        exposed="oldest_message_secs",
+    )
     held: int = gauge(
         "tuples", "Tuples that a bolt neither acked nor failed", label="HELD (OLDEST)", of="bolt"
     )
@@ -135,8 +143,10 @@ class AckerStats:
     """All the ackers of a run, together."""
 
     executors: int = gauge("", "Number of ackers")
-    pending: int = gauge("messages", "Messages neither acked nor failed")
-    lag_secs: float = gauge("seconds", "Age of the oldest of these", default=0.0)
+    pending: int = gauge("messages", "Messages neither acked nor failed: those of all spouts")
+    lag_secs: float = gauge(
+        "seconds", "Age of the oldest of these, until its spout hears of its verdict", default=0.0
+    )
     quiet_secs: float = gauge("seconds", "Time since the last committed batch", default=0.0)
     unheard: int = gauge("messages", "Acks and failures not yet delivered to their spouts")
     updates: int = counter("updates", "Updates of tuple trees")

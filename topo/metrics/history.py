@@ -14,7 +14,7 @@ from typing import Any
 from topo.metrics.figure import difference
 from topo.metrics.figures import COMPONENT
 
-_KEPT = ((0.0, 620.0), (120.0, 11_000.0), (900.0, 88_000.0))
+_KEPT = ((2.5, 620.0), (120.0, 11_000.0), (900.0, 88_000.0))
 """(least seconds between samples, seconds they are kept) of each series."""
 
 _COUNTERS = tuple(figure.name for figure in COMPONENT if figure.kind == "counter")
@@ -29,7 +29,13 @@ class Windows:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._is_continued = False
         self._series: list[deque[tuple[float, Mapping[str, Any]]]] = [deque() for _ in _KEPT]
+
+    def begin(self, now: float, figures: Mapping[str, Any]) -> None:
+        """Take in what was counted before there were samples: no window reaches back beyond it."""
+        self._is_continued = True
+        self.add(now, figures)
 
     def add(self, now: float, figures: Mapping[str, Any]) -> None:
         sample = {name: _sample_of(of) for name, of in figures["components"].items()}
@@ -53,10 +59,13 @@ class Windows:
         return {**figures, "components": components}
 
     def _sample(self, at: float) -> tuple[float, Mapping[str, Any]] | None:
-        """Return the latest sample that is not after `at`."""
+        """Return the latest sample that is not after `at`; if there is none, what to count from."""
         with self._lock:
-            found = [sample for series in self._series for sample in series if sample[0] <= at]
-        return max(found, key=lambda sample: sample[0]) if found else None
+            samples = [sample for series in self._series for sample in series]
+        before = [sample for sample in samples if sample[0] <= at]
+        if before:
+            return max(before, key=lambda sample: sample[0])
+        return min(samples, key=lambda sample: sample[0]) if self._is_continued else None
 
 
 def _sample_of(figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,9 @@ from topo.metrics.keys import name_and_labels
 from topo.metrics.totals import BATCH_SECONDS
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-STATUSES = ("STARTING", "ACTIVE", "INACTIVE", "STALLED", "KILLED", "COMPLETED", "FAILED")
+STATUSES = (
+    "STARTING", "ACTIVE", "INACTIVE", "STALLED", "REBALANCING", "KILLED", "COMPLETED", "FAILED",
+)  # fmt: skip
 _OF_TOPOLOGY, _OF_COMPONENT = ("topology",), ("topology", "component")
 
 
@@ -70,7 +72,7 @@ class FiguresCollector(Collector):
         for one in self._topologies:
             for status in STATUSES:
                 up.add_metric((one.name, status), float(status == one.status))
-            restarts.add_metric((one.name,), max(0, one.restarts))
+            restarts.add_metric((one.name,), one.restarts)
             counts: dict[tuple[str, str], int] = {}
             for error in one.errors:
                 key = (str(error["component"]), str(error["kind"]))

@@ -106,7 +106,7 @@ class RunTotals:
             BatchRecord(
                 batch.id, batch.ended_at, batch.ms, batch.waited_ms, batch.rows, batch.phases
             )
-            for batch in self._recent
+            for batch in list(self._recent)  # another thread may add one
         ]
 
     def _rows_per_sec(self, now: float) -> float:
@@ -144,6 +144,16 @@ class RunTotals:
 
     def total(self, attribute: str) -> int:
         return sum(getattr(counts, attribute) for counts in self._tasks.values())
+
+    def oldest_pending_secs(self) -> float:
+        """Return the age of the oldest pending message, as spouts have reported it last."""
+        ages = (counts.oldest_pending_secs for counts in self._tasks.values())
+        return float(max(ages, default=0.0))
+
+    def settle(self) -> None:
+        """Note that the spouts have heard of all their messages since they reported."""
+        for counts in self._tasks.values():
+            counts.settle()
 
     def _component(self, name: str) -> ComponentStats:
         kind = self._topology.component(name).kind

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from topo.routing.hashing import BASE, LONG, stable_hash
+from topo.wire.arrow import ArrowColumn
 from topo.wire.frame import U64, Column
 
 _MOST_BYTES = 1 << 16
@@ -48,6 +49,9 @@ class ColumnHasher:
 
     def hashes(self, column: Column) -> U64:
         """Return the hash of each value."""
+        if isinstance(column, ArrowColumn) and (distinct := column.distinct()) is not None:
+            values, places = distinct
+            return self.hashes(values)[places] if values else np.empty(0, np.uint64)
         kinds = set(map(type, column))
         if kinds == {str}:
             if len(column) <= FEW_VALUES:

@@ -29,6 +29,8 @@ _MASK = (1 << 64) - 1
 BASE = 0x9FB21C651E98DF25  # of the polynomial that text is hashed by
 LONG = 64  # bytes; longer text is hashed down to as many first
 _NAN = 0x7FF8_0000_0000_0001
+_LONGEST_WALK = 4096
+_RANGE = 0xC2B2
 _SEQUENCE, _SET, _MAPPING, _TIME, _OBJECT, _SPAN = (0x9E37, 0x7F4A, 0x94D0, 0x2545, 0xF491, 0x51ED)
 
 
@@ -93,11 +95,18 @@ def _general_hash(value: Any, above: tuple[int, ...]) -> int:
         return _time_hash(value)
     if isinstance(value, datetime.timedelta):
         return _ordered(_SPAN, (value.days, value.seconds, value.microseconds), above)
+    if isinstance(value, range) and _is_long(value):
+        return _ordered(_RANGE, (value[0], value[-1], value.step), above)
     if isinstance(value, list | tuple | range | deque):
         return _ordered(_SEQUENCE, value, above)
     if _is_array(value):
         return _general_hash(value.tolist(), above)
     return _object_hash(value, above)
+
+
+def _is_long(value: range) -> bool:
+    """Return True for a range that is not to be walked through; its `len` may be no index."""
+    return -((value.start - value.stop) // value.step) > _LONGEST_WALK
 
 
 def _ordered(seed: int, items: Any, above: tuple[int, ...]) -> int:

@@ -11,34 +11,34 @@ import numpy as np
 from topo.collectors import BasicOutputCollector
 from topo.columns import ByColumns
 from topo.components import BasicBolt
-from topo.errors import EmitError
+from topo.errors import EmitError, FailTuple
 from topo.functions import FunctionBolt
 from topo.runtime.basic_port import BasicBoltPort
+from topo.runtime.batch_calls import BatchCalls, batches_of, failed_rows
+from topo.runtime.batch_calls import Inputs as BatchInputs
 from topo.runtime.bolt_task import BoltTask, is_plain, sections_of
 from topo.runtime.column_loops import ColumnLoops
 from topo.runtime.loops import COLLECT, COLLECT_AND_MARK, EXECUTE, EXECUTE_AND_MARK, Loop
+from topo.runtime.process_calls import ProcessCalls, ProcessWork
 from topo.runtime.task import TaskEnvironment
+from topo.runtime.users_loops import CALLS_OF_BASIC
 from topo.tracing.spans import Tracer
-from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import BasicBoltTrees, Inputs
 from topo.tuples import Tuple, tick_source, tuple_class
+from topo.ways import BY_BATCH, BY_TUPLE, BY_VALUES
 from topo.wire.frame import I64, Frame
 
 
 class BasicBoltTask(BoltTask):
     component: BasicBolt
+    _trees: BasicBoltTrees
     basic = True
+    orders_all_emits = True
     loops_over_columns: type[ColumnLoops] | None = ColumnLoops
     """The maker of loops for bolts that work on columns; without it `execute` gets each tuple."""
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
-        self._trees = BasicBoltTrees(self.tracer)
-        if setting.tracking:
-            self.outlet.trees = self._trees
-        if len(self.outlet.streams) > 1:
-            self.outlet.keeps_order = True
-        self._port = BasicBoltPort(self.outlet, self._this_input, self.report_error, self.threads)
         self._failed: dict[int, str] = {}
         self._marking = True
         self._is_read = any(stream.subscriptions for stream in self.outlet.streams.values())
@@ -46,34 +46,66 @@ class BasicBoltTask(BoltTask):
             isinstance(self.component, FunctionBolt)
             and inspect.isgeneratorfunction(self.component.function)
             and not self.component.takes_collector
+            and self.hook == BY_TUPLE
             and len(self.outlet.streams) == 1
             and not setting.strict
             and self._stops_on_error  # or a wrong row would have to fail its own input
         )
+        self._port = BasicBoltPort(
+            self.outlet,
+            self._this_input,
+            self.report_error,
+            self.threads,
+            by_columns=not (self._yields or isinstance(self.component, ByColumns)),
+        )
+        self._process: ProcessCalls | None = None
+        self._batches: BatchCalls | None = None
+        if self.hook == BY_BATCH:
+            self._batches = BatchCalls(self.component, self.outlet, self.threads)
+            self._port.emit_by_batch(self._batches)
         self._out = list(self.outlet.streams.values())
+
+    def make_trees(self) -> BasicBoltTrees:
+        return BasicBoltTrees(self.tracer)
 
     def open(self, saved: Mapping[str, bytes]) -> None:
         port = self._port
-        users = self.users_loops(["emit"])
+        users = self.users_loops(*CALLS_OF_BASIC)
         if users is not None and users.emit_columns:
-            port.emit = port.any_emit
             self._yields = False
+            if not port.writes_columns:
+                port.emit_beside_columns()
         collector = BasicOutputCollector(port)
-        self.bind(emit=port.emit, emit_direct=port.emit_direct, reset_timeout=port.reset_timeout)
+        self.bind(
+            emit=port.emit,
+            emit_values=port.emit_values,
+            emit_batch=port.emit_batch,
+            emit_direct=port.emit_direct,
+            reset_timeout=port.reset_timeout,
+        )
         self.load_core(saved)
         self.start(collector, port, saved)
-        self._execute = self.component.execute
-        if self._yields and isinstance(self.component, FunctionBolt):
-            self._execute = self.component.function
         if self.loops_over_columns is not None and isinstance(self.component, ByColumns):
             loops = self.loops_over_columns(self.component, self.outlet)
             self._loops = {(r.component, r.stream): loops for r in self.readings()}
-        elif users is not None:
-            self._loops = users.loops({"emit": port.emit, "collector": collector})
+            return
+        if users is not None:
+            calls = {"emit": port.emit, "emit_values": port.emit_values, "collector": collector}
+            self._loops = users.loops(calls)
+            self._users = users if self._loops else None
+        if self.hook == BY_VALUES:
+            self._loop_over_values(collector)
 
-    def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
-        super().begin(batch_id, now, ids)
-        self._trees.ids = ids
+    def _loop_over_values(self, collector: BasicOutputCollector) -> None:
+        calls = self._process = ProcessCalls(self.component, collector, self.owner)
+        plainly = calls.emit == self._port.emit and self._port.writes_columns
+        columns = self._out[0].appends() if plainly else []
+        if self.loops_over_columns is None or self._loops:
+            return
+        for reading in self.readings():
+            work = ProcessWork(calls, reading.fields, columns)
+            key = (reading.component, reading.stream)
+            self._loops[key] = self.loops_over_columns(work, self.outlet)
 
     def _this_input(self) -> int | None:
         return None if self._trees.inputs is None else self._current()
@@ -87,14 +119,13 @@ class BasicBoltTask(BoltTask):
 
     def run(self, frames: Sequence[Frame]) -> None:
         inputs = Inputs.of(sections_of(frames)) if self.setting.tracking else None
-        self._trees.run(inputs, _links_as_executed(frames))
+        by_batch = self._batches is not None
+        self._trees.run(inputs, None if by_batch else _links_as_executed(frames))
         count = sum(map(len, frames))
-        # The input of an emit matters only if the emit is read; the input being executed follows
-        # from the number of values that are left, if the values come one after the other.
-        plain = is_plain(frames)
-        self._marking = (inputs is not None and self._is_read) or not plain
-        self._takes_columns = plain and self._starts is None
-        self.run_segments(frames, self._body(), linked=False, tracked=False)
+        if self._batches is not None:
+            self._run_batches(self._batches, frames)
+        else:
+            self._run_each(inputs, frames)
         self.metrics.acked += count - len(self._failed)
         self.metrics.failed += len(self._failed)
         if inputs is not None:
@@ -102,6 +133,44 @@ class BasicBoltTask(BoltTask):
         self._failed.clear()
         self._columns = self._section = None  # its values are kept by whoever keeps them, or gone
         self._trees.run(None)
+
+    def _run_batches(self, calls: BatchCalls, frames: Sequence[Frame]) -> None:
+        """Give the bolt the inputs of these frames batch by batch, and note which of them fail."""
+        first = 0
+        for frame in frames:
+            source = self.setting.layout.component_of(frame.source_task)
+            for inputs in batches_of(frame, first):
+                self._note_starts(inputs.count)
+                try:
+                    calls.call(inputs, self._fields_of(source, inputs.section.stream), repr(source))
+                except BaseException as error:
+                    self._fail_batch(inputs, error, source)
+                self.settle()
+            first += len(frame)
+
+    def _fail_batch(self, inputs: BatchInputs, error: BaseException, source: str) -> None:
+        what = f"a batch of {inputs.count} tuples of {source!r}"
+        rows = list(range(inputs.count))
+        if isinstance(error, FailTuple):
+            try:
+                rows = failed_rows(self.owner, error, inputs.count)
+            except EmitError as wrong:
+                error = wrong
+        reason = self.fail_reason(self.reason_to_fail(error, what))
+        self._failed.update((inputs.first + row, reason) for row in rows)
+
+    def _fields_of(self, component: str, stream: str) -> tuple[str, ...]:
+        declared = self.setting.topology.component(component).output(stream)
+        assert declared is not None, "a frame's stream is one that its source declares"
+        return declared.fields
+
+    def _run_each(self, inputs: Inputs | None, frames: Sequence[Frame]) -> None:
+        # The input of an emit matters only if the emit is read; the input being executed follows
+        # from the number of values that are left, if the values come one after the other.
+        plain = is_plain(frames)
+        self._marking = (inputs is not None and self._is_read) or not plain
+        self._takes_columns = plain and self._starts is None
+        self.run_segments(frames, self._body(), linked=False, tracked=False)
 
     def _body(self) -> str:
         if self._yields:
@@ -142,12 +211,19 @@ class BasicBoltTask(BoltTask):
         made: Tuple = cls(*[column[place] for column in section.columns])
         return made
 
+    def executing(self) -> Callable[[Tuple], Any]:
+        if self._process is not None:
+            return self._process
+        if self._yields and isinstance(self.component, FunctionBolt):
+            return self.component.function
+        return super().executing()
+
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
         if self._columns is not None:
             self._run_columns(self._columns, loop, items)
             return
         emits, mark = self._emits, self._trees.marks.append
-        execute = self.timed(self._execute)
+        execute = self.timed(self.executing())
         extend = emits.extend
         while (stopped := loop(items, execute, mark, emits, extend)) is not None:
             tup, error = stopped
@@ -185,7 +261,7 @@ class BasicBoltTask(BoltTask):
         make: Callable[..., Tuple] = tuple_class(tick_source(), basic=True)
         tup = make(self._tick_secs)
         try:
-            self._on_tick(tup)
+            self.execute_tick(tup)
         except BaseException as error:
             self.reason_to_fail(error, tup)
         self.settle()

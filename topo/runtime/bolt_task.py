@@ -21,12 +21,15 @@ from topo.functions import FunctionBolt
 from topo.runtime import user_errors as failures
 from topo.runtime.column_loops import ColumnLoops
 from topo.runtime.loops import Loop, Values, loop_over_tuples, loop_over_values, values_of
+from topo.runtime.replaced_calls import replaces
 from topo.runtime.task import Task, TaskEnvironment
 from topo.runtime.text_change import Reading
 from topo.runtime.users_loops import UsersLoops
 from topo.tracing.spans import TaskTracer, Tracer
 from topo.tuples import UNTRACKED, Source, Tuple, tuple_class
-from topo.wire.frame import AnyFrame, Frame, Section
+from topo.ways import BY_BATCH, BY_TUPLE, has_tick, hook_of
+from topo.wire.column import UnreadableValues
+from topo.wire.frame import AnyFrame, Frame, PackedFrame, Section
 
 _TUPLES_A_RUN = 4096
 _ROWS_A_FLUSH = 2048
@@ -48,8 +51,9 @@ class BoltTask(Task):
         super().__init__(setting, task, tracer)
         self._tick_secs: float | None = self.conf["topology.tick.tuple.freq.secs"]
         base = BasicBolt if self.basic else Bolt
-        overridden = type(self.component).on_tick is not base.on_tick
-        self._on_tick = self.component.on_tick if overridden else self.component.execute
+        self._has_on_tick = type(self.component).on_tick is not base.on_tick
+        self.hook = hook_of(self.component) if self.basic else BY_TUPLE
+        self._replaces_execute = replaces(self.component, "execute")
         self._classes: dict[tuple[int, str], type[Tuple]] = {}
         self._left: Callable[[], int] = int  # of the section being executed, how many inputs
         self._end = 0  # where it ends
@@ -57,6 +61,7 @@ class BoltTask(Task):
         self._unsettled = 0.0
         self._starts: list[int] | None = None
         """When each tuple of the frame in work was executed, if it is traced."""
+        self._users: UsersLoops | None = None
         self._loops: dict[tuple[str, str], ColumnLoops] = {}
         """The loops over columns, for the streams of components whose tuples they are for."""
         self._columns: ColumnLoops | None = None
@@ -91,7 +96,14 @@ class BoltTask(Task):
         run: list[Frame] = []
         size = 0
         for packed in frames:
-            frame = packed.unpack()
+            try:
+                frame = packed.unpack()
+                if self.hook != BY_BATCH:
+                    frame = frame.listed()
+            except UnreadableValues as unreadable:
+                assert isinstance(packed, PackedFrame), "others have their values"
+                self._fail_unread(packed, unreadable.error)
+                continue
             run.append(frame)
             size += len(frame)
             if size >= _TUPLES_A_RUN:
@@ -100,6 +112,17 @@ class BoltTask(Task):
         if run:
             self._run(run, size)
         self.metrics.execute_seconds += perf_counter() - started
+
+    def _fail_unread(self, packed: PackedFrame, error: BaseException) -> None:
+        """Stop for values that cannot be unpickled, or fail all tuples that came with them."""
+        source = self.setting.layout.component_of(packed.source_task)
+        reason = self.stop_or_fail(error, f"in values of {source!r}, which cannot be unpickled")
+        unread = packed.without_values()
+        for section in unread.sections:
+            if section.trees is not None:
+                self.updates.fail(section.trees.roots.tolist(), self.fail_reason(reason))
+        self.metrics.executed += len(unread)
+        self.metrics.failed += len(unread)
 
     def _run(self, frames: Sequence[Frame], size: int) -> None:
         if self.tracer is None:
@@ -126,6 +149,11 @@ class BoltTask(Task):
                         own = [starts[i] for i in np.flatnonzero(frame.order == number).tolist()]
                     tracer.executed(section.stream, section.trees, own, end)
 
+    def _note_starts(self, count: int) -> None:
+        """Note that so many tuples are executed from now on, if the frame in work is traced."""
+        if self._starts is not None and self.tracer is not None:
+            self._starts += [self.tracer.now()] * count
+
     def timed(self, execute: Callable[..., Any]) -> Callable[..., Any]:
         """Return `execute`, which notes when it is called if the frame in work is traced."""
         if self._starts is None or self.tracer is None:
@@ -137,6 +165,12 @@ class BoltTask(Task):
             return execute(tup)
 
         return noted
+
+    def executing(self) -> Callable[[Tuple], Any]:
+        """Return the `execute` to call: that of now, or what asks for it each time."""
+        if self._replaces_execute:
+            return lambda tup: self.component.execute(tup)
+        return self.component.execute
 
     def run(self, frames: Sequence[Frame]) -> None:
         raise NotImplementedError
@@ -190,10 +224,11 @@ class BoltTask(Task):
     ) -> SectionLoop:
         """Return the values of a section's tuples, and the loop over them."""
         source: Source = cls._topo_source
+        if self._users is not None and not self._users.are_of_what_runs:
+            self._users, self._loops = None, {}
         columns = self._loops.get((source.component, source.stream))
         if self._takes_columns and columns is not None:
             self._columns, self._section = columns, (cls, section)
-            columns.look_at(section)
             return columns.values(section, links), columns.loop(cls, self.marks_emits)
         self._columns = self._section = None
         values = values_of(section, links)
@@ -212,16 +247,14 @@ class BoltTask(Task):
             if declared is not None:
                 yield Reading(read.component, read.stream, declared.fields)
 
-    def users_loops(self, calls: Iterable[str]) -> UsersLoops | None:
+    def users_loops(self, *calls: str) -> UsersLoops | None:
         """Return the loops that the bolt could be rewritten for, if its calls are topo's own."""
-        if not self.rewrites or isinstance(self.component, ByColumns):
+        if not self.rewrites or isinstance(self.component, ByColumns) or self.hook == BY_BATCH:
             return None
-        for name in calls:
-            defined = next(cls for cls in type(self.component).__mro__ if name in vars(cls))
-            if defined.__module__ != "topo.components":
-                return None
         tracking = self.setting.tracking
-        return UsersLoops(self.component, self.outlet, self.readings(), tracking=tracking)
+        return UsersLoops(
+            self.component, self.outlet, self.readings(), calls, hook=self.hook, tracking=tracking
+        )
 
     def position(self) -> int:
         """Return the place of the input being executed, if inputs are executed in natural order."""
@@ -253,7 +286,7 @@ class BoltTask(Task):
 
     def tick_due(self, now: float, before: float) -> bool:
         period = self._tick_secs
-        if period is None or isinstance(self.component, FunctionBolt):
+        if period is None or not self.hears_ticks:
             return False
         return _ticks_by(now, period) > _ticks_by(before, period)
 
@@ -268,10 +301,28 @@ class BoltTask(Task):
         return due
 
     def last_tick_due(self) -> bool:
-        return self._tick_secs is not None and not isinstance(self.component, FunctionBolt)
+        return self._tick_secs is not None and self.hears_ticks
+
+    @property
+    def hears_ticks(self) -> bool:
+        """True iff the bolt has a hook that a tick can be given to."""
+        if isinstance(self.component, FunctionBolt):
+            return False
+        if self.hook == BY_TUPLE or self._has_on_tick:
+            return True
+        return isinstance(self.component, BasicBolt) and has_tick(self.component)
 
     def tick(self) -> None:
         raise NotImplementedError
+
+    def execute_tick(self, tup: Tuple) -> None:
+        """Give the bolt a tick: `on_tick` gets it, or `execute`; or `tick` is called instead."""
+        if self._has_on_tick:
+            self.component.on_tick(tup)
+        elif self.hook == BY_TUPLE or not isinstance(self.component, BasicBolt):
+            self.component.execute(tup)
+        else:
+            self.component.tick()
 
     def _class_of(self, source_task: int, stream: str) -> type[Tuple]:
         key = (source_task, stream)
@@ -284,7 +335,7 @@ class BoltTask(Task):
             found = self._classes[key] = tuple_class(source, self.basic)
         return found
 
-    def stop_or_fail(self, error: BaseException, tup: Tuple | None) -> str:
+    def stop_or_fail(self, error: BaseException, tup: Tuple | str | None) -> str:
         """Raise the uncaught error, or report it and return the reason to fail the tuple with."""
         caught = self.uncaught(error, tup)
         if self._stops_on_error or isinstance(error, Unavailable):
@@ -292,7 +343,7 @@ class BoltTask(Task):
         self.metrics.errors.append(failures.report(error, self.component_id, self.id, "uncaught"))
         return f"{type(error).__name__}: {sentence_of(error)}"
 
-    def reason_to_fail(self, error: BaseException, tup: Tuple | None) -> str | None:
+    def reason_to_fail(self, error: BaseException, tup: Tuple | str | None) -> str | None:
         """Return the reason to fail the tuple with, or raise the error that stops the topology."""
         if not isinstance(error, FailTuple):
             return self.stop_or_fail(error, tup)

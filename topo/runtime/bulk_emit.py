@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
+import numpy as np
+
 from topo.errors import EmitError, EmitTypeError
+from topo.runtime.arrow_columns import columns_for
 from topo.runtime.emitter import Emitter
 from topo.runtime.threads import CallsFromThreads
 from topo.tuples import DEFAULT_STREAM
-from topo.wire.frame import Column
+from topo.wire.frame import I64, Column
 
 _MANY = 256
 """With fewer rows, a flush of their own costs more than it saves."""
@@ -29,7 +32,9 @@ class BulkEmit:
         track: Callable[[Any], int],
         track_many: Callable[[list[Any]], Sequence[int]],
         threads: CallsFromThreads,
+        types_of: Callable[[str], Mapping[str, Any]],
     ) -> None:
+        self._types_of = types_of
         self._outlet = outlet
         self._track = track
         self._track_many = track_many
@@ -38,12 +43,29 @@ class BulkEmit:
     def __call__(
         self, rows: Any, *, stream: str = DEFAULT_STREAM, msg_ids: Iterable[Any] | None = None
     ) -> int:
+        columns = columns_of(rows, self._outlet, stream)
+        listed = rows_of(rows, self._outlet, stream) if columns is None else []
+        return self._emit(columns, listed, stream, msg_ids)
+
+    def batch(
+        self, columns: Any, *, stream: str = DEFAULT_STREAM, msg_ids: Iterable[Any] | None = None
+    ) -> int:
+        """Emit the rows of Arrow columns, which stay as they are: the spout's `emit_batch`."""
         outlet = self._outlet
-        columns = columns_of(rows, outlet, stream)
-        if columns is None:
-            listed = rows_of(rows, outlet, stream)
-        else:
-            listed = [] if self._takes(columns, stream) else _rows(columns)
+        fields, types = outlet.fields_of(stream), self._types_of(stream)
+        arrays: list[Column] = [*columns_for(outlet.owner, stream, fields, columns, types)]
+        return self._emit(arrays, [], stream, msg_ids)
+
+    def _emit(
+        self,
+        columns: list[Column] | None,
+        listed: list[Any],
+        stream: str,
+        msg_ids: Iterable[Any] | None,
+    ) -> int:
+        outlet = self._outlet
+        if columns is not None and not self._takes(columns, stream):
+            listed = _rows(columns)
         count = len(columns[0]) if columns else len(listed)
         ids = None if msg_ids is None else list(msg_ids)
         if ids is not None and len(ids) != count:
@@ -63,7 +85,7 @@ class BulkEmit:
             for values in listed:
                 outlet.added(out, values)
         out.rows.extend(listed)
-        out.parents.extend(self._parents(ids, count))
+        out.parents.extend(np.asarray(self._parents(ids, count)).tolist())
         return count
 
     def _takes(self, columns: list[Column], stream: str) -> bool:
@@ -73,10 +95,10 @@ class BulkEmit:
         out = self._outlet.streams[stream]
         return not out.takes_direct and self._outlet.takes_columns
 
-    def _parents(self, ids: list[Any] | None, count: int) -> Sequence[int]:
+    def _parents(self, ids: list[Any] | None, count: int) -> Sequence[int] | I64:
         """Return the parents of rows with these message ids."""
         if ids is None:
-            return [0] * count
+            return np.zeros(count, np.int64)
         if NoneType in set(map(type, ids)):
             track = self._track
             return [0 if one is None else track(one) for one in ids]

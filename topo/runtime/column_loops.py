@@ -7,7 +7,7 @@ work needs the tuple itself, the loop makes it and fills it again, by the rule o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -41,9 +41,6 @@ class ColumnEmits:
     def emit(self, stream: str, values: Sequence[str]) -> list[str]:
         out = self._prepared(stream, values)
         lines = []
-        if self._outlet.strict:
-            self.names[f"copy{out.index}"] = partial(_copy, out)
-            lines.append(f"copy{out.index}([{', '.join(values)}])")
         for place, value in enumerate(values):
             if place not in out.blank:
                 lines.append(f"{_append(out, place)}({value})")
@@ -64,13 +61,14 @@ class ColumnEmits:
 
     def emit_each(self, stream: str, values: Sequence[str], one: str, each: str) -> str | None:
         varying = [place for place, value in enumerate(values) if value != "None"]
-        if self._outlet.strict or self._outlet.keeps_order or len(varying) != 1:
-            return None
-        if values[varying[0]] != one:
+        if self._outlet.keeps_order or len(varying) != 1 or values[varying[0]] != one:
             return None
         out = self._prepared(stream, values)
         name = f"extend{out.index}_{varying[0]}"
-        self.start.append(f"{name} = {_stream(out)}.columns[{varying[0]}].extend")
+        extend = f"{_stream(out)}.columns[{varying[0]}].extend"
+        if self._outlet.strict:
+            extend = f"each({_append(out, varying[0])})"
+        self.start.append(f"{name} = {extend}")
         return f"{name}({each})"
 
     def _prepared(self, stream: str, values: Sequence[str]) -> OutStream:
@@ -83,10 +81,15 @@ class ColumnEmits:
         self._written.add(stream)
         self.names[_stream(out)] = out
         out.blank = frozenset(place for place, value in enumerate(values) if value == "None")
-        out.columns = [[] for _ in range(out.width)]
-        for place in range(out.width):
-            if place not in out.blank:
-                self.start.append(f"{_append(out, place)} = {_stream(out)}.columns[{place}].append")
+        if not out.lasts:
+            out.columns = [[] for _ in range(out.width)]
+        places = [place for place in range(out.width) if place not in out.blank]
+        for place in places:
+            append = f"{_stream(out)}.columns[{place}].append"
+            if self._outlet.strict and place == places[-1]:
+                append = f"checking({_stream(out)}, {place})"
+            self.start.append(f"{_append(out, place)} = {append}")
+        self.names |= {"checking": _checking, "each": _each}
         return out
 
 
@@ -98,8 +101,33 @@ def _append(out: OutStream, place: int) -> str:
     return f"emit{out.index}_{place}"
 
 
-def _copy(out: OutStream, values: list[Any]) -> None:
-    out.copies.append(dump_emitted(values))  # which may refuse them
+def _checking(out: OutStream, last: int) -> Callable[[Any], None]:
+    """Return what appends the last value of a row, and keeps a copy to compare the row with."""
+    columns = [None if place in out.blank else out.columns[place] for place in range(out.width)]
+    before = [column for column in columns[:last] if column is not None]
+    append = out.columns[last].append
+
+    def append_and_copy(value: Any) -> None:
+        row = [None if column is None else column[-1] for column in columns[:last]]
+        rest = [None] * (out.width - last - 1)
+        try:
+            copy = dump_emitted([*row, value, *rest])
+        except BaseException:  # it is refused, and none of the row was emitted
+            for column in before:
+                column.pop()
+            raise
+        out.copies.append(copy)
+        append(value)
+
+    return append_and_copy
+
+
+def _each(append: Callable[[Any], None]) -> Callable[[Iterable[Any]], None]:
+    def extend(values: Iterable[Any]) -> None:
+        for value in values:
+            append(value)
+
+    return extend
 
 
 class ColumnLoops:
@@ -128,9 +156,6 @@ class ColumnLoops:
         if loop is None:
             loop = self._loops[width, marking] = self._compiled(width, marking)
         return partial(loop, cls=cls) if width else loop
-
-    def look_at(self, section: Section) -> None:
-        self._bolt.look_at(section.columns)
 
     def explain(self, error: BaseException) -> None:
         """Let the bolt add what it knows of the line that an error came of."""

@@ -16,16 +16,24 @@ import numpy as np
 from topo.errors import EmitError, EmitTypeError, did_you_mean, shown
 from topo.routing.groupers import ChoiceFailed, Deal, Direct, Rows, RowsOf, Selector
 from topo.runtime.out_streams import OutStream, Subscription
-from topo.runtime.outbox import Outbox, piece_of
+from topo.runtime.outbox import Outbox, Refusing, piece_of, refuse_all
 from topo.topology.layout import MAX_TASKS
+from topo.tracking.ids import EdgeIds
 from topo.wire.column import dump, dump_emitted
 from topo.wire.frame import I64, AnyFrame, Column, Trees
 
 emitted_tuples = logging.getLogger("topo.emitted")
 
 
+def _as_it_is(error: BaseException, what: str) -> BaseException:
+    return error
+
+
 class TreeMaker(Protocol):
     """A protocol for placing emitted rows in the tuple trees, a stream and a deal at a time."""
+
+    def start_batch(self, ids: EdgeIds) -> None:
+        """Take the ids of this batch's edges from there."""
 
     def begin(self, stream: OutStream, order: list[int], count: int) -> None:
         """Prepare for dealing `count` rows of `stream`; `order` is the emitter's."""
@@ -41,10 +49,26 @@ class TreeMaker(Protocol):
 
 
 class Emitter:
-    """The output side of one task."""
+    """The output side of one task: whole when it is made, but for who listens to it.
+
+    `most_tasks` are those that a direct emit may name; `uncaught` makes the error of a grouping of
+    the user's; `orders_all` keeps the common order of all emits, read by one bolt or not.
+    """
 
     def __init__(
-        self, owner: str, task: int, streams: list[OutStream], strict: bool, debug: bool
+        self,
+        owner: str,
+        task: int,
+        streams: list[OutStream],
+        *,
+        strict: bool,
+        debug: bool,
+        trees: TreeMaker | None = None,
+        orders_all: bool = False,
+        most_tasks: int = MAX_TASKS,
+        uncaught: Callable[[BaseException, str], BaseException] = _as_it_is,
+        refuse: Refusing = refuse_all,
+        hear: Callable[[str, int, Sequence[Any]], None] | None = None,
     ) -> None:
         self.owner = owner  # "bolt 'count'", for errors
         self.task = task
@@ -52,18 +76,19 @@ class Emitter:
         self.strict = strict
         self.debug = debug
         self.by_order = _reads_several(streams)
-        self.keeps_order = self.by_order
+        self.keeps_order = self.by_order or (orders_all and len(streams) > 1)
         self.order: list[int] = []  # of all emits since the last flush, the stream's index
-        self.trees: TreeMaker | None = None
-        self.hear: Callable[[str, int, Sequence[Any]], None] | None = None
-        self.most_tasks = MAX_TASKS  # that a direct emit may name
-        self.uncaught: Callable[[BaseException, str], BaseException] = _as_it_is
+        self.trees = trees
+        self.hear = hear
+        self.most_tasks = most_tasks
+        self.uncaught = uncaught
         self.emitted: dict[str, int] = {}
         self.dealt = 0  # how many rows were flushed in this batch
         self.transferred = 0
-        self.outbox = Outbox(task)
+        self.outbox = Outbox(task, refuse)
         self._broken: BaseException | None = None
         self._position = 0
+        self._split: str | None = None
 
     @property
     def emitted_in_all(self) -> int:
@@ -85,6 +110,10 @@ class Emitter:
     def is_read(self, stream: OutStream) -> bool:
         """True iff a bolt, a listener or a check needs the rows of the stream."""
         return bool(stream.subscriptions or self.hear or self.strict or self.debug)
+
+    def listen(self, hear: Callable[[str, int, Sequence[Any]], None] | None) -> None:
+        """Show the rows of each flush to a listener from now on; None: to nobody any more."""
+        self.hear = hear
 
     def fields_of(self, name: str) -> tuple[str, ...]:
         """Return the stream to emit on; raise an error if the emit is wrong."""
@@ -161,7 +190,7 @@ class Emitter:
     def added(self, stream: OutStream, values: Any) -> None:
         """Do the rare work of an emit besides appending its row: order, strict copies."""
         if self.strict:
-            stream.copies.append(dump_emitted(values))  # which may refuse them
+            stream.copies.append(dump_emitted(list(values)))  # which may refuse them
         if self.keeps_order:
             self.order.append(stream.index)
 
@@ -196,12 +225,26 @@ class Emitter:
         """True iff nothing needs the single rows of what is emitted."""
         return not (self.strict or self.keeps_order or self.debug or self.hear)
 
+    def emit_columns(self, name: str, columns: list[Column], parents: Sequence[int] | I64) -> None:
+        """Emit the rows of columns: as they are if nothing needs the single rows."""
+        stream = self._stream(name)
+        rows = RowsOf(columns)
+        if stream.takes_direct:
+            self.checked(rows[0], name, direct=False)
+        if self.takes_columns:
+            self.flush_columns(stream, columns, parents)
+            return
+        for values in rows:
+            self.added(stream, values)
+            stream.rows.append(values)
+        stream.parents.extend(np.asarray(parents).tolist())
+
     def flush_columns(
-        self, stream: OutStream, columns: list[Column], parents: Sequence[int]
+        self, stream: OutStream, columns: list[Column], parents: Sequence[int] | I64
     ) -> None:
         """Deal rows that were emitted as columns, after those that wait; if `takes_columns`."""
         self.flush()
-        stream.parents.extend(parents)
+        stream.take_parents(parents)
         self._deal_rows(stream, Rows(RowsOf(columns), columns, stream.targets), -1)
         if self.trees is not None:
             self.trees.flushed()
@@ -214,18 +257,30 @@ class Emitter:
         else:
             columns = stream.take_columns()
             values = RowsOf(columns)
-        self._look_at(stream, values)
+        self._check_unchanged(stream, values)
         return self._deal_rows(stream, Rows(values, columns, stream.targets), asked_row)
 
     def _deal_rows(self, stream: OutStream, rows: Rows, asked_row: int) -> list[int]:
-        count, columns = rows.count, rows.columns
+        count, chosen_rows = rows.count, None
+        if stream.shedder is not None and rows.columns:
+            chosen_rows, columns = stream.shedder.admit(rows.columns, count, stream.parents)
+            rows = Rows(RowsOf(columns), columns, rows.targets)
+        columns = rows.columns
+        admitted = rows if chosen_rows is None else _rows_at(rows, chosen_rows)
+        self._show(stream, admitted.values)
         # All of them before the first is handed out: a grouping of the user's may raise.
-        deals = [deal for reader in stream.subscriptions for deal in self._deals(reader, rows)]
+        readers = stream.subscriptions if admitted.count else ()
+        deals = [deal for reader in readers for deal in self._deals(reader, admitted)]
+        if chosen_rows is not None:
+            deals = [
+                Deal(chosen_rows if deal.rows is None else chosen_rows[deal.rows], deal.parts)
+                for deal in deals
+            ]
         for observer in stream.observers:
             observer.note(columns, count)
         for hold in stream.holds:
-            hold.note(columns, count, stream.parents)
-        self.emitted[stream.name] = self.emitted.get(stream.name, 0) + count
+            hold.note(columns, count, np.asarray(stream.waiting_parents).tolist())
+        self.emitted[stream.name] = self.emitted.get(stream.name, 0) + admitted.count
         self.dealt += count
         trees = self.trees
         if trees is not None:
@@ -261,15 +316,18 @@ class Emitter:
             return None
         return np.flatnonzero(np.array(self.order, np.int64) == stream.index) + self._position
 
-    def _look_at(self, stream: OutStream, rows: Sequence[Any]) -> None:
-        """Check, log and report the rows as far as configured, before they are dealt."""
+    def _show(self, stream: OutStream, rows: Sequence[Any]) -> None:
+        """Log and report the rows as far as configured, before they are dealt."""
         if self.debug:
             for values in rows:
                 emitted_tuples.info("%s task %d %s %r", self.owner, self.task, stream.name, values)
         if self.hear is not None:
             self.hear(stream.name, self.task, list(rows))
+
+    def _check_unchanged(self, stream: OutStream, rows: Sequence[Any]) -> None:
+        """Raise an error if a row is not as it was emitted."""
         for values, copy in zip(rows, stream.copies, strict=False):
-            if dump(values) != copy:
+            if dump(list(values)) != copy:
                 raise EmitError(
                     f"{self.owner}: values emitted on stream {stream.name!r} were changed after "
                     f"the emit, to {shown(values)}",
@@ -288,12 +346,21 @@ class Emitter:
         for observer in self.streams[stream].observers:
             observer.observe(value)
 
-    def observe_times(self, values: Sequence[Any], stream: str = "default") -> None:
-        """Take times that were seen, as if tuples of them had been emitted; bad ones are none."""
-        if stream not in self.streams:
-            raise self._no_stream(stream)
-        for observer in self.streams[stream].observers:
-            observer.observe_all(values)
+    @property
+    def is_observed(self) -> bool:
+        """True iff a bolt in event time hears of the times of what is emitted here."""
+        return any(stream.observers for stream in self.streams.values())
+
+    def from_split(self, split: str) -> None:
+        """Take what is emitted next as of a part of the source."""
+        if split == self._split or not self.is_observed:
+            return
+        if self.is_waiting:
+            self.flush()  # what waits is of another part
+        self._split = split
+        for stream in self.streams.values():
+            for observer in stream.observers:
+                observer.from_split(split)
 
     def start_batch(self) -> None:
         self.outbox.start_batch()
@@ -314,10 +381,6 @@ def check_values(values: Any, said: str) -> None:
     )
 
 
-def _as_it_is(error: BaseException, what: str) -> BaseException:
-    return error
-
-
 def _reads_several(streams: Sequence[OutStream]) -> bool:
     """True iff a bolt reads two of these streams, so that their common order matters."""
     readers = [s.consumer for stream in streams for s in stream.subscriptions]
@@ -331,3 +394,10 @@ def _has_row(rows: I64 | None, selector: Selector, row: int, count: int) -> bool
 
 def _article(name: str) -> str:
     return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
+
+
+def _rows_at(rows: Rows, numbers: I64) -> Rows:
+    """Return some of the rows."""
+    places = numbers.tolist()
+    columns: list[Column] = [[column[place] for place in places] for column in rows.columns]
+    return Rows(RowsOf(columns), columns, [])

@@ -20,8 +20,7 @@ _COMPARED = (
 def definition_of(function: FunctionType) -> ast.FunctionDef | None:
     """Return the definition of a function, if its text is still the one that was compiled."""
     code = function.__code__
-    lines = linecache.getlines(code.co_filename, function.__globals__)
-    for node in _definitions("".join(lines)):
+    for node in _definitions(_text_of(function)):
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         if node.name == code.co_name and first == code.co_firstlineno:
             try:
@@ -29,6 +28,11 @@ def definition_of(function: FunctionType) -> ast.FunctionDef | None:
             except SyntaxError:
                 return None
     return None
+
+
+def _text_of(function: FunctionType) -> str:
+    """Return the text of the file that a function comes of; empty if there is none."""
+    return "".join(linecache.getlines(function.__code__.co_filename, function.__globals__))
 
 
 @lru_cache(maxsize=16)
@@ -40,8 +44,26 @@ def _definitions(text: str) -> tuple[ast.FunctionDef, ...]:
     return tuple(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
+@lru_cache(maxsize=16)
+def _names_imported(text: str) -> tuple[str, ...]:
+    """Return the names that a module imports outside of its functions and classes."""
+    names: dict[str, None] = {}
+    waiting: list[ast.AST] = [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= dict.fromkeys(a.asname or a.name.partition(".")[0] for a in node.names)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+    return tuple(name for name in names if name != "*")
+
+
 def compiled(definition: ast.FunctionDef, function: FunctionType) -> CodeType:
-    """Compile a definition as if it stood in the class and in the function around the original."""
+    """Compile a definition as if it stood in the class and in the function around the original.
+
+    The names that its module imports are imported here too, in code that never runs: a call of
+    `json.loads` is compiled in another way than one of a method.
+    """
     code = function.__code__
     inner: ast.stmt = definition
     path = [definition.name]
@@ -56,7 +78,10 @@ def compiled(definition: ast.FunctionDef, function: FunctionType) -> CodeType:
         body=[inner],
         decorator_list=[],
     )
-    module = ast.fix_missing_locations(ast.Module(body=[outer], type_ignores=[]))
+    imports: list[ast.stmt] = [
+        ast.Import(names=[ast.alias(name=name)]) for name in _names_imported(_text_of(function))
+    ]
+    module = ast.fix_missing_locations(ast.Module(body=[*imports, outer], type_ignores=[]))
     flags = code.co_flags & _FUTURES
     made: CodeType = compile(module, code.co_filename, "exec", flags=flags, dont_inherit=True)
     for name in ["around", *path]:

@@ -11,15 +11,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from topo.context import TopologyContext
 from topo.groupings import CustomStreamGrouping
 from topo.routing.groupers import Direct, Grouper
 from topo.routing.registry import Wiring, grouping_named
+from topo.runtime.shedding import Shedder
 from topo.runtime.time_reading import TimeObserver, time_reader
 from topo.shipping.pickling import LocalPickle
 from topo.topology.model import ComponentDef, GroupingDef
 from topo.tracking.trees import Anchor
-from topo.wire.frame import Column
+from topo.wire.frame import I64, Column
 
 if TYPE_CHECKING:
     from topo.runtime.pending_times import StreamHold
@@ -45,6 +48,8 @@ class OutStream:
     index: int
     rows: list[Any] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
+    parents_of_columns: I64 | None = None
+    """Those of rows that came as columns, all at once; the list is empty then."""
     several: dict[int, list[Anchor]] = field(default_factory=dict)
     targets: list[int] = field(default_factory=list)
     copies: list[bytes] = field(default_factory=list)
@@ -56,6 +61,8 @@ class OutStream:
     """What is emitted row by row goes to the columns too: it is of the same bolt, and in order."""
     holds_columns: bool = False
     """A loop is appending to these very lists: a flush has to leave them where they are."""
+    lasts: bool = False
+    """The task's emit appends to these very lists: they are emptied, and never replaced."""
     # The number of emits that were only counted, since no bolt reads them.
     take_unread: Callable[[], int] | None = None
     width: int = 0
@@ -65,10 +72,17 @@ class OutStream:
     holds: list[StreamHold] = field(default_factory=list)
     """Those that note the times of a spout's messages, for bolts whose watermark these hold."""
 
+    shedder: Shedder | None = None
+    """Of a spout's stream, if it may drop tuples."""
+
     def __post_init__(self) -> None:
         self.width = len(self.fields)
         readers = (subscription.grouper for subscription in self.subscriptions)
         self.takes_direct = self.direct or any(isinstance(r, Direct) for r in readers)
+
+    def shed_by(self, shedder: Shedder) -> None:
+        """Let this one choose from now on which rows are emitted."""
+        self.shedder = shedder
 
     @property
     def waiting(self) -> int:
@@ -77,7 +91,7 @@ class OutStream:
 
     def take_columns(self) -> list[Column]:
         """Return the columns that wait, and begin new ones."""
-        if self.holds_columns:
+        if self.holds_columns or self.lasts:
             taken = [list(column) for column in self.columns]
             for column in self.columns:
                 column.clear()
@@ -85,6 +99,13 @@ class OutStream:
             taken, self.columns = self.columns, [[] for _ in self.columns]
         count = len(taken[0])
         return [[None] * count if n in self.blank else c for n, c in enumerate(taken)]
+
+    def appends(self) -> list[Callable[[Any], None]]:
+        """Return what appends to each column, from now on for as long as the task lives."""
+        if not self.lasts:
+            self.lasts = self.is_by_columns = True
+            self.columns = [[] for _ in range(self.width)]
+        return [column.append for column in self.columns]
 
     def add(self, values: Sequence[Any]) -> None:
         """Append a row, to the columns if all that is emitted goes there."""
@@ -94,6 +115,15 @@ class OutStream:
         for column, value in zip(self.columns, values, strict=True):
             column.append(value)
 
+    def take_parents(self, parents: Sequence[int] | I64) -> None:
+        """Take the parents of rows that come as columns, after all that waited has been dealt."""
+        self.parents_of_columns = np.asarray(parents, np.int64)
+
+    @property
+    def waiting_parents(self) -> Sequence[int] | I64:
+        """The parents of the rows that wait; none if what is executed says them."""
+        return self.parents if self.parents_of_columns is None else self.parents_of_columns
+
     def even_columns(self, most: int | None = None) -> None:
         """Drop what an interrupted emit has put into some columns only; keep `most` rows."""
         full = [column for n, column in enumerate(self.columns) if n not in self.blank]
@@ -102,6 +132,7 @@ class OutStream:
             del column[least if most is None else min(least, most) :]
 
     def clear(self) -> None:
+        self.parents_of_columns = None
         for collected in (self.rows, self.parents, self.several, self.targets, self.copies):
             collected.clear()
 
@@ -136,10 +167,12 @@ class OutStreams:
             yield made
 
     def _time_observers(self, stream: str) -> Iterator[TimeObserver]:
-        for consumer, read in self._setting.topology.consumers(self._component_id):
-            if consumer.timed and read.stream == stream:
+        for consumer, birth in self._setting.births_at(self._component_id):
+            if birth.stream == stream:
                 bolt = self._setting.timed(consumer.id)
-                reader = time_reader(self._setting, consumer, bolt, self._component_id, stream)
+                reader = time_reader(
+                    self._setting, consumer, bolt, self._component_id, stream, field=birth.field
+                )
                 time = bolt.timing()
                 if reader is not None and time is not None:
                     yield TimeObserver(consumer.id, time, reader)

@@ -13,12 +13,13 @@ from decimal import Decimal
 from itertools import chain
 from operator import itemgetter
 from sys import getsizeof
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from topo.errors import EmitError
 from topo.routing.groupers import Rows, Selector
+from topo.wire.arrow import ArrowColumn, joined
 from topo.wire.column import decode_column, dump_emitted, encode_column
 from topo.wire.frame import (
     I64,
@@ -46,6 +47,14 @@ class Piece:
     positions: I64 | None
 
 
+Refusing: TypeAlias = Callable[[str, list[Any], list[int], EmitError], None]
+"""A function that is told of a row that cannot travel: stream, values, its roots, the error."""
+
+
+def refuse_all(stream: str, values: list[Any], roots: list[int], error: EmitError) -> None:
+    raise error
+
+
 class Outbox:
     """The outbox of one task.
 
@@ -54,11 +63,11 @@ class Outbox:
     memory, and what they take is told by their bytes.
     """
 
-    def __init__(self, task: int) -> None:
+    def __init__(self, task: int, refuse: Refusing = refuse_all) -> None:
         self._task = task
         self.unpacked_for: frozenset[int] = frozenset()
         self.near_for: frozenset[int] = frozenset()
-        self.refuse: Callable[[str, list[Any], list[int], EmitError], None] = _refuse_all
+        self._refuse = refuse
         self._pieces: dict[int, list[Piece]] = {}
         self._counts: dict[int, int] = {}
         self._full: list[int] = []
@@ -113,6 +122,9 @@ class Outbox:
                 section.columns = list(map(_own, section.columns))
             return [frame]
         if target in self.near_for and (nbytes := _flat_bytes(frame)) is not None:
+            for section in frame.sections:
+                section.columns = [c.own() if isinstance(c, ArrowColumn) else c
+                                   for c in section.columns]  # fmt: skip
             frame.nbytes = nbytes
             return [frame]
         return list(frame.pack())
@@ -130,7 +142,7 @@ class Outbox:
                 except EmitError as error:
                     trees = section.cut(row, row + 1).trees
                     roots = [] if trees is None else trees.roots.tolist()
-                    self.refuse(section.stream, values, roots, error)
+                    self._refuse(section.stream, values, roots, error)
                 else:
                     stays.append(row)
             places = np.array(stays, np.int64)
@@ -188,7 +200,10 @@ def piece_of(
 
 def _gather(column: Column, chosen: slice | I64) -> Column:
     if isinstance(chosen, slice):
-        return column[chosen]
+        sliced: Column = column[chosen]
+        return sliced
+    if isinstance(column, ArrowColumn):
+        return column.take(chosen)
     if len(chosen) == 1:
         return [column[int(chosen[0])]]
     gathered: tuple[Any, ...] = itemgetter(*chosen.tolist())(column)
@@ -198,20 +213,23 @@ def _gather(column: Column, chosen: slice | I64) -> Column:
 def _joined(sections: list[Section]) -> Section:
     if len(sections) == 1:
         return sections[0]
-    columns: list[Column] = [
-        list(chain.from_iterable(section.columns[i] for section in sections))
+    columns = [
+        _joined_columns([section.columns[i] for section in sections])
         for i in range(len(sections[0].columns))
     ]
     trees = join_trees([(section.count, section.trees) for section in sections])
     return Section(sections[0].stream, sum(s.count for s in sections), columns, trees)
 
 
-def _refuse_all(stream: str, values: list[Any], roots: list[int], error: EmitError) -> None:
-    raise error
+def _joined_columns(columns: list[Column]) -> Column:
+    of_arrow = joined(columns)
+    return list(chain.from_iterable(columns)) if of_arrow is None else of_arrow
 
 
 def _own(column: Column) -> Column:
     """Return a column that its reader may change the values of, as if it had travelled."""
+    if isinstance(column, ArrowColumn):
+        return column.own()
     if _UNCHANGEABLE.issuperset(map(type, column)):
         return column
     return decode_column(encode_column(column))
@@ -225,6 +243,9 @@ def _flat_bytes(frame: Frame) -> int | None:
         if section.trees is not None:
             found += 16 * len(section.trees.roots)
         for column in section.columns:
+            if isinstance(column, ArrowColumn):
+                found += column.nbytes
+                continue
             kinds = set(map(type, column))
             if kinds == _TEXT:
                 found += sum(map(len, column))

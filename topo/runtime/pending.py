@@ -50,6 +50,14 @@ class PendingMessages:
         block = self._blocks.get((sequence - 1) >> _BITS)
         return block is not None and bool(block.alive[(sequence - 1) & _IN_BLOCK])
 
+    @property
+    def first(self) -> int | None:
+        """The lowest pending sequence; None if no message is pending."""
+        if self._blocks:
+            number = min(self._blocks)
+            return (number << _BITS) + self._blocks[number].alive.index(1) + 1
+        return self.last - len(self._fresh) + 1 if self._fresh else None
+
     def restore(self, messages: dict[int, Any], last: int) -> None:
         """Take over messages that were pending, and the sequence that was dealt last."""
         for sequence in sorted(messages):

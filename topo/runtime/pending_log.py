@@ -55,6 +55,11 @@ class _Blob:
     """The blobs with messages that this one says are concluded."""
 
 
+def pending_in(saved: Mapping[str, bytes]) -> int:
+    """Return how many messages are pending by what a task has saved."""
+    return len(PendingLog("").load(saved, 0))
+
+
 class PendingLog:
     """The log of one spout task."""
 

@@ -9,7 +9,7 @@ ns more. Defaults are tested by identity, which is the cheapest test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -83,7 +83,6 @@ class BoltPort(_PortForThreads):
         self.report_error = report_error
         self._outlet = outlet
         self.observe_time = outlet.observe_time
-        self.observe_times = outlet.observe_times
         self._tracking = tracking
         self._threads = threads
         self.emit = self._plain_emit() if emits_plainly(outlet) else self.any_emit
@@ -117,6 +116,10 @@ class BoltPort(_PortForThreads):
             return long_way(values, stream=stream, anchors=anchors, task_ids=bool(task_ids))
 
         return emit
+
+    def emit_beside_columns(self) -> None:
+        """Emit by the long way from now on: it knows of the columns that a loop appends to."""
+        self.emit = self.any_emit
 
     def any_emit(
         self,
@@ -220,15 +223,20 @@ class SpoutPort(_PortForThreads):
         pending: Callable[[], int],
         report_error: Callable[[BaseException | str], None],
         threads: CallsFromThreads,
+        types_of: Callable[[str], Mapping[str, Any]],
     ) -> None:
         self.report_error = report_error
         self.pending_count = pending
         self._outlet = outlet
         self.observe_time = outlet.observe_time
-        self.observe_times = outlet.observe_times
         self._track = track
         self._threads = threads
-        self.emit_many = BulkEmit(outlet, track, track_many, threads)
+        self.emit_many = BulkEmit(outlet, track, track_many, threads, types_of)
+        self.emit_batch = self.emit_many.batch
+        self.from_split = outlet.from_split
+        self.hears_splits = outlet.is_observed
+        self.splits: dict[str, bool] | None = None
+        """The parts of the source, and whether each has more; None: it has no parts."""
         self.emit = self._plain_emit() if emits_plainly(outlet) else self._any_emit
 
     def _plain_emit(self) -> Callable[..., list[int] | None]:
@@ -267,6 +275,11 @@ class SpoutPort(_PortForThreads):
         self, task: int, values: Any, *, stream: str = DEFAULT_STREAM, msg_id: Any = None
     ) -> None:
         self._emit_or_leave_to(task, values, stream, msg_id)
+
+    def read_splits(self, splits: Mapping[str, bool]) -> None:
+        """Take note of the parts of the source, if a bolt hears of them."""
+        if self.hears_splits:
+            self.splits = dict(splits)
 
     def _append(self, out: OutStream, values: Any, msg_id: Any) -> None:
         self._outlet.added(out, values)

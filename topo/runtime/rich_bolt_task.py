@@ -14,10 +14,9 @@ from topo.runtime.bolt_task import BoltTask, is_plain, sections_of
 from topo.runtime.loops import EXECUTE, EXECUTE_AND_KEEP, Loop
 from topo.runtime.ports import BoltPort
 from topo.runtime.task import TaskEnvironment
-from topo.runtime.users_loops import Settling
+from topo.runtime.users_loops import CALLS_BY_HAND, Settling
 from topo.storage.saving import Changes, SavedMapping
 from topo.tracing.spans import Tracer
-from topo.tracking.ids import EdgeIds
 from topo.tracking.open_edges import OpenEdges
 from topo.tracking.trees import NOT_ANCHORED, Anchor, BoltTrees, Inputs
 from topo.tuples import HELD, SETTLED, UNTRACKED, Held, HeldTuples, Tuple, new_tuple, tick_source
@@ -26,12 +25,10 @@ from topo.wire.frame import Frame
 
 class RichBoltTask(BoltTask):
     component: Bolt
+    _trees: BoltTrees
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
-        self._trees = BoltTrees(self.tracer)
-        if setting.tracking:
-            self.outlet.trees = self._trees
         self._port = BoltPort(self.outlet, setting.tracking, self.report_error, self.threads)
         self._held = HeldTuples()
         self._open_edges = OpenEdges(self._held)
@@ -40,11 +37,14 @@ class RichBoltTask(BoltTask):
         self._newly_held: dict[int, None] = {}  # their keys, in order
         self._released: list[int] = []
 
+    def make_trees(self) -> BoltTrees:
+        return BoltTrees(self.tracer)
+
     def open(self, saved: Mapping[str, bytes]) -> None:
         port = self._port
-        users = self.users_loops(["emit", "ack", "fail"])
+        users = self.users_loops(*CALLS_BY_HAND)
         if users is not None and users.emit_columns:
-            port.emit = port.any_emit
+            port.emit_beside_columns()
         collector = OutputCollector(port)
         self.bind(
             emit=port.emit,
@@ -64,6 +64,7 @@ class RichBoltTask(BoltTask):
             calls = {"emit": port.emit, "ack": port.ack, "fail": port.fail}
             settling = Settling(port.settling.acked.append, self._unacked)
             self._loops = users.loops({**calls, "collector": collector}, settling)
+            self._users = users
 
     def core(self) -> dict[str, Any]:
         held = {
@@ -110,10 +111,6 @@ class RichBoltTask(BoltTask):
             changed += edges.record_forgotten(roots, self._trees.ids.take_one(), self.batch_now)
         return changed
 
-    def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
-        super().begin(batch_id, now, ids)
-        self._trees.ids = ids
-
     def meet_ackers(self, incarnations: Mapping[int, int]) -> None:
         """Add the open edges of this task to the trees that an acker has lost."""
         roots, values = self._open_edges.owed_to(incarnations)
@@ -137,7 +134,7 @@ class RichBoltTask(BoltTask):
         if self._columns is not None:
             self._run_columns(loop, items)
             return
-        execute, keep = self.timed(self.component.execute), self._left_open.append
+        execute, keep = self.timed(self.executing()), self._left_open.append
         while (stopped := loop(items, execute, keep=keep)) is not None:
             tup, error = stopped
             self._fail(tup, self.reason_to_fail(error, tup))
@@ -176,7 +173,7 @@ class RichBoltTask(BoltTask):
         self.worked = True
         tup = new_tuple(tick_source(), [self._tick_secs])
         try:
-            self._on_tick(tup)
+            self.execute_tick(tup)
         except BaseException as error:
             self.reason_to_fail(error, tup)
         acked = self._port.settling.acked

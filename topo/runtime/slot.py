@@ -16,6 +16,7 @@ from random import Random
 from time import monotonic
 from typing import TypeVar
 
+from topo.logs.prints import flush_prints
 from topo.metrics.counters import TaskMetrics
 from topo.runtime.basic_bolt_task import BasicBoltTask
 from topo.runtime.bolt_task import BoltTask
@@ -25,7 +26,7 @@ from topo.runtime.spout_task import SpoutTask
 from topo.runtime.task import Task, TaskEnvironment, full_conf, note_of
 from topo.runtime.timed_task import TimedBoltTask
 from topo.storage.saving import Changes
-from topo.topology.order import producers_first
+from topo.topology.order import arrival_order, producers_first
 from topo.tracing.exporting import exporter_to, flush_exporters
 from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds, Updates, fresh_nonce
@@ -48,6 +49,7 @@ class Batch:
 
 _note: mmap | None = None
 """Where this process says which task it is executing, if somebody would read that."""
+_NOTHING = note_of("")
 
 
 def note_in(note: mmap) -> None:
@@ -57,16 +59,18 @@ def note_in(note: mmap) -> None:
 
 
 def note_nothing() -> None:
+    """Say that no task is being executed."""
     if _note is not None:
-        _note[:] = note_of("")
+        _note[:] = _NOTHING
 
 
 class SlotTasks:
     """The tasks of one slot.
 
-    `shuffled` gives the order in which tasks of a component run and in which frames of different
-    sources are processed; without it both are the natural ones. With `travelling`, frames between
-    tasks of this slot are encoded and decoded as if they went to another slot.
+    `shuffled` gives the order in which tasks of a component run, and in which a bolt gets their
+    frames; without it both are by number. It does not change the order of a bolt's inputs, which is
+    promised: see `arrival_order`. With `travelling`, frames between tasks of this slot are encoded
+    and decoded as if they went to another slot.
     """
 
     def __init__(
@@ -88,6 +92,10 @@ class SlotTasks:
         for made in self.tasks.values():
             made.outlet.outbox.unpacked_for = frozenset(() if travelling else self.tasks)
         self._order = _by_component(setting, self.tasks)
+        self._arrival = {
+            bolt: {component: rank for rank, component in enumerate(components)}
+            for bolt, components in arrival_order(setting.topology).items()
+        }
         self.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask)]
         self._batch = Batch(0, 0.0, 0.0)
         self._exhausted: set[int] = set()
@@ -103,6 +111,7 @@ class SlotTasks:
 
     def open(self, saved: Mapping[int, Mapping[str, bytes]] | None = None) -> None:
         """Start every instance: copy the prototype, open or prepare, load saved state, restored."""
+        self.setting.shared.add_user(self)
         for task in self.tasks.values():
             if _note is not None:
                 _note[:] = task.note
@@ -112,6 +121,8 @@ class SlotTasks:
         """Close every component at the orderly end of the run."""
         for task in self.tasks.values():
             task.close()
+        self.setting.shared.remove_user(self)
+        flush_prints()
         if self._tracer is not None:
             self._tracer.flush()
             flush_exporters()
@@ -134,10 +145,10 @@ class SlotTasks:
             spout.context.ends_batch = False
         return bool(asked)
 
-    def tell_committed(self) -> None:
-        """Tell every component whose last batch is committed now, unless it knows."""
+    def tell_committed(self, upto: int | None = None) -> None:
+        """Tell every component that its batches up to this one, or all, are committed."""
         for task in self.tasks.values():
-            task.tell_committed()
+            task.tell_committed(upto)
 
     def turn(self, now: float, *, ticking: bool = True) -> None:
         """Move the clock on within the batch; with `ticking`, the next `work` runs due ticks."""
@@ -208,6 +219,7 @@ class SlotTasks:
             if emitted == before and rounds is None:
                 break
             asked = [spout for spout in asked if not (spout.at_limit or spout.is_paused)]
+        note_nothing()  # or a spout without data would pass for one that hangs
         for spout in self.spouts:
             self.marks.asked[spout.id] = spout in asked
         return emitted
@@ -298,10 +310,11 @@ class SlotTasks:
                     else:
                         yield frame
             for task in tasks:
-                for consumer, stream, highest in task.marks():
-                    key = (task.component_id, stream, task.id)
-                    self.marks.highest.setdefault(consumer, {})[key] = highest
+                for consumer, born, highest in task.marks():
+                    self.marks.highest.setdefault(consumer, {})[born] = highest
                 if isinstance(task, SpoutTask):
+                    if task.splits is not None:
+                        self.marks.splits[task.id] = task.splits
                     for consumer, lowest in task.times.lowest():
                         self.marks.held.setdefault(consumer, {})[task.id] = lowest
 
@@ -311,16 +324,18 @@ class SlotTasks:
         if isinstance(task, TimedBoltTask):
             task.begin_rows(self.marks)
         if frames:
-            task.execute(self._ordered(frames))
+            task.execute(self._ordered(task, frames))
         if last_tick and task.last_tick_due():
             task.tick()  # after what the last tick of those before it made
 
-    def _ordered(self, frames: list[AnyFrame]) -> list[AnyFrame]:
-        """Return each source's frames in the order of emission; the sources in turn."""
-        if self._shuffled is not None:
-            rank = {source: self._shuffled.random() for source in sorted(_sources(frames))}
-            return sorted(frames, key=lambda f: (rank[f.source_task], f.sequence))
-        return sorted(frames, key=lambda f: (f.source_task, f.sequence))
+    def _ordered(self, task: BoltTask, frames: list[AnyFrame]) -> list[AnyFrame]:
+        """Return the frames by input, then by source task, each task's in the order of emission."""
+        if len(frames) == 1:
+            return frames
+        arrival, component_of = self._arrival[task.component_id], self.setting.layout.component_of
+        sources = sorted({frame.source_task for frame in frames})
+        rank = {s: (arrival[component_of(s)], n) for n, s in enumerate(self._in_turn(sources))}
+        return sorted(frames, key=lambda frame: (rank[frame.source_task], frame.sequence))
 
     def _in_turn(self, tasks: Sequence[T]) -> Sequence[T]:
         if self._shuffled is None:
@@ -373,7 +388,3 @@ def _tracer(setting: TaskEnvironment) -> Tracer | None:
         return None
     exporter = exporter_to(setting.conf["topology.trace.endpoint"], setting.name)
     return Tracer(rate, lambda spans: exporter.export(setting.checkpoint_id, spans))
-
-
-def _sources(frames: Iterable[AnyFrame]) -> set[int]:
-    return {frame.source_task for frame in frames}

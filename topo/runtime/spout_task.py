@@ -7,6 +7,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -14,15 +15,18 @@ import numpy as np
 
 from topo.collectors import SpoutOutputCollector
 from topo.components import Spout
-from topo.errors import Unavailable, UncaughtError
+from topo.errors import ComponentError, Unavailable, UncaughtError
 from topo.metrics.figure import BOUNDS, BUCKETS, in_buckets
 from topo.runtime import user_errors as failures
+from topo.runtime.arrow_columns import declared_types
 from topo.runtime.pending import PendingMessages
 from topo.runtime.pending_log import PendingLog
 from topo.runtime.pending_times import HeldTimes
 from topo.runtime.ports import SpoutPort
+from topo.runtime.shedding import Shedder
 from topo.runtime.task import Task, TaskEnvironment
 from topo.storage.saving import Changes
+from topo.topology.shedding import ATTRIBUTE, SHEDS, shedding_of
 from topo.tracing.spans import Tracer
 from topo.tracking.ids import U64, EdgeIds, root_ids
 from topo.tracking.trees import SpoutTrees
@@ -37,12 +41,10 @@ _LONGEST_PAUSE_SECS = 10.0
 
 class SpoutTask(Task):
     component: Spout
+    _trees: SpoutTrees
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
-        self._trees = SpoutTrees(task, self.updates, self.tracer)
-        if setting.tracking:
-            self.outlet.trees = self._trees
         self._pending = PendingMessages()
         self._port = SpoutPort(
             self.outlet,
@@ -51,6 +53,7 @@ class SpoutTask(Task):
             lambda: len(self._pending),
             self.report_error,
             self.threads,
+            partial(declared_types, self.component),
         )
         streams = list(self.outlet.streams.values())
         # Called for every tuple.
@@ -65,6 +68,24 @@ class SpoutTask(Task):
         self._takes_reason = takes_reason(self.component)
         self._pause = Pause()
         self.times = HeldTimes(self)
+        self._shedder = self._opened_shedder()
+
+    def _opened_shedder(self) -> Shedder | None:
+        rules = shedding_of(self.component)
+        if rules is None:
+            if self.conf.get(SHEDS):
+                raise ComponentError(
+                    f"{self.owner} has lost its shed(...): the class pickles only some attributes",
+                    hint=f"let __getstate__ return {ATTRIBUTE!r} as well",
+                )
+            return None
+        object.__delattr__(self.component, ATTRIBUTE)  # it is the task's, and never saved
+        out = self.outlet.streams[rules.stream]
+        out.shed_by(Shedder(rules, out.fields, f"{self.owner} task {self.id}", self.ids_of))
+        return out.shedder
+
+    def make_trees(self) -> SpoutTrees:
+        return SpoutTrees(self.id, self.updates, self.tracer)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -79,6 +100,8 @@ class SpoutTask(Task):
         self._cursor = core.get("cursor", 0)
         self._incarnation = core.get("incarnation", "")
         self.times.load(saved)
+        if self._shedder is not None and "shed" in core:
+            self._shedder.restore(core["shed"])
         with self.users_code():
             self.component.open(self.context.conf, self.context, collector)
         self.restore(saved)
@@ -94,6 +117,7 @@ class SpoutTask(Task):
             "cursor": self._cursor,
             "incarnation": self._incarnation,
             "groupers": self.groupers_core(),
+            **({} if self._shedder is None else {"shed": self._shedder.state()}),
         }
 
     def save(self) -> Changes:
@@ -101,9 +125,21 @@ class SpoutTask(Task):
         self._log.save(self._pending, self._concluded, changes)
         self._concluded.clear()
         self.times.save(changes)
+        if self._shedder is not None:
+            self._shedder.show(self.context.figures)
         self.metrics.stalled = self._pause.reason
         self.metrics.pending = len(self._pending)
+        self.metrics.oldest_pending_secs = self._oldest_pending_secs()
         return changes
+
+    def _oldest_pending_secs(self) -> float:
+        """Return the age that the oldest pending message had when this batch began."""
+        first = self._pending.first
+        if first is None or not self._clocks:
+            return 0.0
+        place = bisect_right(self._clocks, (first, math.inf)) - 1
+        _, emitted_at = self._clocks[max(0, place)]  # of what is older, nothing better is known
+        return max(0.0, self.batch_now - emitted_at)
 
     def ids_of(self, sequences: list[int]) -> list[Any]:
         """Return the ids of pending messages."""
@@ -113,16 +149,24 @@ class SpoutTask(Task):
 
     def begin(self, batch_id: int, now: float, ids: EdgeIds) -> None:
         super().begin(batch_id, now, ids)
-        self._trees.ids = ids
         self._clocks = [*self._clocks[-256:], (self._pending.last + 1, now)]
+        if self._shedder is not None:
+            self._shedder.begin(now, self._oldest_pending_secs())
 
     def turn(self, now: float) -> None:
         super().turn(now)
+        if self._shedder is not None:
+            self._shedder.begin(now, self._oldest_pending_secs())
         first = self._pending.last + 1
         if self._clocks and self._clocks[-1][0] == first:  # nothing was emitted since
             self._clocks[-1] = (first, now)
         else:
             self._clocks = [*self._clocks[-256:], (first, now)]
+
+    @property
+    def splits(self) -> dict[str, bool] | None:
+        """The parts of the source, and whether each has more to read; None: it has no parts."""
+        return self._port.splits
 
     @property
     def cursor(self) -> int:
@@ -300,6 +344,8 @@ class SpoutTask(Task):
             except BaseException as error:
                 self._stop_or_report(error)
             return
+        if self._shedder is not None:
+            self._shedder.failed(msg_id)
         self.metrics.failed += 1
         self.metrics.failed_by[reason_kind(reason)] += 1
         self.metrics.errors.append(failures.report(reason, self.component_id, self.id, "failed"))

@@ -6,37 +6,50 @@ import contextlib
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from topo.components import Component, StatefulBasicBolt, StatefulBolt, StatefulSpout
 from topo.config import ConfigView, effective, for_component
 from topo.config.layers import Layer
-from topo.context import TopologyContext
-from topo.errors import EmitError, TopoError, Unavailable, UncaughtError, sentence_of, shown
+from topo.context import SharedObjects, TopologyContext
+from topo.errors import (
+    CheckpointError,
+    EmitError,
+    TopoError,
+    Unavailable,
+    UncaughtError,
+    sentence_of,
+    shown,
+)
 from topo.logs.capture import LogSource
 from topo.metrics.counters import TaskMetrics
 from topo.routing.groupers import Grouper
 from topo.routing.hashing import stable_hash
 from topo.running import Listener
 from topo.runtime import user_errors as failures
-from topo.runtime.emitter import Emitter
+from topo.runtime.births import Birth, births
+from topo.runtime.emitter import Emitter, TreeMaker
+from topo.runtime.input_times import Input
 from topo.runtime.out_streams import OutStreams
 from topo.runtime.threads import CallsFromThreads
 from topo.runtime.time_reading import TimeObserver
 from topo.shipping.pickling import load_component
+from topo.state import KeyValueState
 from topo.storage.attributes import SavedAttributes
 from topo.storage.keyed import KeyedState
 from topo.storage.saving import Changes
 from topo.timed import TimedBolt
 from topo.topology.layout import TaskLayout
 from topo.topology.model import ComponentDef, Topology
+from topo.traces import users_place
 from topo.tracing.spans import TaskTracer, Tracer
 from topo.tracking.ids import EdgeIds
 from topo.tracking.trees import UpdateLog
 
 CORE = "core"
+_FIRST_VERSION = 1  # of keyed state; it is not written down
 NOTE_BYTES = 256
 """Of the memory in which a process says which task it is executing."""
 
@@ -57,7 +70,10 @@ class TaskEnvironment:
     wake: Callable[[], None] | None = None
     """Ends the wait of an idle engine; for any thread."""
     checkpoint_id: str = ""
+    shared: SharedObjects = field(default_factory=SharedObjects)
+    """What components share in this process."""
     _timed: dict[str, TimedBolt] = field(default_factory=dict)
+    _births: dict[str, list[Birth]] = field(default_factory=dict)
 
     def timed(self, component: str) -> TimedBolt:
         """Return the declaration of a bolt that works in event time."""
@@ -70,6 +86,20 @@ class TaskEnvironment:
             found = self._timed[component] = made
         return found
 
+    def births(self, consumer: ComponentDef) -> list[Birth]:
+        """Return where the times of a timed bolt's inputs are born."""
+        if consumer.id not in self._births:
+            self._births[consumer.id] = births(self.topology, consumer, self.timed)
+        return self._births[consumer.id]
+
+    def births_at(self, component: str) -> Iterator[tuple[ComponentDef, Birth]]:
+        """Yield each timed bolt that hears of times born at a component, with the birth."""
+        for consumer in self.topology.components.values():
+            if consumer.timed:
+                for birth in self.births(consumer):
+                    if birth.component == component:
+                        yield consumer, birth
+
     @property
     def tracking(self) -> bool:
         return bool(self.conf["topology.acker.executors"])
@@ -80,6 +110,20 @@ def note_of(text: str) -> bytes:
     return text.encode("utf-8", "replace")[:NOTE_BYTES].ljust(NOTE_BYTES, b"\0")
 
 
+def names_tasks(saved: Mapping[str, bytes]) -> bool:
+    """Return True if what a task has saved has ids of tasks in it: of held tuples, or of times."""
+    core = pickle.loads(saved[CORE]) if CORE in saved else {}
+    return bool(core.get("held")) or core.get("times") is not None
+
+
+def without_acker(saved: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return what a spout's task has saved as if it had never met an acker: nothing is pending."""
+    core = pickle.loads(saved[CORE]) if CORE in saved else {}
+    if "incarnation" not in core:
+        return dict(saved)
+    return {**saved, CORE: pickle.dumps({**core, "cursor": 0, "incarnation": ""}, protocol=5)}
+
+
 def full_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     """Return a topology's settings merged over the defaults."""
     return {key: found.value for key, found in effective(Layer("conf", conf)).items()}
@@ -87,6 +131,9 @@ def full_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 class Task(LogSource):
     """One task: a component instance, its emitter and its saved state."""
+
+    orders_all_emits = False
+    """Whether the common order of emits on several streams matters, whoever reads them."""
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         self.setting = setting
@@ -115,26 +162,33 @@ class Task(LogSource):
             setting.wake,
             lambda: setting.checkpoint_id,
             stable_hash,
+            self.threads.leave,
+            setting.shared,
+            lambda name, part: self.attributes.hand_out(name, part),
         )
+        self._trees = self.make_trees()
+        listener = setting.listener
         self.outlet = Emitter(
             self.owner,
             task,
             list(OutStreams(self.setting, task, self.context, self.users_code)),
             strict=setting.strict,
             debug=bool(self.conf["topology.debug"]),
+            trees=self._trees if setting.tracking else None,
+            orders_all=self.orders_all_emits,
+            most_tasks=setting.layout.count,
+            uncaught=self.uncaught,
+            refuse=self._refuse,
+            hear=partial(listener.emitted, self.component_id) if listener else None,
         )
-        self.outlet.most_tasks = setting.layout.count
-        self.outlet.uncaught = self.uncaught
-        self.outlet.outbox.refuse = self._refuse
-        if setting.listener is not None:
-            self.outlet.hear = partial(setting.listener.emitted, self.component_id)
         self._stops_on_error = self.conf["topology.uncaught.error"] == "stop"
         self._core: bytes | None = None
+        self._state_version: int | None = None  # of what was saved; None: nothing was
         self._batch_id = -1
         self._last_worked: int | None = None
         """The last batch the task worked in, if the component hears of commits."""
-        self._untold: int | None = None
-        """The same, if the component has not heard that it is committed."""
+        self._untold: list[int] = []
+        """The batches it worked in of which the component has not heard that they are committed."""
         self.component: Component = load_component(self.definition)
         self._hears_commits = type(self.component).committed is not Component.committed
         self.attributes: SavedAttributes
@@ -143,6 +197,10 @@ class Task(LogSource):
         self.keyed = KeyedState(name, setting.strict) if keyed else None
 
     # -- what subclasses say ------------------------------------------------------------------
+
+    def make_trees(self) -> TreeMaker:
+        """Return what places the emits of this task in the tuple trees."""
+        raise NotImplementedError
 
     def open(self, saved: Mapping[str, bytes]) -> None:
         """Start the component from its saved state."""
@@ -172,6 +230,7 @@ class Task(LogSource):
         self.batch_now = now
         self._batch_id = self.context.batch_id = batch_id
         self.worked = False
+        self._trees.start_batch(ids)
         self.outlet.start_batch()
         for observer in self._observers():
             observer.start_batch(now)
@@ -189,25 +248,27 @@ class Task(LogSource):
                 self.component.pre_commit(batch_id)
             self.settle()
 
-    def tell_committed(self) -> None:
-        """Tell the component that the last batch it worked in is committed, unless it knows."""
-        batch = self._untold
-        if batch is None:
-            return
-        before = self._done_so_far()
-        with self.users_code(), self.failing_the_batch("committed"):
-            self.component.committed(batch)
-        if self._done_so_far() != before:
-            raise TopoError(
-                f"{self.owner} task {self.id}: committed emitted, acked or failed something, which "
-                "would be lost: no batch is in work",
-                hint="keep it in self.state, and emit it from execute, pre_commit or next_tuple",
-            )
-        self._untold = None
+    def tell_committed(self, upto: int | None = None) -> None:
+        """Tell the component which batches it worked in are committed, unless it knows.
+
+        Those up to `upto` are committed; if it is None, all are.
+        """
+        while self._untold and (upto is None or self._untold[0] <= upto):
+            before = self._done_so_far()
+            with self.users_code(), self.failing_the_batch("committed"):
+                self.component.committed(self._untold[0])
+            if self._done_so_far() != before:
+                raise TopoError(
+                    f"{self.owner} task {self.id}: committed emitted, acked or failed something, "
+                    "which would be lost: no batch is in work",
+                    hint="keep it in self.state, and emit it from execute, pre_commit or "
+                    "next_tuple",
+                )
+            del self._untold[0]
 
     def tell_restored(self) -> None:
         """Tell the component of its last batch again: the process may have died before it heard."""
-        self._untold = self._last_worked
+        self._untold = [] if self._last_worked is None else [self._last_worked]
         self.tell_committed()
 
     def _done_so_far(self) -> int:
@@ -242,7 +303,8 @@ class Task(LogSource):
         if not self.definition.stateless and self.worked:
             self.attributes.save(changes)
         if self._hears_commits and self.worked:
-            self._last_worked = self._untold = self._batch_id
+            self._last_worked = self._batch_id
+            self._untold.append(self._batch_id)
         core = pickle.dumps(self._whole_core(), protocol=5)
         if core != self._core:
             self._core = core
@@ -253,6 +315,9 @@ class Task(LogSource):
         core = self.core()
         if self._last_worked is not None:
             core["worked"] = self._last_worked
+        version = getattr(self.component, "state_version", _FIRST_VERSION)
+        if self.keyed is not None and version != _FIRST_VERSION:
+            core["state_version"] = version
         return core
 
     def take_metrics(self) -> TaskMetrics:
@@ -287,7 +352,8 @@ class Task(LogSource):
         self.updates.fail(roots, reason)
 
     def report_error(self, error: BaseException | str) -> None:
-        self.metrics.errors.append(failures.report(error, self.component_id, self.id, "reported"))
+        report = failures.report(error, self.component_id, self.id, "reported")
+        self.metrics.errors.append(report if report.at else replace(report, at=users_place()))
 
     def warn_once(self, text: str) -> None:
         if text not in self.setting.warned:
@@ -321,6 +387,7 @@ class Task(LogSource):
             assert isinstance(self.component, StatefulBolt | StatefulBasicBolt | StatefulSpout)
             self.keyed.load(saved)
             self.give("state", self.keyed.state)
+            self._upgrade(self.component, self.keyed.state)
             with self.users_code():
                 self.component.init_state(self.keyed.state)
         self.attributes.remember()
@@ -329,6 +396,21 @@ class Task(LogSource):
             self.component.restored()
         self.tell_restored()
         self.give_own_dict()
+
+    def _upgrade(self, component: Any, state: KeyValueState[Any, Any]) -> None:
+        """Bring the entries of keyed state to the form that the code has; they are saved anew."""
+        present, saved = component.state_version, self._state_version
+        if saved is None or saved == present:
+            return
+        if saved > present:
+            raise CheckpointError(
+                f"{self.owner} task {self.id} has state of version {saved}, and its class has "
+                f"state_version {present}",
+                hint="submit the code that saved it, or newer code",
+            )
+        for key in list(state):
+            with self.users_code(f"the state's entry {shown([key])} of version {saved}"):
+                state[key] = component.upgrade(key, state[key], saved)
 
     def give(self, name: str, value: Any) -> None:
         """Set an attribute of the component, which may be a frozen dataclass."""
@@ -348,6 +430,7 @@ class Task(LogSource):
             return {}
         self._core = blob
         core: dict[str, Any] = pickle.loads(blob)
+        self._state_version = core.get("state_version", _FIRST_VERSION)
         if self._hears_commits:
             self._last_worked = core.get("worked")
         for key, state in core.get("groupers", {}).items():
@@ -380,9 +463,13 @@ class Task(LogSource):
         for out in self.outlet.streams.values():
             yield from out.observers
 
-    def marks(self) -> Iterator[tuple[str, str, int]]:
-        """Yield (reading component, stream, highest time) of what was emitted in this batch."""
+    def marks(self) -> Iterator[tuple[str, Input, int]]:
+        """Yield (reading component, input, highest time) of what was emitted in this batch."""
         for out in self.outlet.streams.values():
             for observer in out.observers:
-                if observer.highest is not None:
-                    yield observer.consumer, out.name, observer.highest
+                for split, highest in observer.highest.items():
+                    yield (
+                        observer.consumer,
+                        Input(self.component_id, out.name, self.id, split),
+                        highest,
+                    )

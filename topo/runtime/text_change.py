@@ -1,4 +1,4 @@
-"""The change of the text of an `execute`: what it reads, emits and settles, said with values."""
+"""The change of the text of a hook: what it reads, emits and settles, said with values."""
 
 from __future__ import annotations
 
@@ -42,6 +42,9 @@ class Style:
     """The way a function is written: where its tuple comes, if it yields, if it acks by hand."""
 
     tuple_at: int
+    """-1: it is a `process`, which gets no tuple; what it returns is a row."""
+    owner: int = 0
+    """The number of parameters in front of those of a `process` that are values: its bolt."""
     yields: bool = False
     """It is a generator function, and what it yields is emitted."""
     by_hand: bool = False
@@ -57,6 +60,9 @@ class Style:
 class NotUnderstood(Exception):
     """The text does something that only the original can do."""
 
+    def __init__(self, node: ast.AST, what: str) -> None:
+        super().__init__(f"{what} (line {getattr(node, 'lineno', '?')})")
+
 
 class TextChange(ast.NodeTransformer):
     """The change of one definition."""
@@ -65,6 +71,7 @@ class TextChange(ast.NodeTransformer):
         self,
         tup: str,
         others: Sequence[str],
+        values: Sequence[str],
         reading: Reading,
         writings: Mapping[str, Writing],
         style: Style,
@@ -73,13 +80,17 @@ class TextChange(ast.NodeTransformer):
         self.writes: dict[str, None] = {}
         self._tup = tup
         self._others = others
+        self._parameters = values
         self._reading = reading
         self._writings = writings
+        self._returns_rows = style.tuple_at < 0 and not style.yields
         self._keeps_order = style.keeps_order
         self._by_hand = style.by_hand
         self._notes_parents = style.notes_parents
         self._ends = False
         """Whether `execute` ends after the statement at hand."""
+        self._may_settle = True
+        """False inside of loops, `with` and `try`."""
 
     def definition(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """Return the changed definition."""
@@ -91,7 +102,7 @@ class TextChange(ast.NodeTransformer):
             appends += [_append(writing.index, place) for place in range(writing.width)]
             appends += [_parent(writing.index)] if self._notes_parents else []
         order = [_ORDER] if self._keeps_order and self.writes else []
-        names = [*self._others, *reads, *link, *appends, *order]
+        names = [*self._others, *self._parameters, *reads, *link, *appends, *order]
         made = ast.FunctionDef(
             name=node.name,
             args=ast.arguments(
@@ -126,20 +137,18 @@ class TextChange(ast.NodeTransformer):
         return node
 
     def visit_With(self, node: ast.With) -> ast.AST:
-        ends = self._ends
         node.items = [self.visit(item) for item in node.items]
-        node.body = self._block(node.body, ends=ends)
+        node.body = self._inside(node.body)
         return node
 
     def visit_Try(self, node: ast.Try) -> ast.AST:
-        ends = self._ends and not node.finalbody
-        node.body = self._block(node.body, ends=ends and not node.orelse)
+        node.body = self._inside(node.body)
         for handler in node.handlers:
             if handler.type is not None:
                 handler.type = self.visit(handler.type)
-            handler.body = self._block(handler.body, ends=ends)
-        node.orelse = self._block(node.orelse, ends=ends)
-        node.finalbody = self._block(node.finalbody, ends=False)
+            handler.body = self._inside(handler.body)
+        node.orelse = self._inside(node.orelse)
+        node.finalbody = self._inside(node.finalbody)
         return node
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
@@ -160,18 +169,47 @@ class TextChange(ast.NodeTransformer):
         return self._looping(node)
 
     def _looping(self, node: ast.For | ast.While) -> ast.AST:
-        node.body = self._block(node.body, ends=False)
-        node.orelse = self._block(node.orelse, ends=False)
+        node.body = self._inside(node.body)
+        node.orelse = self._inside(node.orelse)
         return node
 
+    def _inside(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """Return the changed statements of a block that is left with code of its own.
+
+        What that does, after the last statement too, comes after an ack that is written in it: a
+        commit may fail. So none may be.
+        """
+        before, self._may_settle = self._may_settle, False
+        changed = self._block(statements, ends=False)
+        self._may_settle = before
+        return changed
+
     def visit_Return(self, node: ast.Return) -> Any:
+        if self._returns_rows:
+            return self._returned(node)
         if not self._by_hand or node.value is None:
             return self.generic_visit(node)
         settled = self._settled(node.value)
         if settled is not None:
+            if not self._may_settle:
+                raise NotUnderstood(
+                    node, "settles its tuple before its end, or inside of a block"
+                )  # the block that it leaves has the last word
             return ast.copy_location(ast.Return(settled), node)
         value = ast.copy_location(ast.Expr(self.visit(node.value)), node)
         return [value, ast.copy_location(ast.Return(None), node)]
+
+    def _returned(self, node: ast.Return) -> Any:
+        """Return the statements that emit the row which is returned, if it is one plainly."""
+        if node.value is None or (
+            isinstance(node.value, ast.Constant) and node.value.value is None
+        ):
+            return node
+        row = self._row(node.value, DEFAULT_STREAM)
+        if row is None or not self._may_settle:  # the block that it leaves has the last word
+            raise NotUnderstood(node, "returns what is plainly no row, or inside of a block")
+        done = ast.copy_location(ast.Return(None), node)
+        return [*self._appended(node, DEFAULT_STREAM, row, None), done]
 
     # -- what is read -------------------------------------------------------------------------
 
@@ -179,12 +217,14 @@ class TextChange(ast.NodeTransformer):
         if not self._is_tuple(node.value):
             return self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
-            raise NotUnderstood
+            raise NotUnderstood(node, "changes its tuple")
         fields = self._reading.fields
         if node.attr in RESERVED_FIELD_NAMES:
             return self._reserved(node)
         if node.attr not in fields or node.attr.startswith(("__", OWN)):
-            raise NotUnderstood  # it raises an error, which the tuple words
+            raise NotUnderstood(
+                node, "reads a field that its input lacks"
+            )  # it raises an error, which the tuple words
         return self._value(fields.index(node.attr), node)
 
     def _reserved(self, node: ast.Attribute) -> ast.AST:
@@ -197,7 +237,7 @@ class TextChange(ast.NodeTransformer):
                 return ast.copy_location(ast.Constant(value=self._reading.component), node)
             case "source_stream":
                 return ast.copy_location(ast.Constant(value=self._reading.stream), node)
-        raise NotUnderstood
+        raise NotUnderstood(node, "asks its tuple for more than values")
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         of_values = (
@@ -208,10 +248,10 @@ class TextChange(ast.NodeTransformer):
         if not of_values and not self._is_tuple(node.value):
             return self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
-            raise NotUnderstood
+            raise NotUnderstood(node, "changes its tuple")
         place = self._place(node.slice, by_name=not of_values)
         if place is None:
-            raise NotUnderstood
+            raise NotUnderstood(node, "reads its tuple by what is no plain name or place")
         return self._value(place, node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -248,13 +288,20 @@ class TextChange(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> Any:
         settled = self._settled(node.value) if self._by_hand else None
         if settled is not None:
-            if not self._ends:
-                raise NotUnderstood  # it may be settled twice, or emit once more
+            if not (self._ends and self._may_settle):
+                raise NotUnderstood(
+                    node, "settles its tuple before its end, or inside of a block"
+                )  # it may be settled twice, or emit once more
             return ast.copy_location(ast.Return(settled), node)
         emitted = self._emitted(node.value)
         if emitted is None:
             return self.generic_visit(node)
-        stream, values, parent = emitted
+        return self._appended(node, *emitted)
+
+    def _appended(
+        self, node: ast.stmt, stream: str, values: list[ast.expr], parent: ast.expr | None
+    ) -> list[ast.stmt]:
+        """Return the statements that append values to the columns of a stream."""
         writing = self._writings[stream]
         self.writes[stream] = None
         values = [self.visit(value) for value in values]
@@ -268,7 +315,7 @@ class TextChange(ast.NodeTransformer):
         for place, value in enumerate(values):
             append = ast.Name(id=_append(writing.index, place), ctx=ast.Load())
             made.append(ast.Expr(ast.Call(func=append, args=[value], keywords=[])))
-        if self._notes_parents:
+        if self._notes_parents and parent is not None:
             note = ast.Name(id=_parent(writing.index), ctx=ast.Load())
             made.append(ast.Expr(ast.Call(func=note, args=[parent], keywords=[])))
         if self._keeps_order:
@@ -283,6 +330,10 @@ class TextChange(ast.NodeTransformer):
         parent: ast.expr = ast.Constant(value=NOT_ANCHORED)
         if isinstance(node, ast.Yield):
             values = node.value
+        elif isinstance(node, ast.Call) and self._calls(node.func, "emit_values"):
+            values = ast.List(elts=node.args, ctx=ast.Load())
+            if node.keywords:
+                return None
         elif isinstance(node, ast.Call) and self._calls(node.func, "emit") and len(node.args) == 1:
             values = node.args[0]
             for keyword in node.keywords:
@@ -298,6 +349,11 @@ class TextChange(ast.NodeTransformer):
                 stream = named if isinstance(named, str) else ""
         else:
             return None
+        row = None if values is None else self._row(values, stream)
+        return None if row is None else (stream, row, parent)
+
+    def _row(self, values: ast.expr, stream: str) -> list[ast.expr] | None:
+        """Return the values of what is plainly a row of a stream."""
         if not isinstance(values, ast.List | ast.Tuple):
             return None
         if any(isinstance(value, ast.Starred) for value in values.elts):
@@ -305,7 +361,7 @@ class TextChange(ast.NodeTransformer):
         writing = self._writings.get(stream)
         if writing is None or len(values.elts) != writing.width:
             return None  # the error is the emit's to raise
-        return stream, values.elts, parent
+        return values.elts
 
     def _parent_of(self, anchors: ast.expr) -> ast.expr | None:
         """Return what stands for these anchors among parents, if it is plain."""
@@ -347,11 +403,11 @@ class TextChange(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         is_own = node.id in self._others and not isinstance(node.ctx, ast.Load)
         if node.id in _LOOKS_AT_FRAMES or self._is_tuple(node) or is_own:
-            raise NotUnderstood
+            raise NotUnderstood(node, "passes its tuple on, or looks at its frame")
         return node
 
     def _refuse(self, node: ast.AST) -> ast.AST:
-        raise NotUnderstood
+        raise NotUnderstood(node, "has a statement or a yield that is not plain")
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _refuse
     visit_Yield = visit_YieldFrom = visit_Import = visit_ImportFrom = _refuse

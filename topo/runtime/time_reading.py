@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,35 +23,39 @@ class TimeObserver:
         self.time = time
         self._reader = reader
         self._limit: int | None = None
-        self._highest = BEFORE_ALL
+        self._split: str | None = None
+        self._highest: dict[str | None, int] = {}
 
     def start_batch(self, now: float) -> None:
         """Begin a batch at this clock."""
-        self._highest = BEFORE_ALL
+        self._highest = {}
         if self.time.max_ahead is not None:
             self._limit = self.time.clock_ticks(now + self.time.max_ahead.total_seconds())
 
     def note(self, columns: Any, count: int) -> None:
         """Look at what is being emitted."""
-        found = self._reader.highest(columns, count, self._limit)
-        if found is not None and found > self._highest:
-            self._highest = found
+        highest = self._reader.highest(columns, count, self._limit)
+        if highest is not None:
+            self._take(highest)
 
     def observe(self, value: Any) -> None:
         """Take a time that the component has seen though it emitted nothing with it."""
         ticks = self.time.read(value)
-        if (self._limit is None or ticks <= self._limit) and ticks > self._highest:
-            self._highest = ticks
+        if self._limit is None or ticks <= self._limit:
+            self._take(ticks)
 
-    def observe_all(self, values: Sequence[Any]) -> None:
-        """Do what `observe` does for each value; one that is no time is passed over."""
-        found = self._reader.highest_of(values, self._limit, offset=0)
-        if found is not None and found > self._highest:
-            self._highest = found
+    def from_split(self, split: str) -> None:
+        """Take what is emitted next as of a part of the source."""
+        self._split = split
+
+    def _take(self, ticks: int) -> None:
+        if ticks > self._highest.get(self._split, BEFORE_ALL):
+            self._highest[self._split] = ticks
 
     @property
-    def highest(self) -> int | None:
-        return self._highest if self._highest > BEFORE_ALL else None
+    def highest(self) -> Mapping[str | None, int]:
+        """The highest time of each part of the source; of None, if there are no parts."""
+        return self._highest
 
 
 def time_reader(
@@ -61,8 +65,12 @@ def time_reader(
     component: str,
     stream: str,
     time: EventTime | None = None,
+    field: str | None = None,
 ) -> TimeReader | None:
-    """Return what reads the time of a bolt's input; None for an input without times."""
+    """Return what reads the time of a bolt's input; None for an input without times.
+
+    `field` names it, of a component that the bolt does not read itself.
+    """
     time = time or bolt.timing()
     producer = setting.topology.component(component)
     declared = producer.output(stream)
@@ -74,7 +82,7 @@ def time_reader(
         make = partial(_made, source)
         return TimeReader(time, where, declared.fields, make=make)
     read = InputFields(component, stream, declared.fields, "", ())
-    name, offset = bolt.time_field(read), 0
+    name, offset = field or bolt.time_field(read), 0
     if name is None and producer.timed:
         found = setting.timed(component).result_time(stream)
         if found is not None:

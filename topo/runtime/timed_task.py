@@ -31,6 +31,9 @@ from topo.wire.frame import Frame, Section
 
 _STALLED_SECS = 60.0
 """How long the watermark may stand, while tuples come, before that is said."""
+_HELD_SECS = 5.0
+"""After so long without a step of the watermark, the figures name what holds it back."""
+_MOST_HOLDERS = 3
 
 
 class TimedBoltTask(RichBoltTask):
@@ -53,6 +56,7 @@ class TimedBoltTask(RichBoltTask):
         self._got_some = False
         self._fired = 0
         self._told = BEFORE_ALL
+        self._holders: set[str] = set()
         layout = setting.layout
         self._spouts = spouts_behind(setting.topology, layout, self.component_id)
         self._inactive = False
@@ -88,22 +92,29 @@ class TimedBoltTask(RichBoltTask):
             return None
         topology, layout = self.setting.topology, self.setting.layout
         inputs: dict[Input, frozenset[int]] = {}
-        for read in self.definition.inputs:
-            if read.component in time.untimed:
-                continue
-            spouts = spouts_behind(topology, layout, read.component)
-            for task in layout.tasks_of(read.component):
-                own = frozenset((task,)) if task in spouts else spouts
-                inputs[(read.component, read.stream, task)] = own
+        lags: dict[Input, int] = {}
+        for birth in self.setting.births(self.definition):
+            spouts = spouts_behind(topology, layout, birth.component)
+            for task in layout.tasks_of(birth.component):
+                born = Input(birth.component, birth.stream, task)
+                inputs[born] = frozenset((task,)) if task in spouts else spouts
+                lags[born] = time.lag_of(birth.read.component)
         every = self.component.watermark_every()
         spouts_held = held_by(topology, self.definition, time)
         holders = {task: spout for spout in spouts_held for task in layout.tasks_of(spout)}
-        return InputTimes(time, inputs, self.component_id, every, holders)
+        return InputTimes(time, inputs, self.component_id, lags, every, holders)
 
     # -- what operators ask for ---------------------------------------------------------------
 
     def now(self) -> float:
         return self.batch_now
+
+    @property
+    def follows_tuples(self) -> bool:
+        if self._times is None or not self._times.is_single:
+            return False
+        births = self.setting.births(self.definition)
+        return not any(self.setting.topology.component(b.component).timed for b in births)
 
     def emit(self, rows: list[list[Any]], stream: str = "default") -> None:
         out = self.outlet.streams.get(stream)
@@ -114,6 +125,20 @@ class TimedBoltTask(RichBoltTask):
                 self.outlet.added(out, row)
         out.rows.extend(rows)
         out.parents.extend([NO_ANCHOR] * len(rows))
+
+    def emit_anchored(
+        self, rows: Rows, places: Sequence[int], values: list[list[Any]], stream: str = "default"
+    ) -> None:
+        if not self._linked:
+            self.emit(values, stream)
+            return
+        out = self.outlet.streams.get(stream)
+        if out is None:
+            return
+        for row in values:
+            self.outlet.added(out, row)
+        out.rows.extend(values)
+        out.parents.extend([self._first + place for place in places])
 
     def set_aside(self, rows: Rows, places: Iterable[int]) -> None:
         stream = self.component.late_stream
@@ -126,6 +151,21 @@ class TimedBoltTask(RichBoltTask):
                 out.rows.append(row)
                 out.parents.append(self._first + place if self._linked else NO_ANCHOR)
         self.metrics.late += count
+        if count:
+            self._tell_of_changed_times(rows.component, rows.stream)
+
+    def _tell_of_changed_times(self, component: str, stream: str) -> None:
+        """Warn of tuples that are late behind a bolt of the user's that passes a watermark on."""
+        if self.setting.topology.component(component).times_in.get(stream) != "":
+            return
+        reads = (b for b in self.setting.births(self.definition) if b.read.component == component)
+        passed = [birth.component for birth in reads if birth.component != component]
+        if passed:
+            self.warn_once(
+                f"{self.owner}: tuples of {component!r} are late by the watermark of "
+                f"{passed[0]!r}, which it passes on; if it changes times, or keeps tuples back, "
+                "write passes_time = False in its class"
+            )
 
     def note_expired(self, count: int) -> None:
         self.metrics.expired += count
@@ -139,6 +179,9 @@ class TimedBoltTask(RichBoltTask):
         for tup in tuples:
             if tup._topo_link >= UNTRACKED or tup._topo_link == HELD:
                 self._port.fail(tup, reason)
+
+    def changed_attributes(self) -> list[str]:
+        return self.attributes.changed_names()
 
     def failed(self, error: BaseException) -> None:
         self.stop_or_fail(error, None)
@@ -264,8 +307,8 @@ class TimedBoltTask(RichBoltTask):
         if self.outlet.is_waiting or self._by_hand:
             self.settle()
 
-    def marks(self) -> Iterator[tuple[str, str, int]]:
-        """Yield the watermark for each bolt downstream that reads in event time."""
+    def marks(self) -> Iterator[tuple[str, Input, int]]:
+        """Yield the watermark for each bolt downstream in event time that hears of it."""
         # A bolt whose inputs are all idle is idle itself, once its last watermark is told.
         idle = self._times is None or self._times.all_idle
         if self.watermark == BEFORE_ALL or (idle and self.watermark == self._told):
@@ -274,9 +317,8 @@ class TimedBoltTask(RichBoltTask):
         mark = self.watermark
         if mark < AFTER_ALL:
             mark -= self.component.result_delay()
-        for consumer, read in self.setting.topology.consumers(self.component_id):
-            if consumer.timed:
-                yield consumer.id, read.stream, mark
+        for consumer, birth in self.setting.births_at(self.component_id):
+            yield consumer.id, Input(self.component_id, birth.stream, self.id), mark
 
     @property
     def shown_watermark(self) -> Any:
@@ -312,7 +354,21 @@ class TimedBoltTask(RichBoltTask):
         is_time = oldest is not None and BEFORE_ALL < oldest < AFTER_ALL
         figures.gauge("oldest_window_secs", oldest / per_second if oldest is not None and is_time
                       else None, {})  # fmt: skip
+        self._show_holders()
         self._warn_if_it_stands()
+
+    def _show_holders(self) -> None:
+        """Note which inputs have kept the watermark for a while, and since when it stands."""
+        holders: dict[str, float] = {}
+        times = self._times
+        if times is not None and times.watermark < AFTER_ALL:
+            since = times.stands_since()
+            stood = 0.0 if since is None else self.batch_now - since
+            if stood >= _HELD_SECS:
+                holders = dict.fromkeys(times.held_back_by()[:_MOST_HOLDERS], stood)
+        for holder in self._holders | holders.keys():
+            self.context.figures.gauge("watermark_held_secs", holders.get(holder), {"by": holder})
+        self._holders = set(holders)
 
     def _warn_if_it_stands(self) -> None:
         times = self._times
@@ -323,10 +379,21 @@ class TimedBoltTask(RichBoltTask):
             return
         self.warn_once(
             f"{self.owner}: the watermark stands for over {_STALLED_SECS:.0f} s while tuples come; "
-            f"it is held back by {', '.join(times.held_back_by()) or 'no input'}. No window ends "
-            "until that input goes on; EventTime(idle=...) leaves out one that has nothing, "
-            "untimed=[...] one without times"
+            f"{_reason(times.held_back_by())}"
         )
+
+
+def _reason(held_back_by: list[str]) -> str:
+    """Return why the watermark stands, and what can be done."""
+    if not held_back_by:
+        return (
+            "all inputs count as idle, since none of these tuples has a time that moves it: look "
+            "at the time field, and at EventTime(max_ahead=...)"
+        )
+    return (
+        f"it is held back by {', '.join(held_back_by)}. No window ends until that input goes on; "
+        "EventTime(idle=...) leaves out one that has nothing, untimed=[...] one without times"
+    )
 
 
 def _ignore_tick(tup: Tuple) -> None:

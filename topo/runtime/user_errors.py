@@ -21,7 +21,7 @@ from topo.errors import (
     text_of,
 )
 from topo.metrics.counters import ErrorReport
-from topo.traces import is_topos
+from topo.traces import is_librarys, is_topos
 from topo.tuples import Tuple
 from topo.wire.column import dump, load
 
@@ -143,7 +143,10 @@ def users_traceback(error: BaseException) -> str:
 
 
 def users_line(error: BaseException) -> str:
-    """Return the place in the user's code that raised the error: "sink.py:31"."""
+    """Return the place in the user's code that raised the error, or called what did: "sink.py:31".
+
+    A line of a library is returned only if the user has none in the traceback.
+    """
     return _stack(error.__traceback__).line
 
 
@@ -178,7 +181,8 @@ def _stack(trace: TracebackType | None) -> _Stack:
         own = [frame for frame in traceback.extract_tb(trace) if not is_topos(frame.filename)]
         lines = traceback.StackSummary.from_list(own).format()
         text = "".join(["Traceback (most recent call last):\n" if trace else "", *lines])
-        found = _Stack(text, f"{own[-1].filename}:{own[-1].lineno}" if own else "")
+        last = [frame for frame in own if not is_librarys(frame.filename)][-1:] or own[-1:]
+        found = _Stack(text, "".join(f"{frame.filename}:{frame.lineno}" for frame in last))
         if len(_stacks) >= _MOST_STACKS:
             _stacks.clear()
         _stacks[key] = found

@@ -34,6 +34,12 @@ class WatermarkMerger:
         """Add an input, if it is not known."""
         self._inputs.setdefault(name, _Input())
 
+    def retire(self, name: Hashable, into: Hashable) -> None:
+        """Forget an input; how far it came is from now on another one's, which is idle."""
+        ended, idle = self._inputs.pop(name), self._inputs[into]
+        idle.watermark = max(idle.watermark, ended.watermark)
+        self._advance()
+
     def observe(self, name: Hashable, watermark: int) -> None:
         """Take an active input's watermark; an idle one's is ignored, and so is a lower one."""
         known = self._inputs[name]
@@ -112,6 +118,10 @@ class IdleTimer:
             raise ValueError(f"an input is idle after some time; got {idle_after!r}")
         self._idle_after = idle_after
         self.since: float | None = None
+
+    def restore(self, since: float | None) -> None:
+        """Take over since when nothing came, as it was saved."""
+        self.since = since
 
     def active(self) -> None:
         """Note that the input has something."""

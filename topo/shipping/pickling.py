@@ -13,11 +13,9 @@ import functools
 import importlib.machinery
 import inspect
 import io
-import os
 import pickle
 import re
 import sys
-import sysconfig
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -30,19 +28,11 @@ import cloudpickle
 from topo.errors import UnpicklableComponentError
 from topo.functions import FunctionBolt
 from topo.shipping.stand_ins import stand_in
+from topo.traces import is_librarys
 
 if TYPE_CHECKING:
     from topo.components import Component
     from topo.topology.model import ComponentDef
-
-_INSTALLED = tuple(
-    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
-_PACKAGE_DIRECTORIES = tuple(
-    f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages")
-)
-"""Also of another Python: the user's site, the system's, an environment on PYTHONPATH."""
-
 
 _by_value = threading.RLock()
 """Held while modules are registered with cloudpickle, which has one registry for all threads."""
@@ -137,7 +127,7 @@ def is_users_own(module: types.ModuleType) -> bool:
 
 def _is_installed(origin: str, depth: int) -> bool:
     """Return True if a module's file was put there by Python's or a package's installer."""
-    if origin.startswith(_INSTALLED) or any(part in origin for part in _PACKAGE_DIRECTORIES):
+    if is_librarys(origin):
         return True
     parents = Path(origin).parents
     top = depth + (Path(origin).stem == "__init__")  # where the outermost package lies

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from topo.distribution import extra_with, install_command
 from topo.errors import ComponentError, MissingExtra
 
 if TYPE_CHECKING:
@@ -65,26 +65,8 @@ def check_requirements(topology: Topology, versions: Versions = version, where: 
 def remedy(requirements: Iterable[str]) -> str:
     """Return the command that installs the requirements, by topo's own extra if one has them."""
     names = [_normal(parse_requirement(text)[0]) for text in requirements]
-    for extra, needs in _extras().items():
-        if set(names) <= needs:
-            return f"pip install 'topo[{extra}]'"
-    return f"pip install {' '.join(names)}"
-
-
-@cache
-def _extras() -> dict[str, set[str]]:
-    """Return the distributions of each of topo's extras, the smallest extras first."""
-    found: dict[str, set[str]] = {}
-    try:
-        listed = requires("topo") or []
-    except PackageNotFoundError:
-        return {}
-    for line in listed:
-        match = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", line)
-        name = re.match(r"[A-Za-z0-9._-]+", line)
-        if match and name:
-            found.setdefault(match.group(1), set()).add(_normal(name.group()))
-    return dict(sorted(found.items(), key=lambda item: (len(item[1]), item[0])))
+    extra = extra_with(names)
+    return install_command(extra) if extra else f"pip install {' '.join(names)}"
 
 
 def _normal(name: str) -> str:

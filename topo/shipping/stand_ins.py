@@ -4,6 +4,9 @@ A stand-in has the classes that came, so that values of these classes pickle by 
 other attribute from the module itself, if that can be found on this machine: in a file of
 `--py-files`, or in the archive of sources. The module then uses the same classes: no class may
 exist twice.
+
+A stand-in has a spec, so that what reads a package's data by its name (`importlib.resources`,
+`pkgutil`) finds the data beside the module's file.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ import importlib.machinery
 import importlib.util
 import sys
 import types
-from typing import Any
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from typing import Any, NoReturn
 
 
 class CarriedModule(types.ModuleType):
@@ -23,6 +28,9 @@ class CarriedModule(types.ModuleType):
         spec = _find(name)
         self.__carried_spec = spec
         self.__carried_itself: types.ModuleType | None = None
+        # A new one, for Python notes in a spec that its module is being loaded.
+        self.__spec__ = _find(name) or ModuleSpec(name, _NoFile(), is_package=True)
+        self.__loader__ = self.__spec__.loader
         if spec is not None:
             self.__file__ = spec.origin
         # With a path, submodules are imported, or missed, as usual.
@@ -49,6 +57,16 @@ class CarriedModule(types.ModuleType):
         return self.__carried_itself
 
 
+class _NoFile(Loader):
+    """The loader of a module that is nowhere on this machine."""
+
+    def get_resource_reader(self, name: str) -> NoReturn:
+        raise FileNotFoundError(
+            f"the files of package {name!r} are not on this machine; bring them by --archives, or "
+            "read them where the topology is built and give them to the component"
+        )
+
+
 def stand_in(name: str) -> types.ModuleType:
     """Return the module of that name; make a stand-in for it and its parents if necessary."""
     module = sys.modules.get(name)
@@ -61,7 +79,7 @@ def stand_in(name: str) -> types.ModuleType:
     return module
 
 
-def _find(name: str) -> importlib.machinery.ModuleSpec | None:
+def _find(name: str) -> ModuleSpec | None:
     """Find the module itself; its parents, or their stand-ins, must have been imported."""
     parent, _, _ = name.rpartition(".")
     path = getattr(sys.modules[parent], "__path__", []) if parent else None

@@ -102,6 +102,11 @@ class SavedAttributes:
         ).digest
         self._together = self._left_together
 
+    def hand_out(self, name: str, part: Any) -> None:
+        """Take another object that the task hands out; it is referred to by name, never saved."""
+        self._parts[name] = part
+        self._names[id(part)] = name
+
     def load(self, saved: Mapping[str, bytes]) -> None:
         blob = saved.get(self.KEY)
         if blob is None:
@@ -137,6 +142,12 @@ class SavedAttributes:
                 f"{self._owner} saves {len(blob):,} bytes of plain attributes, whole in every "
                 "batch that changes them; a StatefulBolt's state is saved incrementally",
             )
+
+    def changed_names(self) -> list[str]:
+        """Return the names of what `save` has last found changed, or new, or deleted."""
+        current = self._attributes()
+        names = [name for name, value in current.items() if self._is_changed(name, value)]
+        return names + [name for name in self._left if name not in current]
 
     def check_stateless(self) -> None:
         """Raise StatelessError if an attribute changed.

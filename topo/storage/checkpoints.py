@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 PLAN_FILE = "topo-plan.json"
@@ -20,12 +22,49 @@ LOCK_FILE = "topo-owner.lock"
 REPORTS = "topo-reports"
 FAILURES = "topo-failures"
 EPOCHS = "topo-epochs"
+ACKER_TOKEN = "topo-acker.token"
+"""The topology's token at ackers that outlive its drivers; nobody but its owner may read it."""
+SAVEPOINT_FILE = "savepoint.json"
 REMOVED = "topo-plan.removed"
 """The plan of a checkpoint that is being deleted: nobody can resume the half that is left of it."""
-_TOPOS = (REPORTS, FAILURES, EPOCHS, PLAN_FILE, OWNER_FILE, LOCK_FILE, REMOVED)
+GENERATIONS = "topo-gen-"
+"""Before the number of a generation: its directory, where the query is from the first one on."""
+INITIAL = "initial"
+_TOPOS = (
+    REPORTS, FAILURES, EPOCHS, PLAN_FILE, OWNER_FILE, LOCK_FILE, ACKER_TOKEN, REMOVED,
+)  # fmt: skip
 _SPARKS = ("commits", "offsets", "state", "sources", "metadata")
+_UNFINISHED = (".topo-", ".metadata.")
+"""The beginnings of the names of files that were being written."""
 _MOUNTS = {"lost+found"}
 """Of a file system whose root the directory is."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A query of a checkpoint, with its number of slots, and the batch that it begins with."""
+
+    number: int = 0
+    first_batch: int = 0
+
+    @property
+    def place(self) -> str:
+        """The directory of its query in the checkpoint; "" is the checkpoint's own."""
+        return f"{GENERATIONS}{self.number}" if self.number else ""
+
+    @property
+    def initial(self) -> str:
+        """The directory of the records that it begins with."""
+        return f"{self.place}/{INITIAL}".removeprefix("/")
+
+
+def generation_in(plan: str | bytes) -> Generation:
+    """Return the generation that the text of a checkpoint's plan names."""
+    try:
+        document = json.loads(plan)
+        return Generation(int(document["generation"]), int(document["first_batch"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Generation()  # the first one; a damaged plan is refused elsewhere
 
 
 def local_path(checkpoint: str) -> Path | None:
@@ -33,6 +72,29 @@ def local_path(checkpoint: str) -> Path | None:
     if checkpoint.startswith("file:"):
         return Path(checkpoint.removeprefix("file:").removeprefix("//"))
     return None if "://" in checkpoint else Path(checkpoint)
+
+
+def located(checkpoint: str) -> str:
+    """Return a checkpoint's place with its file system.
+
+    A bare path is this machine's: Hadoop would take it for one of `fs.defaultFS`, where
+    HADOOP_CONF_DIR names that, while all that is done without a JVM looks here.
+    """
+    path = local_path(checkpoint)
+    return checkpoint if path is None else f"file://{path.absolute()}"
+
+
+def names_to_remove(names: Iterable[str]) -> list[str]:
+    """Return what is deleted with a checkpoint of these names, between its plan and REMOVED."""
+    ours = [name for name in names if is_topos(name) or name.startswith(_UNFINISHED)]
+    return [name for name in ours if name not in (PLAN_FILE, REMOVED)]
+
+
+def names_of_others(names: Iterable[str], generation: Generation) -> list[str]:
+    """Return which of these names are of other generations than this one."""
+    queries = [name for name in names if name.startswith(GENERATIONS) and name != generation.place]
+    first = [name for name in names if name in _SPARKS] if generation.number else []
+    return [*queries, *first]
 
 
 def slots_in(plan: str | bytes) -> int | None:
@@ -73,7 +135,12 @@ def foreign_names(path: Path) -> list[str]:
 
 def is_known(name: str) -> bool:
     """Return True for what topo or Spark writes into a checkpoint, and for what says nothing."""
-    return name in _TOPOS or name in _SPARKS or name in _MOUNTS or name.startswith(".")
+    return is_topos(name) or name in _MOUNTS or name.startswith(".")
+
+
+def is_topos(name: str) -> bool:
+    """Return True for what topo or Spark makes in the directory of a checkpoint."""
+    return name in _TOPOS or name in _SPARKS or name.startswith(GENERATIONS)
 
 
 def remove_checkpoint(path: Path) -> list[str]:
@@ -88,10 +155,8 @@ def remove_checkpoint(path: Path) -> list[str]:
         return foreign_names(path)
     for name in (*_SPARKS, *_TOPOS):
         _delete(path / f".{name}.crc")  # Hadoop's checksum of a file
-        if name != REMOVED:
-            _delete(path / name)
-    for unfinished in (*path.glob(".topo-*"), *path.glob(".metadata.*")):
-        _delete(unfinished)
+    for name in names_to_remove(sorted(entry.name for entry in path.iterdir())):
+        _delete(path / name)
     _delete(path / REMOVED)
     with suppress(OSError):  # something else is in it
         path.rmdir()

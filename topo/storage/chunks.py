@@ -58,4 +58,4 @@ def pack_columns(head: Any, columns: Sequence[Sequence[Any]]) -> bytes:
 def unpack_columns(data: bytes) -> tuple[Any, list[list[Any]]]:
     """Return the head and the columns that were packed."""
     head, columns = load(data)
-    return head, list(map(decode_column, columns))
+    return head, [list(decode_column(column)) for column in columns]

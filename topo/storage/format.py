@@ -9,4 +9,4 @@ the next number: an earlier checkpoint is then refused by name, before anything 
 checkpoint of each format that is still read stands in `tests/unit/golden`.
 """
 
-FORMAT = 2
+FORMAT = 3

@@ -21,6 +21,11 @@ from topo.wire.column import dump
 _MOST = 1000
 
 
+def saved_state(saved: Mapping[str, bytes]) -> dict[Any, Any]:
+    """Return the keyed state in what a task has saved; unpickles it."""
+    return SavedMapping("state", "").load(saved)
+
+
 class KeyedState:
     """A component's mapping, saved incrementally; tests set `strict`."""
 

@@ -19,9 +19,12 @@ from topo.storage.saving import Changes, SavedMapping
 class SavedNamespaces:
     """Saves {namespace: {key: value}}; a namespace is an int."""
 
-    def __init__(self, name: str, owner: str) -> None:
+    def __init__(
+        self, name: str, owner: str, value_words: str = "the state's value for {key!r}"
+    ) -> None:
         self._prefix = f"{name}:"
         self._owner = owner
+        self._value_words = value_words
         self._logs: dict[int, SavedMapping] = {}
         self._changed: dict[int, dict[Any, None]] = {}
         self._dropped: list[SavedMapping] = []
@@ -62,5 +65,7 @@ class SavedNamespaces:
     def _log(self, namespace: int) -> SavedMapping:
         log = self._logs.get(namespace)
         if log is None:
-            log = self._logs[namespace] = SavedMapping(f"{self._prefix}{namespace}", self._owner)
+            log = self._logs[namespace] = SavedMapping(
+                f"{self._prefix}{namespace}", self._owner, self._value_words
+            )
         return log

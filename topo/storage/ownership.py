@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import Protocol
 
 from topo.errors import CheckpointError, words_of
-from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE, PLAN_FILE
+from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE
+from topo.storage.trust import ON_ONE_MACHINE, check_trusted, make_place
 
 log = logging.getLogger("topo.storage")
 
@@ -62,6 +63,8 @@ class OwnerRecord:
     """Drawn for each claim."""
     beat: int = 0
     released: bool = False
+    committed: int = -1
+    """The last batch of which any owner knew, when this was written, that it was committed."""
 
     @property
     def words(self) -> str:
@@ -92,7 +95,9 @@ class LocalOwnerFile:
 
     def write(self, text: str) -> None:
         unfinished = self._path.with_name(f".{OWNER_FILE}.{uuid.uuid4().hex}")
-        unfinished.write_text(text, encoding="utf-8")
+        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
         os.replace(unfinished, self._path)
 
 
@@ -107,16 +112,19 @@ class Ownership:
         *,
         directory: Path | None = None,
         file: OwnerFile | None = None,
+        forbidden: int = ON_ONE_MACHINE,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._path = path
         self._directory = directory
         assert directory or file
         self._file = file or LocalOwnerFile(directory or Path())
+        self._forbidden = forbidden
         self._sleep = sleep
         self._lock: DirectoryLock | None = None
         self._fenced: CheckpointError | None = None
         self._guard = threading.Lock()  # of the record, between the beat and a release
+        self._committed = -1
         self._closing = threading.Event()
         self._beats = threading.Thread(target=self._keep_beating, name="owner", daemon=True)
         self._record = OwnerRecord(
@@ -126,14 +134,17 @@ class Ownership:
             pid=os.getpid(),
             machine=_machine(),
             started=_start_of(os.getpid()),
-            generation=0,
+            generation=1,
             claim=uuid.uuid4().hex,
         )
 
     def claim(self) -> Ownership:
-        """Take the checkpoint; raises CheckpointError if another driver lives that has it."""
+        """Take the checkpoint.
+
+        Raises CheckpointError if another driver lives that has it, or others may write into it.
+        """
         if self._directory is not None:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_place(self._directory, self._forbidden)
             self._lock = DirectoryLock.take(self._directory)
             if self._lock is None:
                 raise in_use(self._path, self._read())
@@ -141,18 +152,33 @@ class Ownership:
             before = self._read()
             if before is not None and not self._is_free(before):
                 before = self._watch(before)
-            self._record = replace(self._record, generation=before.generation + 1 if before else 1)
+            if before is not None:
+                self._record = replace(self._record, generation=before.generation + 1)
+                self._committed = before.committed
             self._write()
             if self._lock is None:
                 self._sleep(_SETTLE_SECS)
                 self.confirm()
             if self._directory is not None:
-                _check_user(self._directory)
+                user = (self._directory / OWNER_FILE).stat().st_uid
+                check_trusted(self._directory, user, self._forbidden)
         except BaseException:
             self._unlock()
             raise
         self._beats.start()
         return self
+
+    @property
+    def committed(self) -> int:
+        """The last batch that is known to have been committed here; -1: none is."""
+        return self._committed
+
+    def note_committed(self, batch: int) -> None:
+        """Note that a batch is committed; the next beat writes it down.
+
+        It does not wait for a beat that the storage holds up.
+        """
+        self._committed = batch
 
     def check(self) -> None:
         """Raise a CheckpointError if another driver was seen to have taken the checkpoint."""
@@ -218,8 +244,10 @@ class Ownership:
 
     def _is_free(self, before: OwnerRecord) -> bool:
         """Return True if the owner is known to live no more."""
-        if before.released or before.run == self._record.run:
-            return True  # a run has one driver at a time: its registry sees to that
+        if before.released:
+            return True
+        if before.run == self._record.run and before.host == self._record.host:
+            return True  # a run has one driver at a time here: its registry sees to that
         if self._lock is not None and before.host == self._record.host:
             return True  # the kernel would not have given the lock, unless the machine was reset
         if not before.machine or before.machine != self._record.machine:
@@ -252,6 +280,7 @@ class Ownership:
         return None
 
     def _write(self) -> None:
+        self._record = replace(self._record, committed=self._committed)
         self._file.write(json.dumps(asdict(self._record), indent=1) + "\n")
 
     def _unlock(self) -> None:
@@ -328,25 +357,6 @@ def _parsed(text: str) -> OwnerRecord | None:
         return OwnerRecord(**json.loads(text))
     except (ValueError, TypeError):
         return None
-
-
-def _check_user(directory: Path) -> None:
-    """Refuse state that another user wrote: restoring it runs code.
-
-    What was just written here tells as which user this process writes here: over NFS that may be
-    another than it is.
-    """
-    plan = directory / PLAN_FILE
-    if not plan.exists():
-        return
-    mine, theirs = (directory / OWNER_FILE).stat().st_uid, plan.stat().st_uid
-    if theirs not in (mine, 0):
-        raise CheckpointError(
-            f"{directory} was written by another user (id {theirs}, this one is {mine}), "
-            "and restoring it would run what that user left in it",
-            at=str(directory),
-            hint="if you trust it, make its files yours: chown -R",
-        )
 
 
 def _machine() -> str:

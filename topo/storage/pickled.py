@@ -28,7 +28,7 @@ SCALARS: frozenset[type] = frozenset({int, float, complex, bool, str, bytes, typ
 CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
 # It does not matter whether two attributes have one of these in common. A tuple's parts are
 # looked at by themselves.
-_IMMUTABLE: tuple[type, ...] = (
+IMMUTABLE: tuple[type, ...] = (
     *SCALARS, *CODE, tuple, frozenset, date, time, timedelta, tzinfo, Decimal, Fraction, UUID,
     PurePath, Enum, range,
 )  # fmt: skip
@@ -141,7 +141,7 @@ class Pickled:
         return {
             key: one
             for key, (_, one) in self._pickler.memo.copy().items()
-            if not isinstance(one, _IMMUTABLE) and key not in self._pickler.names
+            if not isinstance(one, IMMUTABLE) and key not in self._pickler.names
         }
 
 

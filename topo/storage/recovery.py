@@ -4,27 +4,42 @@ A process that is killed leaves whole files: they appear by a rename. A machine 
 may leave names whose content was never written, empty or cut, for what was written in the last
 seconds before, unless `topology.checkpoint.sync` is set. Spark refuses such a checkpoint for good;
 the state of the batches before is all there.
+
+A checkpoint that has lost a part in another way, as in a copy that broke off, is refused: to take
+back what follows no commit would be to begin anew, and what was acked would be lost.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from topo.errors import CheckpointError
+
+_VERSION = re.compile(r"(\d+)[._]")
 
 
 def cut_back(directory: Path) -> tuple[int, int] | None:
     """Take back the batches at the end that are not whole; return (last whole, last there).
 
-    None: all is whole, or nothing was committed. -1 is the batch before the first.
+    None: all is whole, or nothing was committed. Raises CheckpointError, and changes nothing, if
+    parts are missing that no power cut takes.
     """
     commits, offsets = _numbers(directory / "commits"), _numbers(directory / "offsets")
     last = commits[-1] if commits else -1
+    if offsets and offsets[-1] > last + 1:
+        raise incomplete(directory, f"batch {offsets[-1]} has begun, and {_latest(last)}")
+    if last < 0 and (version := _latest_state(directory)) > 1:
+        raise incomplete(directory, f"there is state of batch {version - 1}, and {_latest(last)}")
     whole = last
     while whole >= 0 and not _is_whole(directory, whole):
         whole -= 1
         while whole >= 0 and whole not in commits:
             whole -= 1
+    if whole < 0 <= last:
+        raise incomplete(directory, f"batch {last} was committed, and no batch is whole")
     started = [number for number in offsets if number > whole]
     torn = [n for n in started if n > whole + 1 or not _is_log(directory / "offsets" / str(n))]
     if whole == last and not torn:
@@ -34,6 +49,27 @@ def cut_back(directory: Path) -> tuple[int, int] | None:
     for number in reversed([number for number in commits if number > whole]):
         _delete(directory / "commits", number)
     return (whole, last) if whole < last else None
+
+
+def incomplete(directory: Path | str, what: str) -> CheckpointError:
+    """Return the error for a checkpoint that has lost what it resumes from."""
+    return CheckpointError(
+        f"{directory} has lost a part of itself: {what}",
+        at=str(directory),
+        hint="bring back a whole copy and submit with --resume, or begin anew with --fresh",
+        code="checkpoint-incomplete",
+    )
+
+
+def _latest(commit: int) -> str:
+    return "no commit is there" if commit < 0 else f"the last commit is that of batch {commit}"
+
+
+def _latest_state(directory: Path) -> int:
+    """Return the highest version that any store has a file of; 0 if there is no state."""
+    files = (path for place in (directory / "state").glob("*/[0-9]*") for path in place.rglob("*"))
+    versions = (_VERSION.match(path.name) for path in files)
+    return max((int(each[1]) for each in versions if each), default=0)
 
 
 def _is_whole(directory: Path, batch: int) -> bool:

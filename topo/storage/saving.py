@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import nan
 from typing import Any
 
 from topo.errors import UnsavableAttributeError
@@ -39,6 +40,16 @@ class Changes:
         saved.update(self.puts)
 
 
+def with_one_nan(value: Any) -> Any:
+    """Return the value with this process's own NaN for every other one, in tuples too.
+
+    A NaN is found in a mapping by its identity alone, and pickling makes another object of it.
+    """
+    if type(value) is tuple:
+        return tuple(map(with_one_nan, value))
+    return nan if type(value) is float and value != value else value
+
+
 class SavedMapping:
     """A mapping that is saved as a log of blobs named `{name}/{number}`."""
 
@@ -62,11 +73,11 @@ class SavedMapping:
         for key in sorted(key for key in saved if key.startswith(self._prefix)):
             number = int(key.removeprefix(self._prefix))
             keys, values, deleted = load(saved[key])
-            for written, value in zip(keys, values, strict=True):
+            for written, value in zip(map(with_one_nan, keys), values, strict=True):
                 data.pop(written, None)
                 data[written] = value
                 last_in[written] = number
-            for gone in deleted:
+            for gone in map(with_one_nan, deleted):
                 data.pop(gone, None)
             self._note(number, len(saved[key]), len(keys) + len(deleted))
         alive = Counter(last_in[key] for key in data)

@@ -13,7 +13,8 @@ from typing import Any
 from topo.context import TopologyContext
 from topo.errors import FailTuple
 from topo.streamparse.components import Bolt
-from topo.tuples import Tuple
+from topo.streamparse.tuples import Tuple
+from topo.tuples import Tuple as TopoTuple
 
 TICK_SETTING = "topology.tick.tuple.freq.secs"
 
@@ -49,10 +50,11 @@ class BatchingBolt(Bolt):
         """Put the tuple into the batch of its key."""
         self._batches.setdefault(self.group_key(tup), []).append(tup)
 
-    def execute(self, tup: Tuple) -> None:
+    def execute(self, tup: TopoTuple) -> None:
         """Hold the tuple until its batch is processed."""
-        self.current_tups = (tup,)
-        self.process(tup)
+        in_hand = Tuple(tup)
+        self.current_tups = (in_hand,)
+        self.process(in_hand)
 
     def process_tick(self, tup: Tuple) -> None:
         """Process all batches if enough ticks have passed."""

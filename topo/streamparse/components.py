@@ -9,6 +9,7 @@ the topology or fails the tuple, as the setting `topology.uncaught.error` says f
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,8 @@ from topo.components import Spout as PlainSpout
 from topo.context import TopologyContext
 from topo.errors import ComponentError
 from topo.streamparse.specs import ComponentSpec, Inputs
-from topo.tuples import Tuple
+from topo.streamparse.tuples import Tuple, topos
+from topo.tuples import Tuple as TopoTuple
 
 DEFAULT = "default"
 _LEVELS = {"warn": logging.WARNING, "trace": logging.DEBUG}
@@ -46,6 +48,11 @@ class _Shared(Component):
 
     config: Mapping[str, Any] | None = None
     """Settings of this component, as Storm's keys."""
+
+    storm_conf: Mapping[str, Any]
+    """The settings with which the task runs."""
+
+    transient = ("storm_conf", "current_tups")
 
     @classmethod
     def spec(
@@ -93,6 +100,31 @@ class _Shared(Component):
             level = _LEVELS.get(name, named if named is not None else logging.INFO)
         self.logger.log(level, message)
 
+    def raise_exception(self, exception: BaseException, tup: Tuple | None = None) -> None:
+        """Show an exception in `topo errors`, with the tuple, and continue."""
+        if tup is not None:
+            self.logger.error("%s, with %r", exception, tup)
+        vars(self)["collector"].report_error(exception)
+
+    def report_metric(self, name: str, value: float) -> None:
+        """Show a number among the figures of the component."""
+        self.context.gauge(name, value)
+
+    @staticmethod
+    def is_tick(tup: Tuple) -> bool:
+        """Return True if the tuple is a tick."""
+        return bool(tup.is_tick)
+
+    @staticmethod
+    def is_heartbeat(tup: Tuple) -> bool:
+        """Return False: topo watches processes by other means than tuples."""
+        return False
+
+    @property
+    def pid(self) -> int:
+        """The process that the task runs in."""
+        return os.getpid()
+
     @property
     def topology_name(self) -> str:
         """The name under which the topology was submitted."""
@@ -117,6 +149,7 @@ class Spout(_Shared, PlainSpout):
 
     def open(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
         """Call `initialize`."""
+        self.storm_conf = conf
         self.initialize(conf, context)
 
     def ack(self, tup_id: Any) -> None:
@@ -139,6 +172,22 @@ class Spout(_Shared, PlainSpout):
             self.collector.emit_direct(direct_task, values, stream=name, msg_id=tup_id)
             return [direct_task] if need_task_ids else None
         return self.collector.emit(values, stream=name, msg_id=tup_id, task_ids=need_task_ids)
+
+    def emit_many(  # type: ignore[override]  # streamparse's parameters
+        self,
+        tuples: Iterable[Sequence[Any]],
+        stream: str | None = None,
+        tup_ids: Iterable[Any] | None = None,
+        direct_task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> list[list[int] | None]:
+        """Emit each of the tuples, the ones with an id in `tup_ids` tracked."""
+        listed = list(tuples)
+        ids = [None] * len(listed) if tup_ids is None else list(tup_ids)
+        return [
+            self.emit(tup, tup_id, stream, direct_task, need_task_ids)
+            for tup, tup_id in zip(listed, ids, strict=True)
+        ]
 
 
 class ReliableSpout(Spout):
@@ -196,8 +245,6 @@ class ReliableSpout(Spout):
 class Bolt(_Shared, RichBolt):
     """A bolt with streamparse's `initialize`, `process`, `process_tick` and `emit`."""
 
-    transient = ("current_tups",)
-
     auto_anchor = True
     """True: what is emitted without anchors is anchored to the tuple in hand."""
     auto_ack = True
@@ -226,19 +273,33 @@ class Bolt(_Shared, RichBolt):
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
         """Call `initialize`."""
+        self.storm_conf = conf
         self.initialize(conf, context)
 
-    def execute(self, tup: Tuple) -> None:
+    def execute(self, tup: TopoTuple) -> None:
         """Call `process` with the tuple in hand, then ack it if `auto_ack` says so."""
-        self.current_tups = (tup,)
-        self.process(tup)
+        in_hand = Tuple(tup)
+        self.current_tups = (in_hand,)
+        self.process(in_hand)
         if self.auto_ack:
             self.collector.ack(tup)
 
-    def on_tick(self, tup: Tuple) -> None:
+    def on_tick(self, tup: TopoTuple) -> None:
         """Call `process_tick`."""
         self.current_tups = ()
-        self.process_tick(tup)
+        self.process_tick(Tuple(tup))
+
+    def ack(self, tup: Tuple | TopoTuple) -> None:
+        """Ack a processed tuple, where `auto_ack` is off."""
+        self.collector.ack(_in_hand(tup, "ack"))
+
+    def fail(self, tup: Tuple | TopoTuple, reason: str | None = None) -> None:
+        """Fail a tuple: the messages it came from fail with this reason."""
+        self.collector.fail(_in_hand(tup, "fail"), reason)
+
+    def reset_timeout(self, tup: Tuple | TopoTuple) -> None:
+        """Restart the timeout of the messages that this tuple came from."""
+        self.collector.reset_timeout(_in_hand(tup, "reset_timeout"))
 
     def emit(  # type: ignore[override]  # streamparse's own parameters
         self,
@@ -252,17 +313,38 @@ class Bolt(_Shared, RichBolt):
         values, name = _values(tup), stream or DEFAULT
         if anchors is None:
             anchors = self.current_tups if self.auto_anchor else ()
+        roots = topos(anchors) if isinstance(anchors, Tuple | TopoTuple) else map(topos, anchors)
         if direct_task is not None:
-            self.collector.emit_direct(direct_task, values, stream=name, anchors=anchors)
+            self.collector.emit_direct(direct_task, values, stream=name, anchors=roots)
             return [direct_task] if need_task_ids else None
-        return self.collector.emit(values, stream=name, anchors=anchors, task_ids=need_task_ids)
+        return self.collector.emit(values, stream=name, anchors=roots, task_ids=need_task_ids)
+
+    def emit_many(
+        self,
+        tuples: Iterable[Sequence[Any]],
+        stream: str | None = None,
+        anchors: Iterable[Tuple] | None = None,
+        direct_task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> list[list[int] | None]:
+        """Emit each of the tuples, all with the same anchors."""
+        shared = list(anchors) if anchors is not None else None
+        return [self.emit(tup, stream, shared, direct_task, need_task_ids) for tup in tuples]
+
+
+def _in_hand(tup: Any, call: str) -> TopoTuple:
+    if isinstance(tup, Tuple | TopoTuple):
+        itself: TopoTuple = topos(tup)
+        return itself
+    raise ComponentError(
+        f"{call} takes a tuple; got {type(tup).__name__} {tup!r:.60}",
+        hint="keep the tuple itself, not its id",
+    )
 
 
 def _values(tup: Any) -> list[Any]:
-    if isinstance(tup, list):
-        return tup
-    if isinstance(tup, tuple):
-        return list(tup)
+    if isinstance(tup, list | tuple):
+        return tup if type(tup) is list else list(tup)
     raise ComponentError(
         f"emit takes a list or tuple of values; got {type(tup).__name__} {tup!r:.60}",
         hint="write self.emit([value])",

@@ -9,6 +9,7 @@ from topo.streams.builder import StreamBuilder
 from topo.streams.elements import KeyedStream, Stream
 from topo.streams.keyed import Process
 from topo.streams.records import Record
+from topo.streams.requests import KeyedRequestStream, RequestStream
 from topo.streams.results import WindowedStream
 from topo.streams.state import (
     CachedMap,
@@ -21,12 +22,13 @@ from topo.streams.state import (
     Transactional,
 )
 from topo.streams.tables import GroupedTable, StreamTable
-from topo.streams.windowed import Window
+from topo.streams.window_results import Window, WindowResult
 from topo.tables.leaving import RowChange
 
 __all__ = [
     "CachedMap",
     "GroupedTable",
+    "KeyedRequestStream",
     "KeyedStream",
     "MapState",
     "MemoryStore",
@@ -35,6 +37,7 @@ __all__ = [
     "OpaqueValue",
     "Process",
     "Record",
+    "RequestStream",
     "RowChange",
     "Store",
     "Stream",
@@ -42,5 +45,6 @@ __all__ = [
     "StreamTable",
     "Transactional",
     "Window",
+    "WindowResult",
     "WindowedStream",
 ]

@@ -7,7 +7,7 @@ and so on, so that the same text works on the columns of a frame and on a tuple.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from topo.errors import StreamError
 from topo.streams.graph import Node
 from topo.streams.partials import PanePartials, Partials
 from topo.streams.records import lasting
+from topo.streams.window_results import BOUNDS, PANE, Window, WindowResult, reported
 
 KEY, VALUE, TIME = "key", "value", "ts"
 
@@ -43,8 +44,12 @@ class ChainExit:
     """"for_each", "for_each_batch", "partial" or "panes"."""
     function: Any = None
     option: Any = None
+    for_lookup: bool = False
+    """The reader looks a table up, to which elements without a value are none."""
     needs_no_value: bool = False
     """The reader looks at keys alone, so that values need not travel."""
+    reader: Node | None = None
+    """The operator whose work is begun here, in part: errors are its."""
 
 
 @dataclass(frozen=True)
@@ -54,26 +59,24 @@ class ChainSource:
     fields: tuple[str, ...]
     keyed: bool
     window: bool = False
+    """The fields are those of the result of a window, whose key is (key, window)."""
+    by_window: bool = False
+    """The keys are (key, window) already."""
+    late: bool = False
+    """The one field holds a tuple of key and value that came too late."""
     time: int | None = None
     """The position of the event time in the tuple; None if the stream is untimed."""
     hides_time: bool = False
     """The time was added by a chain before, so it is no part of the element."""
+    time_is_end: bool = False
+    """The time is the end of a window, and that of its result the last one in it."""
     unit: str = "ms"
-    """That of the bounds of windows: the time of a result is the last one in its window."""
+    """That of the bounds of windows."""
 
     @property
     def is_single(self) -> bool:
         """True iff an element is one value of the tuple, not the tuple itself."""
         return len(self.fields) - self.hides_time == 1
-
-    def times(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
-        """Return the times of the elements in these columns."""
-        assert self.time is not None
-        times = columns[self.time]
-        if not self.window:
-            return times
-        last = LAST_IN_WINDOW[self.unit]
-        return [end - last for end in times]
 
 
 @dataclass
@@ -83,6 +86,8 @@ class ChainPlan:
     source: ChainSource
     exits: list[ChainExit] = field(default_factory=list)
     timed: bool = False
+    times: Any = None
+    """A function of an element that gives it its time; None if it has one already, or none."""
 
 
 @dataclass
@@ -167,6 +172,8 @@ class ChainCode:
         self._reads: dict[int, None] = {}
         self._depth = 0
         self._variables = 0
+        self._windowed_key = ""
+        """The variable of a key (key, window), which makes a pair the result of a window."""
         source = plan.source
         self._makes_tuple = not (source.window or source.keyed or source.is_single)
 
@@ -175,18 +182,30 @@ class ChainCode:
         source = self._plan.source
         value, key = "tup", None
         if source.window:
-            start, end = (self._field(source.fields.index(name)) for name in ("start", "end"))
-            key = self._variable()
-            of_key = self._field(source.fields.index(KEY))
-            self._line(f"{key} = ({of_key}, {self._name('window', _window)}({start}, {end}))", None)
-            value = self._field(source.fields.index(VALUE))
+            key, value = self._window_key(), self._field(source.fields.index(VALUE))
+        elif source.late:
+            key, value = self._variable(), self._variable()
+            of_tuple = self._field(0)
+            self._line(f"{key}, {value} = {of_tuple}[0], {of_tuple}[1]", None)
         elif source.keyed:
             key, value = self._field(0), self._field(1)
+            self._windowed_key = key if source.by_window else ""
         elif source.is_single:
             value = self._field(0)
         self._write_children(_Tree.of(self._plan.exits), value, key)
         reads = sorted(self._reads) or [0]
         return LoopText(self._lines, {**self._names, **self._emits.names}, reads, self._makes_tuple)
+
+    def _window_key(self) -> str:
+        """Write the key (key, window) of a window's result; return its variable."""
+        fields = self._plan.source.fields
+        parts = [self._field(fields.index(name)) for name in BOUNDS]
+        pane = [f"{name}={self._field(fields.index(name))}" for name in PANE if name in fields]
+        window = self._name("window", reported if pane else Window)
+        key = self._windowed_key = self._variable()
+        of_key = self._field(fields.index(KEY))
+        self._line(f"{key} = ({of_key}, {window}({', '.join(parts + pane)}))", None)
+        return key
 
     # -- text ---------------------------------------------------------------------------------
 
@@ -212,9 +231,18 @@ class ChainCode:
         source = self._plan.source
         assert source.time is not None, "the chain is timed"
         text = self._field(source.time)
-        if source.window:
+        if source.time_is_end:
             return f"{text} - {self._name('tick', LAST_IN_WINDOW[source.unit])}"
         return text
+
+    def _whole(self, value: str, key: str | None) -> str:
+        """Return the expression of an element: the value, a pair, or the result of a window."""
+        if key is None:
+            return value
+        pair = f"({key}, {value})"
+        if key == self._windowed_key:
+            return f"{self._name('result', WindowResult)}({pair})"
+        return pair
 
     # -- operators ----------------------------------------------------------------------------
 
@@ -236,7 +264,7 @@ class ChainCode:
         if node.kind != "flat_map":
             return self._write_operator(node, value, key)
         fresh = self._variable()
-        whole = value if key is None else f"({key}, {value})"
+        whole = self._whole(value, key)
         each = f"{self._name(node.kind, node.function)}({whole}) or ()"
         if self._write_each(node, child, fresh, each):
             return None
@@ -248,7 +276,7 @@ class ChainCode:
         """Write one operator; return the variables of its elements."""
         function = "" if node.function is None else self._name(node.kind, node.function)
         fresh = self._variable()
-        whole = value if key is None else f"({key}, {value})"
+        whole = self._whole(value, key)
         kind = node.kind
         if kind == "map":
             self._line(f"{fresh} = {function}({whole})", node)
@@ -278,7 +306,7 @@ class ChainCode:
             return value, key
         if kind == "key_by":
             # A tuple of the runtime is equal to nothing but itself, which no key may be.
-            made = self._lasting(f"{function}({whole})" if function else value)
+            made = self._lasting(f"{function}({whole})" if function else whole)
             self._line(f"{fresh} = {made}", node)
             return value if key is None else whole, fresh
         if kind == "values":
@@ -291,7 +319,7 @@ class ChainCode:
         raise StreamError(f"internal error: no chain has {kind!r}; please report this")
 
     def _write_branch(self, node: Node, child: _Tree, value: str, key: str | None) -> None:
-        whole = value if key is None else f"({key}, {value})"
+        whole = self._whole(value, key)
         word = "if"
         for name, predicate in node.function:
             part = child.branch(name)
@@ -307,7 +335,7 @@ class ChainCode:
             self._depth = before - 1
 
     def _write_exit(self, leaving: ChainExit, value: str, key: str | None) -> None:
-        whole = value if key is None else f"({key}, {value})"
+        whole = self._whole(value, key)
         if leaving.action == "for_each":
             self._line(f"{self._name('for_each', leaving.function)}({whole})", leaving.node)
             return
@@ -318,17 +346,21 @@ class ChainCode:
         lasting_value = self._lasting(value)
         gather = self._name(leaving.action, self._gathered.by_exit[self._plan.exits.index(leaving)])
         if leaving.action == "for_each_batch":
-            arguments = lasting_value if key is None else f"({key}, {lasting_value})"
+            arguments = self._whole(lasting_value, key)
         elif leaving.action == "partial":
             arguments = f"{key}, {lasting_value}"
         else:
             arguments = f"{key}, {lasting_value}, {self._time()}"
-        self._line(f"{gather}({arguments})", leaving.node)
+        self._line(f"{gather}({arguments})", leaving.reader or leaving.node)
 
     def _row(self, leaving: ChainExit, value: str, key: str | None) -> list[str]:
         value = "None" if leaving.needs_no_value else self._lasting(value)
         row = [value] if key is None else [key, value]
-        return [*row, self._time()] if self._plan.timed else row
+        if not self._plan.timed:
+            return row
+        if self._plan.times is None:
+            return [*row, self._time()]
+        return [*row, f"{self._name('times', self._plan.times)}({self._whole(value, key)})"]
 
     def _lasting(self, value: str) -> str:
         """Return the expression of a value that outlives its input, which may be the tuple."""
@@ -352,9 +384,3 @@ class ChainCode:
         if line is not None:
             self._line(line, node)
         return line is not None
-
-
-def _window(start: Any, end: Any) -> Any:
-    from topo.streams.windowed import Window
-
-    return Window(start, end)

@@ -26,7 +26,7 @@ from topo.streams.chain_code import (
     Gathered,
     path_to,
 )
-from topo.streams.graph import Node
+from topo.streams.graph import Node, note_unhashable_key
 from topo.traces import GENERATED
 from topo.tuples import Tuple
 
@@ -37,7 +37,7 @@ class ChainBolt(ByColumns, BasicBolt):
     """The stateless operators behind one source."""
 
     stateless = True
-    transient = ("gathered", "run", "where", "where_of_run", "may_drop")
+    transient = ("plan", "gathered", "run", "where", "where_of_run")
 
     def __init__(self, plan: ChainPlan) -> None:
         self.plan = plan
@@ -54,16 +54,21 @@ class ChainBolt(ByColumns, BasicBolt):
         self.run: Callable[[Tuple], None] | None = None
         self.where: dict[int, Node] = {}
         self.where_of_run: dict[int, Node] = {}
-        self.may_drop = self.plan.source.time is not None and _may_drop(self.plan.exits)
 
     def loop_text(self, emits: EmitText) -> LoopText:
         code = ChainCode(self.plan, self.gathered, emits)
         self.where = code.where
         return code.text()
 
-    def look_at(self, columns: Sequence[Sequence[Any]]) -> None:
-        if self.may_drop:
-            self._observe(self.plan.source.times(columns))
+    def times_in(self) -> Mapping[str, str]:
+        source = self.plan.source
+        if source.time is None or self.plan.times is not None:
+            return {}  # the time is born here, if anywhere
+        return {
+            leaving.stream: source.fields[source.time]
+            for leaving in self.plan.exits
+            if leaving.stream is not None and not _drops_only_none(leaving)
+        }
 
     def failed(self, error: BaseException, line: int) -> None:
         _name_operator(error, self.where.get(line))
@@ -72,8 +77,6 @@ class ChainBolt(ByColumns, BasicBolt):
         """Process a tuple that does not come in a column."""
         if self.run is None:
             self.run, self.where_of_run = self._function()
-        if self.may_drop:
-            self._observe(self.plan.source.times([[value] for value in tup.values]))
         try:
             self.run(tup)
         except Exception as error:
@@ -92,21 +95,12 @@ class ChainBolt(ByColumns, BasicBolt):
             for row in partial.take():
                 self.collector.emit(row, stream=stream)
         for stream, panes in self.gathered.panes:
-            self.collector.observe_times(panes.take_highest(), stream)
             for row in panes.take():
                 self.collector.emit(row, stream=stream)
         for function, items in self.gathered.batches:
             gathered = items[:]
             items.clear()
             function(batch_id, gathered)
-
-    def _observe(self, times: Sequence[Any]) -> None:
-        """Take the times of inputs, so that a selective filter does not hold the watermark back."""
-        for leaving in self.plan.exits:
-            if leaving.stream is not None and leaving.action is None:
-                self.collector.observe_times(times, leaving.stream)
-        for _, panes in self.gathered.panes:
-            panes.see(times)
 
     def _function(self) -> tuple[Callable[[Tuple], None], dict[int, Node]]:
         """Return the chain as a function of a tuple, and the operator of each of its lines."""
@@ -137,14 +131,19 @@ class _EmitsRows:
 
 
 def _name_operator(error: BaseException, node: Node | None) -> None:
+    note_unhashable_key(error)
     if node is not None and isinstance(error, Exception):
         error.add_note(f"in {node}")
 
 
-def _may_drop(exits: Sequence[ChainExit]) -> bool:
-    """Return True if an element may leave the chain by no stream."""
-    path = {node.kind for leaving in exits for node in path_to(leaving.node)}
-    return bool(path & _DROPS) and any(leaving.stream for leaving in exits)
+def _drops_only_none(leaving: ChainExit) -> bool:
+    """Return True if elements without a value are all that does not leave, with a lookup next.
+
+    To a lookup such an element is none, so that unlike one that a filter drops it has no time:
+    the time is that of what is emitted.
+    """
+    kinds = {node.kind for node in path_to(leaving.node)}
+    return leaving.for_lookup and not kinds & _DROPS
 
 
 def exit_fields(plan: ChainPlan, leaving: ChainExit) -> tuple[str, ...]:

@@ -6,17 +6,19 @@ follow the functions, so that a type checker knows what a lambda gets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
-from topo.errors import StreamError
-from topo.event_time import Duration
-from topo.streams.endings import Endings
-from topo.streams.graph import Node, check_function, getter, users_place
+from topo.errors import StreamError, WindowError
+from topo.event_time import Duration, EventTime
+from topo.patterns import Match
+from topo.patterns.pattern import Pattern
+from topo.streams.chain_code import TIME
+from topo.streams.endings import Endings, check_grouping
+from topo.streams.graph import Node, Part, PartOfValue, check_function, getter, users_place
 from topo.streams.joinable import Joinable
 from topo.streams.keyed import Process
-from topo.streams.running import Forgetful
 from topo.streams.state import MapState
 from topo.streams.windowed import Fold, Least, Reduce, adding, top
 from topo.windows.assigners import WindowSpec
@@ -33,11 +35,18 @@ K = TypeVar("K")
 V = TypeVar("V")
 W = TypeVar("W")
 
+IDLE = EventTime.idle
+
+
+_GO_BY_WATERMARK = {
+    "window", "join", "cogroup", "table_lookup", "process", "dedupe", "detect",
+}  # fmt: skip
+
 
 class Stream(Endings[T]):
     """A stream of elements."""
 
-    def named(self, name: str) -> Stream[T]:
+    def named(self, name: str) -> Self:
         """Name the component of the last operator, so that a checkpoint knows it again."""
         self._node.name = name
         return self
@@ -61,6 +70,27 @@ class Stream(Endings[T]):
         """Return each of the values that the function returns or yields for an element."""
         mapped: Stream[U] = self._then("flat_map", function)
         return mapped
+
+    def map_batches(
+        self,
+        function: Callable[[Any], Any],
+        fields: str | Iterable[str] = "value",
+        *,
+        parallelism: int = 1,
+        name: str = "",
+    ) -> Stream[Any]:
+        """Return what the function makes of many elements at once: pyarrow.RecordBatches.
+
+        Their column is `value`, or they have the fields of the source right behind it. The function
+        returns an array, or columns with these fields: as many rows as there are elements, or a
+        pair of columns and, for each row, the position of its element.
+        """
+        from topo.streams.batches import BatchFunction
+
+        check_function("map_batches", function)
+        bolt = BatchFunction(function, fields)
+        grouping = "shuffle" if self._node.keyed else None
+        return self.through(bolt, parallelism=parallelism, grouping=grouping, name=name)
 
     def peek(self, function: Callable[[T], Any]) -> Stream[T]:
         """Call the function with each element, and pass the element on."""
@@ -130,18 +160,66 @@ class Stream(Endings[T]):
         merged: Stream[T] = self._like(self._builder.add(node))
         return merged
 
+    def late(self) -> KeyedStream[Any, Any]:
+        """Return what came too late for this operator: pairs of a key and a value, without a time.
+
+        It goes right behind what goes by a watermark: a window's aggregate, a join, a cogroup in
+        windows, `process`, which does not get them then, `dedupe` and `detect`.
+        """
+        node = self._node
+        if node.kind not in _GO_BY_WATERMARK:
+            raise StreamError(
+                f"late() goes right behind a window's aggregate, a join, process, dedupe or "
+                f"detect; this is {node.kind}",
+                hint="write counts = keyed.window(...).count(), then counts.late()",
+                at=users_place(),
+            )
+        return KeyedStream(self._builder, self._next("late", keyed=True))
+
     def repartition(self, parallelism: int, by: str = "shuffle") -> Stream[T]:
         """Deal the elements over another number of tasks: "shuffle", "broadcast" or "global"."""
-        if by not in GROUPINGS:
-            known = ", ".join(map(repr, GROUPINGS))
-            raise StreamError(f"repartition by {by!r}; it is one of {known}", at=users_place())
+        check_grouping("repartition", by)
         node = self._next("repartition", keyed=self._node.keyed, parallelism=parallelism, by=by)
         dealt: Stream[T] = self._like(node)
         return dealt
 
-    def aggregate(self, combiner: Combiner, *, parallelism: int = 1) -> Stream[Any]:
+    def times(
+        self,
+        of: str | Callable[[T], Any],
+        *,
+        lag: Duration = 0,
+        unit: str = "ms",
+        idle: timedelta | None = IDLE,
+        when_idle: str = "leave",
+        max_ahead: timedelta | None = None,
+        on_bad: str = "error",
+    ) -> Self:
+        """Give each element its event time: a part of it, or the function's result.
+
+        Operators behind go by that time. The options are those of `EventTime`: `lag` is how much
+        later than the highest time an element may come. In a stream with keys a part is one of the
+        value. What was dropped before has no time, so write it in front of filters.
+        """
+        reads = getter(of, "times")
+        if self._node.keyed and isinstance(reads, Part):
+            reads = PartOfValue(reads.name)
+        try:
+            time = EventTime(
+                TIME,
+                lag=lag,
+                unit=unit,
+                idle=idle,
+                when_idle=when_idle,
+                max_ahead=max_ahead,
+                on_bad=on_bad,
+            )
+        except WindowError as error:
+            raise StreamError(error.message, hint=error.hint, at=users_place()) from None
+        return cast(Self, self._like(self._next("times", reads, keyed=self._node.keyed, time=time)))
+
+    def aggregate(self, combiner: Combiner) -> Stream[Any]:
         """Return one result a batch over all elements; an empty batch gives that of nothing."""
-        node = self._next("aggregate", adding(combiner), keyed=False, parallelism=parallelism)
+        node = self._next("aggregate", adding(combiner), keyed=False)
         return Stream(self._builder, node)
 
     def count(self) -> Stream[int]:
@@ -149,24 +227,68 @@ class Stream(Endings[T]):
         return self.aggregate(Count())
 
     @overload
-    def to_table(self, key: Callable[[T], K], **limits: Any) -> StreamTable[K, T]: ...
+    def to_table(
+        self, key: Callable[[T], K], *, versioned: Duration | None = ...,
+        ttl: timedelta | None = ..., max_keys: int | None = ...,
+        deleted: Callable[[T], Any] | None = ..., emit_unchanged: bool = ...,
+        parallelism: int = ...,
+    ) -> StreamTable[K, T]: ...  # fmt: skip
     @overload
-    def to_table(self, key: str, **limits: Any) -> StreamTable[Any, T]: ...
-    def to_table(self, key: Any, **limits: Any) -> StreamTable[Any, T]:
+    def to_table(
+        self, key: str, *, versioned: Duration | None = ..., ttl: timedelta | None = ...,
+        max_keys: int | None = ..., deleted: Callable[[T], Any] | None = ...,
+        emit_unchanged: bool = ..., parallelism: int = ...,
+    ) -> StreamTable[Any, T]: ...  # fmt: skip
+    def to_table(
+        self,
+        key: Any,
+        *,
+        versioned: Duration | None = None,
+        ttl: timedelta | None = None,
+        max_keys: int | None = None,
+        deleted: Callable[[T], Any] | None = None,
+        emit_unchanged: bool = False,
+        parallelism: int = 0,
+    ) -> StreamTable[Any, T]:
         """Return the table of the latest element of each key; see `KeyedStream.to_table`."""
-        return self.key_by(key).to_table(**limits)
+        return self.key_by(key).to_table(
+            versioned=versioned,
+            ttl=ttl,
+            max_keys=max_keys,
+            deleted=deleted,
+            emit_unchanged=emit_unchanged,
+            parallelism=parallelism,
+        )
 
-    def window(self, window: WindowSpec, **options: Any) -> WindowedStream[None, T]:
+    def window(
+        self,
+        window: WindowSpec,
+        *,
+        trigger: Trigger | None = None,
+        mode: str = "accumulate",
+        allowed_lateness: Duration | str = 0,
+        parallelism: int = 0,
+    ) -> WindowedStream[None, T]:
         """Gather the elements in windows, all keys together."""
         keyed = self.key_by(_no_key)
-        return keyed.window(window, **options)
+        return keyed.window(
+            window,
+            trigger=trigger,
+            mode=mode,
+            allowed_lateness=allowed_lateness,
+            parallelism=parallelism,
+        )
 
     def dedupe(
-        self, by: str | Callable[[T], Any] | None = None, within: timedelta | None = None
+        self,
+        by: str | Callable[[T], Any] | None = None,
+        within: timedelta | None = None,
+        *,
+        parallelism: int = 0,
     ) -> Stream[T]:
         """Return the first of the elements with an equal `by`; with `within`, for that long."""
         keyed = self.key_by(getter(by, "dedupe")) if by is not None else self.key_by()
-        return keyed._dedupe(within)
+        return keyed._dedupe(within, parallelism)
 
     def _then(self, kind: str, function: Any) -> Any:
         node = self._next(kind, check_function(kind, function), keyed=False)
@@ -176,15 +298,8 @@ class Stream(Endings[T]):
         return (KeyedStream if node.keyed else Stream)(self._builder, node)
 
 
-GROUPINGS = {"shuffle": "shuffle", "broadcast": "all", "global": "global"}
-
-
 class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
     """A stream of pairs of a key and a value; operators with state work by key."""
-
-    def named(self, name: str) -> KeyedStream[K, V]:
-        self._node.name = name
-        return self
 
     def _then(self, kind: str, function: Any) -> Any:
         keeps = kind in ("filter", "peek")
@@ -195,6 +310,15 @@ class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
         """Return the pairs for which the predicate holds; keys stay where they are."""
         kept: KeyedStream[K, V] = self._then("filter", predicate)
         return kept
+
+    if TYPE_CHECKING:  # of pairs, they give pairs
+
+        def peek(self, function: Callable[[tuple[K, V]], Any]) -> KeyedStream[K, V]: ...
+        def merge(self, *others: Stream[tuple[K, V]]) -> KeyedStream[K, V]: ...
+        def repartition(self, parallelism: int, by: str = "shuffle") -> KeyedStream[K, V]: ...
+        def branch(  # type: ignore[override]  # a dict has one type of values
+            self, *, default: str | None = None, **predicates: Callable[[tuple[K, V]], Any]
+        ) -> dict[str, KeyedStream[K, V]]: ...
 
     def map_values(self, function: Callable[[V], W]) -> KeyedStream[K, W]:
         """Replace each value by the function's result; keys stay where they are."""
@@ -220,49 +344,61 @@ class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
         """Return the aggregate by key over everything so far, at each value."""
         return self._running("aggregate", adding(combiner), parallelism)
 
-    def count(self) -> Aggregated[K, int]:  # type: ignore[override]  # by key
+    def count(self, *, parallelism: int = 0) -> Aggregated[K, int]:  # type: ignore[override]  # by key
         """Return the number of values of a key so far, at each value."""
-        return self._running("count", adding(Count()))
+        return self._running("count", adding(Count()), parallelism)
 
-    def reduce(self, function: Callable[[V, V], V]) -> Aggregated[K, V]:
+    def reduce(self, function: Callable[[V, V], V], *, parallelism: int = 0) -> Aggregated[K, V]:
         """Combine the values of a key two at a time."""
-        return self._running("reduce", Reduce(check_function("reduce", function)))
+        return self._running("reduce", Reduce(check_function("reduce", function)), parallelism)
 
-    def fold(self, first: Any, function: Callable[[Any, V], W]) -> Aggregated[K, W]:
+    def fold(
+        self, first: Any, function: Callable[[Any, V], W], *, parallelism: int = 0
+    ) -> Aggregated[K, W]:
         """Combine the values of a key with an accumulator, `function(accumulator, value)`.
 
-        `first` is the accumulator before the first value, or a function that makes it.
+        `first` is the accumulator before the first value, of which each key has a copy, or a
+        function that makes it.
         """
-        return self._running("fold", Fold(first, check_function("fold", function)))
+        fold = Fold(first, check_function("fold", function))
+        return self._running("fold", fold, parallelism)
 
-    def min(self, by: str | Callable[[V], Any] | None = None) -> Aggregated[K, V]:
+    def min(
+        self, by: str | Callable[[V], Any] | None = None, *, parallelism: int = 0
+    ) -> Aggregated[K, V]:
         """Return the value with the lowest `by` so far; of equal ones, the first."""
-        return self._running("min", Least(getter(by, "min"), -1))
+        return self._running("min", Least(getter(by, "min"), -1), parallelism)
 
-    def max(self, by: str | Callable[[V], Any] | None = None) -> Aggregated[K, V]:
+    def max(
+        self, by: str | Callable[[V], Any] | None = None, *, parallelism: int = 0
+    ) -> Aggregated[K, V]:
         """Return the value with the highest `by` so far; of equal ones, the first."""
-        return self._running("max", Least(getter(by, "max"), 1))
+        return self._running("max", Least(getter(by, "max"), 1), parallelism)
 
-    def top(self, n: int, by: str | Callable[[V], Any] | None = None) -> Aggregated[K, list[Any]]:
+    def top(
+        self, n: int, by: str | Callable[[V], Any] | None = None, *, parallelism: int = 0
+    ) -> Aggregated[K, list[Any]]:
         """Return the n values with the highest `by` so far, highest first, each with its `by`."""
-        return self._running("top", adding(top(n, by)))
+        return self._running("top", adding(top(n, by)), parallelism)
 
-    def collect(self) -> Aggregated[K, list[V]]:
-        """Return all values of a key so far."""
-        return self._running("collect", adding(Collect()))
+    def collect(self, *, parallelism: int = 0) -> Aggregated[K, list[V]]:
+        """Return all values of a key so far, as they came."""
+        return self._running("collect", adding(Collect()), parallelism)
 
-    def distinct(self) -> KeyedStream[K, V]:
+    def distinct(self, *, parallelism: int = 0) -> KeyedStream[K, V]:
         """Return each pair of key and value once."""
-        pairs: Stream[Any] = Stream(self._builder, self._next("map", _same, keyed=False))
-        kept: KeyedStream[K, V] = pairs.dedupe().pairs()
-        return kept
+        return self.dedupe(parallelism=parallelism).pairs()
 
     def update_state_by_key(
-        self, first: Any, function: Callable[[Any, V], Any]
+        self, first: Any, function: Callable[[Any, V], Any], *, parallelism: int = 0
     ) -> KeyedStream[K, Any]:
-        """Replace the state of a key by `function(state, value)`, return it; None forgets it."""
+        """Replace the state of a key by `function(state, value)`, return it; None forgets it.
+
+        `first` is the state before the first value, as in `fold`.
+        """
         check_function("update_state_by_key", function)
-        return self._running("update_state_by_key", Forgetful(first, function), drops=True)
+        fold = Fold(first, function)
+        return self._running("update_state_by_key", fold, parallelism, drops=True)
 
     def _running(
         self, kind: str, combiner: Combiner, parallelism: int = 0, *, drops: bool = False
@@ -308,7 +444,9 @@ class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
 
     # -- own logic, state, windows ------------------------------------------------------------
 
-    def process(self, process: Process[K, V, Any], *, keyed: bool = True) -> KeyedStream[Any, Any]:
+    def process(
+        self, process: Process[K, V, Any], *, keyed: bool = True, parallelism: int = 0
+    ) -> KeyedStream[Any, Any]:
         """Run own logic by key, with state and timers; with `keyed=False` it emits plain values."""
         if isinstance(process, type) or not isinstance(process, Process):
             raise StreamError(
@@ -316,12 +454,40 @@ class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
                 at=users_place(),
                 hint="subclass topo.streams.Process and give an instance",
             )
-        node = self._next("process", process, keyed=keyed)
+        node = self._next("process", process, keyed=keyed, parallelism=parallelism)
         streamed: KeyedStream[Any, Any] = self._like(node)
         return streamed
 
-    def _dedupe(self, within: timedelta | None) -> Stream[Any]:
-        return Stream(self._builder, self._next("dedupe", within, keyed=False))
+    def detect(
+        self,
+        pattern: Pattern,
+        select: Mapping[str, str] | Callable[[Match], Any] | None = None,
+        *,
+        limit: int | None = None,
+        parallelism: int = 0,
+    ) -> Detected[Any]:
+        """Return what matches a pattern, by key: a `Match`, or what `select` makes of it.
+
+        Conditions read parts of the elements. `select` is texts by name, for records of them, or a
+        function of the match. `limit` is the most open matches of a key.
+        """
+        if not isinstance(pattern, Pattern):
+            raise StreamError(
+                f"detect takes a Pattern; got {pattern!r:.80}",
+                hint='write .detect(Pattern("a", ...).followed_by("b", ...))',
+                at=users_place(),
+            )
+        pattern.check()
+        if select is not None and not isinstance(select, Mapping):
+            check_function("detect", select)
+        node = self._next(
+            "detect", pattern, keyed=False, select=select, limit=limit, parallelism=parallelism
+        )
+        return Detected(self._builder, node)
+
+    def _dedupe(self, within: timedelta | None, parallelism: int) -> Stream[Any]:
+        node = self._next("dedupe", within, keyed=False, parallelism=parallelism)
+        return Stream(self._builder, node)
 
     def persistent_aggregate(
         self, combiner: Combiner, state: MapState | None = None, *, parallelism: int = 0
@@ -382,5 +548,12 @@ def _no_key(value: Any) -> None:
     return None
 
 
-def _same(element: Any) -> Any:
-    return element
+class Detected(Stream[T]):
+    """The matches of a pattern."""
+
+    @property
+    def timed_out(self) -> Stream[Match]:
+        """The partial matches that timed out."""
+        node = self._next("timed_out", keyed=False)
+        node.make_only_if_read()
+        return Stream(self._builder, node)

@@ -6,14 +6,29 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from topo.components import BasicBolt, Bolt
-from topo.errors import StreamError
+from topo.errors import StreamError, did_you_mean
 from topo.streams.graph import Node, check_function, users_place
+from topo.streams.records import lasting
 
 if TYPE_CHECKING:
     from topo.streams.builder import StreamBuilder
     from topo.streams.elements import Stream
 
 T = TypeVar("T")
+
+GROUPINGS = {"shuffle": "shuffle", "broadcast": "all", "global": "global"}
+"""The groupings of topologies by their names in programs of streams."""
+
+
+def check_grouping(kind: str, grouping: str) -> None:
+    """Raise a StreamError if an operator does not know a grouping."""
+    if grouping not in GROUPINGS:
+        choices = ", ".join(map(repr, GROUPINGS))
+        raise StreamError(
+            f"{kind} by {grouping!r}; it is one of {choices}",
+            hint=did_you_mean(grouping, GROUPINGS),
+            at=users_place(),
+        )
 
 
 class Endings(Generic[T]):
@@ -44,31 +59,51 @@ class Endings(Generic[T]):
         """Print each element; `topo logs` shows it."""
         self._next("for_each", Printer(label), keyed=self._node.keyed)
 
-    def to(self, bolt: Bolt | BasicBolt, *, parallelism: int = 1, name: str = "") -> None:
+    def to(
+        self,
+        bolt: Bolt | BasicBolt,
+        *,
+        parallelism: int = 1,
+        grouping: str | None = None,
+        name: str = "",
+    ) -> None:
         """Send the elements to a bolt; its tuples have `value`, or `key` and `value`.
 
         If the stream has event time, they have `ts` as well. A bolt right behind `stream` reads the
-        spout itself, with the spout's fields.
+        spout itself, with the spout's fields. Of a stream with keys, all values of a key go to one
+        task; other elements are dealt over the tasks. `grouping` says otherwise: "shuffle",
+        "broadcast" or "global".
         """
-        self._user_bolt("to", bolt, parallelism, name)
+        self._user_bolt("to", bolt, parallelism, grouping, name)
 
     def through(
-        self, bolt: Bolt | BasicBolt, *, parallelism: int = 1, name: str = ""
+        self,
+        bolt: Bolt | BasicBolt,
+        *,
+        parallelism: int = 1,
+        grouping: str | None = None,
+        name: str = "",
     ) -> Stream[Any]:
-        """Send the elements through a bolt; return the stream of its default stream."""
+        """Send the elements through a bolt, as `to` does; return the stream of its default stream.
+
+        What the bolt emits is a stream without keys.
+        """
         from topo.streams.elements import Stream
 
-        return Stream(self._builder, self._user_bolt("through", bolt, parallelism, name))
+        return Stream(self._builder, self._user_bolt("through", bolt, parallelism, grouping, name))
 
-    def _user_bolt(self, kind: str, bolt: Any, parallelism: int, name: str) -> Node:
+    def _user_bolt(
+        self, kind: str, bolt: Any, parallelism: int, grouping: str | None, name: str
+    ) -> Node:
         if not isinstance(bolt, Bolt | BasicBolt):
             raise StreamError(
                 f"{kind}() takes a bolt; got {bolt!r}",
                 hint=f"write .{kind}(MyBolt())",
                 at=users_place(),
             )
-        keyed = self._node.keyed
-        node = self._next(kind, keyed=False, bolt=bolt, parallelism=parallelism, reads_keyed=keyed)
+        if grouping is not None:
+            check_grouping(kind, grouping)
+        node = self._next(kind, keyed=False, bolt=bolt, parallelism=parallelism, grouping=grouping)
         node.name = name
         return node
 
@@ -80,4 +115,4 @@ class Printer:
         self.label = f"{label} " if label else ""
 
     def __call__(self, element: Any) -> None:
-        print(f"{self.label}{element!r}")
+        print(f"{self.label}{lasting(element)!r}")

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topo.components import OutputFieldsDeclarer
-from topo.errors import StreamError, did_you_mean
+from topo.errors import KEY_HINT, StreamError, did_you_mean
+from topo.traces import GENERATED
 from topo.windows.combiners import Combiner
 
 
@@ -28,16 +29,45 @@ class Node:
     options: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
     name: str = ""
+    needs_reader: bool = False
+    """It is only made if another operator reads it."""
 
     @property
     def fields(self) -> tuple[str, ...] | None:
         """The fields of its elements, or of their values if it has keys; None if unknown."""
+        if self.kind == "window" and not self.keyed:
+            return ("key", "start", "end", *self.function.names)
         if self.kind in _NAMES_FIELDS:
             return _declared(self.options["spout" if self.kind == "stream" else "bolt"])
         if self.kind in _KEEPS_FIELDS:
             known = {node.fields for node in self.inputs}
             return known.pop() if len(known) == 1 else None
         return None
+
+    @property
+    def is_by_window(self) -> bool:
+        """True iff its elements are pairs whose key is (key, window)."""
+        if not self.keyed:
+            return False
+        if self.kind == "window":
+            return True
+        return self.kind in _KEEPS_KEYS and all(node.is_by_window for node in self.inputs)
+
+    def make_only_if_read(self) -> None:
+        """Leave the operator out of the topology unless another one reads it."""
+        self.needs_reader = True
+
+    def check_parallelism(self) -> None:
+        """Raise a StreamError if the operator has an impossible number of tasks."""
+        tasks = self.options.get("parallelism", 0)
+        at_least = 1 if self.kind in ("stream", "repartition", "to", "through") else 0
+        if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < at_least:
+            raise StreamError(
+                f"{self.kind}: parallelism is {tasks!r}; it is a whole number of tasks",
+                hint="write parallelism=2"
+                + ("" if at_least else "; without it, there are as many as before"),
+                at=self.place,
+            )
 
     def check_parts(self) -> None:
         """Raise a StreamError if the operator names a part that its elements do not have."""
@@ -59,7 +89,15 @@ class Node:
 
 
 _NAMES_FIELDS = {"stream", "through"}
-_KEEPS_FIELDS = {"filter", "peek", "branch", "merge", "repartition", "dedupe", "key_by", "values"}
+_KEEPS_FIELDS = {
+    "filter", "peek", "branch", "merge", "repartition", "relay", "dedupe", "key_by", "values",
+    "with_value", "times",
+}  # fmt: skip
+_KEEPS_KEYS = {
+    "filter", "peek", "branch", "merge", "repartition", "relay", "times", "with_value",
+    "map_values", "flat_map_values", "aggregate", "count", "reduce", "fold", "min", "max", "top",
+    "collect", "update_state_by_key", "join", "cogroup",
+}  # fmt: skip
 _MOST_LEVELS = 3  # of objects within an operator's function
 
 
@@ -120,6 +158,20 @@ def getter(of: str | Callable[[Any], Any] | None, kind: str) -> Any:
     return check_function(kind, of)
 
 
+def note_unhashable_key(error: BaseException) -> None:
+    """Add what to do to an error that topo's own code raised over a key that cannot be one."""
+    if type(error) is not TypeError or not str(error).startswith("unhashable type"):
+        return
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return
+    code, module = trace.tb_frame.f_code, trace.tb_frame.f_globals.get("__name__", "")
+    if code.co_filename == GENERATED or module.startswith("topo."):
+        error.add_note(f"a key is looked up: {KEY_HINT}")
+
+
 class ValueReader:
     """The base of what reads several parts of a value."""
 
@@ -138,4 +190,11 @@ class Part:
         return getattr(value, self.name)
 
     def __repr__(self) -> str:
-        return f"Part({self.name!r})"
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class PartOfValue(Part):
+    """Reads a named part of the value of a pair."""
+
+    def __call__(self, pair: Any) -> Any:
+        return super().__call__(pair[1])

@@ -21,6 +21,7 @@ from topo.joins.shapes import Own, Shape, pairing
 from topo.joins.windowed import WindowJoin
 from topo.streams.chain_code import KEY, TIME, VALUE
 from topo.streams.graph import Node
+from topo.streams.windowed import of_values
 from topo.timed import InputFields
 
 
@@ -34,6 +35,8 @@ class _StreamPairs(PairJoin):
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         declarer.declare((KEY, VALUE, TIME) if self.result_ts else (KEY, VALUE))
+        if self.late_stream is not None:
+            declarer.declare_stream(self.late_stream, "late_tuple")
 
     def shape(self, owner: str, own: Mapping[str, str], names: Mapping[str, Any]) -> Shape:
         return pairing(self.function, Own(own, names, self.own_appended()))
@@ -51,12 +54,13 @@ class StreamWindowJoin(_StreamPairs, WindowJoin):
 
 
 def join_bolt(
-    node: Node, streams: Sequence[tuple[str, str]], time: EventTime | None
+    node: Node, streams: Sequence[tuple[str, str]], time: EventTime | None, late: str | None
 ) -> StreamIntervalJoin | StreamWindowJoin:
     """Return the bolt of a join; raise a StreamError if there can be none."""
     left, right = streams
     result_ts = None if time is None else TIME
     within, window, how = (node.options[name] for name in ("within", "window", "how"))
+    window = of_values(window)
     made: StreamIntervalJoin | StreamWindowJoin
     if within is not None and time is None:
         raise StreamError(
@@ -77,25 +81,27 @@ def join_bolt(
             )  # fmt: skip
     except JoinError as error:
         raise StreamError(error.message, hint=error.hint, at=node.place) from None
-    made.late_stream = None
+    made.late_stream = late
     made.function = node.function
     return made
 
 
-def cogroup_bolt(node: Node, streams: Sequence[tuple[str, str]], time: EventTime | None) -> CoGroup:
+def cogroup_bolt(
+    node: Node, streams: Sequence[tuple[str, str]], time: EventTime | None, late: str | None
+) -> CoGroup:
     """Return the bolt of a cogroup; raise a StreamError if there can be none."""
     try:
         return CoGroup(
             list(streams),
             on=KEY,
-            window=node.options["window"],
+            window=of_values(node.options["window"]),
             time=time,
             keep=node.options["keep"],
             emit=node.options["emit"],
             values=VALUE,
             together=VALUE,
             result_ts=None if time is None else TIME,
-            late_stream=None,
+            late_stream=late,
         )
     except JoinError as error:
         raise StreamError(error.message, hint=error.hint, at=node.place) from None
@@ -120,9 +126,9 @@ def common_time(
     return replace(known[0], lag=lags)
 
 
-def later_time(time: EventTime, delay: int) -> EventTime:
-    """Return the event time of a join's results, which are out of order by so much more."""
-    return replace(time, lag=duration(lag_of(time) + delay, time))
+def with_highest_lag(time: EventTime) -> EventTime:
+    """Return the event time with the highest of its lags, for what comes of all its inputs."""
+    return replace(time, lag=duration(lag_of(time), time))
 
 
 def lag_of(time: EventTime) -> int:

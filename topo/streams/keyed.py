@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
-from itertools import count
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from topo.collectors import OutputCollector
@@ -12,8 +12,10 @@ from topo.components import OutputFieldsDeclarer
 from topo.context import TopologyContext
 from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
+from topo.keyed.timers import Timers
 from topo.storage.namespaces import SavedNamespaces
 from topo.streams.chain_code import KEY, TIME, VALUE
+from topo.streams.graph import note_unhashable_key
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
 
 K = TypeVar("K")
@@ -79,10 +81,14 @@ class ProcessBolt(TimedBolt):
         self.process = process
         self.event_time = time
         self.keyed = keyed
+        self.leaves_late_out = False
+        """What is behind the watermark goes to the late stream, not to the process."""
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         fields = (KEY, VALUE) if self.keyed else (VALUE,)
         declarer.declare((*fields, TIME) if self.event_time else fields)
+        if self.late_stream is not None:
+            declarer.declare_stream(self.late_stream, "late_tuple")
 
     def prepare(
         self, conf: Mapping[str, Any], context: TopologyContext, collector: OutputCollector
@@ -106,12 +112,14 @@ class ProcessOperator(Operator):
         self._task = task
         self._saved = SavedNamespaces("process", task.owner)
         self._state: dict[Any, dict[str, Any]] = {}
-        self._timers: dict[Any, dict[str, tuple[bool, Any, Any]]] = {}
-        """By key and name: whether it goes by the clock, when it is due, the time it was set at."""
-        self._heaps: dict[bool, list[tuple[Any, int, Any, str]]] = {False: [], True: []}
-        self._number = count()
+        self._timers = Timers()  # each notes the time at which it was set
         self._out: list[list[Any]] = []
         self._key: Any = None
+        self._place: tuple[Rows, int] | None = None
+        """The tuple of the value that is being taken in."""
+        self._watermark = BEFORE_ALL
+        self._waiting: list[Rows] = []
+        """The values of this batch, in event time."""
         time = bolt.event_time
         self._unit = None if time is None or time.unit in ("ms", "us") else time
         """The event time, if its ticks are not what people see."""
@@ -126,26 +134,97 @@ class ProcessOperator(Operator):
     # -- values -------------------------------------------------------------------------------
 
     def rows(self, rows: Rows) -> None:
-        keys, values = rows.columns[0], rows.columns[1]
-        times = self._shown(rows.times)
-        process, now = self._process, self._task.now()
-        process.now = now
+        if rows.times is not None:
+            self._waiting.append(rows)  # for the watermark, which orders them among the timers
+            return
+        now = self._task.now()
+        self._set_clock(self._process, now)
         with self._task.users_code():
-            for place, (key, value) in enumerate(zip(keys, values, strict=True)):
-                ts = now if times is None else times[place]
-                self._call(key, ts, process.on_value, value)
-        self.state_rows = len(self._state)
+            for place in range(rows.count):
+                self._take(rows, place, now)
 
-    def _shown(self, times: list[Any] | None) -> list[Any] | None:
+    def _take(self, rows: Rows, place: int, ts: Any) -> None:
+        self._place = rows, place
+        self._call(rows.columns[0][place], ts, self._process.on_value, rows.columns[1][place])
+        self._place = None
+
+    def _progress(self, rows: Rows, number: int) -> Iterator[tuple[int, int, int]]:
+        """Yield each tuple as (highest time so far, number of its rows, its place in them).
+
+        Of several inputs no tuple says that those before it are complete.
+        """
+        highest = BEFORE_ALL
+        follows_tuples = self._task.follows_tuples
+        for place, ts in enumerate(rows.times or ()):
+            if follows_tuples and ts is not None and ts > highest:
+                highest = ts
+            yield highest, number, place
+
+    def _take_waiting(self, clock: Clock) -> int:
+        """Take in the values of a batch and fire the timers that are due between them.
+
+        A timer is due before a value if the values before it, less the lag, are past it: as if the
+        watermark followed each value. So it does not matter which values are in one batch. Of
+        several inputs, and behind an operator in event time, the watermark is that of batches.
+        """
+        waiting, self._waiting = self._waiting, []
+        fired = 0
+        time = self._bolt.event_time
+        assert time is not None, "else no values wait"
+        times = [self._shown(rows.times) for rows in waiting]
+        lag = max((time.lag_of(rows.component) for rows in waiting), default=0)
+        process = self._process
+        at = clock.watermark_before
+        progress = [self._progress(rows, number) for number, rows in enumerate(waiting)]
+        for highest, number, place in heapq.merge(*progress):
+            if at > self._watermark:
+                self._watermark = at
+                first = self._timers.first(False)
+                if first is not None and first <= at:
+                    fired += self._fire(False, at, replace(clock, watermark=at, ended=False))
+            self._set_clock(process, clock.now)
+            if not self._is_left_out(waiting[number], place):
+                with self._task.users_code():
+                    self._take(waiting[number], place, times[number][place])
+            at = min(clock.watermark, highest - lag)
+        return fired
+
+    def _is_left_out(self, rows: Rows, place: int) -> bool:
+        """Set a value aside that is behind the watermark, if the process is not to have such."""
+        if not self._bolt.leaves_late_out or rows.times is None:
+            return False
+        ts = rows.times[place]
+        if ts is not None and ts >= self._watermark:
+            return False
+        self._task.set_aside(rows, [place])
+        return True
+
+    def set_aside(self) -> None:
+        """Count the value that is being taken in as late."""
+        assert self._place is not None, "only a value is late"
+        rows, place = self._place
+        self._task.set_aside(rows, [place])
+
+    def _set_clock(self, process: Process[Any, Any, Any], now: float) -> None:
+        process.now, process.watermark = now, self._watermark
+        if self._unit is not None:
+            process.watermark = self._unit.shown(self._watermark)
+
+    def _shown(self, times: Sequence[Any] | None) -> Sequence[Any]:
         """Return times in the unit of their field."""
-        if times is None or self._unit is None:
+        assert times is not None, "only values with times wait"
+        if self._unit is None:
             return times
         shown = self._unit.shown
         return [None if ticks is None else shown(ticks) for ticks in times]
 
     def _call(self, key: Any, ts: Any, hook: Any, *arguments: Any) -> None:
         process = self._process
-        had = key in self._state
+        try:
+            had = key in self._state
+        except TypeError as error:
+            note_unhashable_key(error)
+            raise
         state = process.state = self._state[key] if had else {}
         process.ts = ts
         self._key = key
@@ -181,51 +260,37 @@ class ProcessOperator(Operator):
             )
         if self._unit is not None and not clock:
             at = self._unit.read(at)
-        self._timers.setdefault(self._key, {})[name] = (clock, at, self._process.ts)
+        self._timers.set(self._key, name, clock, at, self._process.ts)
         self._saved.touch(_TIMERS, self._key)
-        heapq.heappush(self._heaps[clock], (at, next(self._number), self._key, name))
 
     def delete_timer(self, name: str) -> None:
-        timers = self._timers.get(self._key, {})
-        if timers.pop(name, None) is not None:
+        if self._timers.delete(self._key, name):
             self._saved.touch(_TIMERS, self._key)
-        if not timers:
-            self._timers.pop(self._key, None)
 
     def begin(self, clock: Clock) -> None:
+        self._watermark = clock.watermark
         self._fire(True, clock.now, clock)
         self._flush()
 
     def advance(self, clock: Clock) -> int:
-        fired = self._fire(False, clock.watermark, clock)
+        fired = self._take_waiting(clock) if self._waiting else 0
+        self._watermark = clock.watermark
+        fired += self._fire(False, clock.watermark, clock)
         if clock.ended:
             fired += self._fire(True, AFTER_ALL, clock)
         self.state_rows = len(self._state)
         return self._flush() + fired
 
     def _fire(self, by_clock: bool, until: Any, clock: Clock) -> int:
-        heap, fired = self._heaps[by_clock], 0
-        last = next(self._number)  # at the end of the input, a timer set from now on has no use
+        fired = 0
         process = self._process
-        process.now, process.watermark = clock.now, clock.watermark
-        if self._unit is not None:
-            process.watermark = self._unit.shown(clock.watermark)
+        self._set_clock(process, clock.now)
         convert = None if by_clock or self._unit is None else self._unit.shown
-        while heap and heap[0][0] <= until:
-            at, number, key, name = heapq.heappop(heap)
-            if clock.ended and number > last:
-                continue
-            timers = self._timers.get(key, {})
-            timer = timers.get(name)
-            if timer is None or timer[:2] != (by_clock, at):
-                continue  # replaced or deleted
-            del timers[name]
-            if not timers:
-                del self._timers[key]
+        for key, name, at, noted in self._timers.due(by_clock, until, set_before_now=clock.ended):
             self._saved.touch(_TIMERS, key)
             if convert is not None:
                 at = convert(at)
-            ts = self._time_now(timer[2], clock) if by_clock else at
+            ts = self._time_now(noted, clock) if by_clock else at
             with self._task.users_code():
                 self._call(key, ts, process.on_timer, name, at)
             fired += 1
@@ -238,12 +303,12 @@ class ProcessOperator(Operator):
         return max(set_at, self._process.watermark)
 
     def wakes_at(self) -> float | None:
-        heap = self._heaps[True]
-        return float(heap[0][0]) if heap else None
+        first = self._timers.first(True)
+        return None if first is None else float(first)
 
     def next_event(self) -> int | None:
-        heap = self._heaps[False]
-        return int(heap[0][0]) if heap else None
+        first = self._timers.first(False)
+        return None if first is None else int(first)
 
     def _flush(self) -> int:
         out, self._out = self._out, []
@@ -253,16 +318,14 @@ class ProcessOperator(Operator):
     # -- what is saved ------------------------------------------------------------------------
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
+        self._watermark = watermark
         tables = self._saved.load(saved)
         self._state = tables.get(_STATE, {})
-        self._timers = tables.get(_TIMERS, {})
-        for key, timers in self._timers.items():
-            for name, (clock, at, _) in timers.items():
-                heapq.heappush(self._heaps[clock], (at, next(self._number), key, name))
+        self._timers.load(tables.get(_TIMERS, {}))
         self.state_rows = len(self._state)
 
     def save(self, changes: Any) -> None:
-        self._saved.save({_STATE: self._state, _TIMERS: self._timers}, changes)
+        self._saved.save({_STATE: self._state, _TIMERS: self._timers.by_key}, changes)
 
 
 class Dedupe(Process[Any, Any, Any]):
@@ -273,6 +336,9 @@ class Dedupe(Process[Any, Any, Any]):
         self.timed = timed
 
     def on_value(self, key: Any, value: Any) -> None:
+        if self.timed and self.within is not None and self._is_forgotten():
+            self._operator.set_aside()
+            return
         seen = self.state.get("seen")
         if seen is not None and (self.within is None or self.ts < seen + self.within):
             return
@@ -281,6 +347,14 @@ class Dedupe(Process[Any, Any, Any]):
         if self.within is not None:
             at = self.ts + self.within
             self.set_timer("forget", at, clock=not self.timed)
+
+    def _is_forgotten(self) -> bool:
+        """Return True for an element so old that an equal one would be forgotten by now.
+
+        It may be such a one, as in a replay, so it does not pass.
+        """
+        watermark = self.watermark
+        return watermark is not None and self.ts + self.within <= watermark
 
     def on_timer(self, key: Any, name: str, at: Any) -> None:
         self.state.clear()

@@ -7,7 +7,6 @@ value, and every so many batches it tries again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from topo.windows.assigners import Aligned
@@ -60,7 +59,7 @@ class PanePartials:
     """The partial aggregates of one exit whose windows are made of panes: by key and pane.
 
     A row of a pane has the pane's start as its time, since all times in a pane belong to the same
-    windows. `highest` is what the watermark has to hear of instead: the highest time in each pane.
+    windows. The watermark hears of the elements' own times, where these are born.
     """
 
     def __init__(self, combiner: Any, windows: Aligned) -> None:
@@ -70,7 +69,6 @@ class PanePartials:
         self._passed: list[list[Any]] = []
         self._count = 0
         self._off = 0
-        self.highest: dict[int, int] = {}
 
     def add(self, key: Any, value: Any, ts: Any) -> None:
         """Take in one element; what has an odd time passes, for the window to judge."""
@@ -82,22 +80,7 @@ class PanePartials:
         cells = self._panes.get(pane)
         if cells is None:
             cells = self._panes[pane] = {}
-            self.highest[pane] = max(ts, self.highest.get(pane, ts))
-        elif ts > self.highest[pane]:
-            self.highest[pane] = ts
         cells[key] = self._add(cells[key] if key in cells else self._init(), value)
-
-    def see(self, times: Sequence[Any]) -> None:
-        """Take times of elements that may not come, since a filter drops them."""
-        ints = times if set(map(type, times)) == {int} else [t for t in times if type(t) is int]
-        if not ints:
-            return
-        ts = max(ints)
-        if ts - min(ints) < self._pane:  # commonly: no need to look at each
-            ints = (ts,)
-        for ts in ints:
-            pane = ts - (ts - self._offset) % self._pane
-            self.highest[pane] = max(ts, self.highest.get(pane, ts))
 
     def take(self) -> list[list[Any]]:
         """Return the rows of the batch, and begin the next one."""
@@ -107,11 +90,6 @@ class PanePartials:
         self._off = _off_for(self._off, sum(map(len, panes.values())), self._count)
         self._count = 0
         return rows
-
-    def take_highest(self) -> list[int]:
-        """Return the highest time in each pane of the batch."""
-        highest, self.highest = self.highest, {}
-        return list(highest.values())
 
 
 def _off_for(off: int, cells: int, count: int) -> int:

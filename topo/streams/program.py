@@ -88,10 +88,12 @@ def _wire(declarer: BoltDeclarer, read: Read) -> None:
     method(read.component, *arguments, stream=read.stream)
 
 
-def pairs_source(time: EventTime | None) -> ChainSource:
+def pairs_source(time: EventTime | None, node: Node | None = None) -> ChainSource:
     """Return the source of a stream with keys that was made by a chain, or as by one."""
     fields = (KEY, VALUE) if time is None else (KEY, VALUE, TIME)
-    return ChainSource(fields, True, time=None if time is None else 2, hides_time=time is not None)
+    place = None if time is None else 2
+    by_window = node is not None and node.is_by_window
+    return ChainSource(fields, True, by_window=by_window, time=place, hides_time=time is not None)
 
 
 def plain_source(time: EventTime | None) -> ChainSource:
@@ -116,12 +118,14 @@ def time_position(time: Any, fields: tuple[str, ...], node: Node) -> int | None:
     if not isinstance(time, EventTime) or isinstance(time.field, Mapping) or time.extractor:
         raise StreamError(
             f"stream(time=...) takes an EventTime with the name of a field; got {time!r}",
-            hint='write time=EventTime("ts")',
+            hint='write time=EventTime("ts"), or .times(lambda element: ..., lag=...) behind it',
             at=node.place,
         )
     if time.field not in fields:
         known = ", ".join(map(repr, fields))
         raise StreamError(
-            f"the time field {time.field!r} is no field of the spout; it has {known}", at=node.place
+            f"the time field {time.field!r} is no field of the spout; it has {known}",
+            hint="of what is parsed later, write .times('ts', lag=...) there",
+            at=node.place,
         )
     return fields.index(time.field)

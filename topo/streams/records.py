@@ -7,6 +7,7 @@ on to another bolt is therefore a record: a plain tuple of the values whose fiel
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from topo.tuples import Tuple
@@ -35,7 +36,9 @@ class Record(tuple[Any, ...]):
 @lru_cache(maxsize=1024)
 def record_type(fields: tuple[str, ...]) -> type[Record]:
     """Return the class of records with these fields."""
-    return type("Record", (Record,), {"_fields": fields, "__slots__": ()})
+    # A field may be named as a method of tuples is: "count", "index".
+    places = {name: property(itemgetter(at)) for at, name in enumerate(fields) if name[:1] != "_"}
+    return type("Record", (Record,), {**places, "_fields": fields, "__slots__": ()})
 
 
 def make_record(fields: tuple[str, ...], values: tuple[Any, ...]) -> Record:

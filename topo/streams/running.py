@@ -12,6 +12,7 @@ from topo.columns import ByColumns, EmitText, LoopText, field_name
 from topo.components import OutputFieldsDeclarer, StatefulBasicBolt
 from topo.context import TopologyContext
 from topo.streams.chain_code import KEY, TIME, VALUE
+from topo.streams.graph import note_unhashable_key
 from topo.streams.windowed import reads_nothing, running_step
 from topo.tuples import Tuple
 from topo.windows.combiners import Combiner
@@ -60,6 +61,12 @@ class RunningBolt(ByColumns, StatefulBasicBolt):
 
     def on_tick(self, tup: Tuple) -> None:
         """Let a tick pass: it is no value."""
+
+    def times_in(self) -> Mapping[str, str]:
+        return {"default": TIME} if self.timed else {}
+
+    def failed(self, error: BaseException, line: int) -> None:
+        note_unhashable_key(error)
 
     def loop_text(self, emits: EmitText) -> LoopText:
         lines = [f"key = {field_name(0)}"]
@@ -146,18 +153,3 @@ class BatchTotalBolt(StatefulBasicBolt):
             total = self.combiner.merge(total, part)
         self.parts.clear()
         self.collector.emit([self.combiner.result(total)])
-
-
-class Forgetful(Combiner):
-    """The state of `update_state_by_key`: None lets the key go."""
-
-    def __init__(self, first: Any, function: Any) -> None:
-        super().__init__(None)
-        self.first = first
-        self.function = function
-
-    def init(self) -> Any:
-        return self.first
-
-    def add(self, acc: Any, value: Any) -> Any:
-        return self.function(acc, value)

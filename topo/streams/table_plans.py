@@ -74,8 +74,8 @@ class TablePlans:
         kept = self._keep(node.inputs[0])
         return kept, kept.bolt.leave(AsStream(node.options["both"]))
 
-    def lookup(self, node: Node) -> Keeper:
-        """Make the bolt of a stream that looks a table up."""
+    def lookup(self, node: Node, late: str | None) -> Keeper:
+        """Make the bolt of a stream that looks a table up; `late` is its stream of late rows."""
         stream, table = self._exit_of(node, 0), self._input(node.inputs[1])
         versioned = node.inputs[1].options.get("versioned")
         time, grace = stream.time, node.options["grace"]
@@ -110,6 +110,7 @@ class TablePlans:
             raise StreamError(error.message, hint=error.hint, at=node.place) from None
         fields = (KEY, VALUE) if time is None else (KEY, VALUE, TIME)
         bolt = LookupBolt(rules, node.function, time, fields)
+        bolt.late_stream = late
         bolt.kinds[stream.component, stream.stream] = ROWS
         bolt.kinds[table.plan.component, table.plan.stream] = table.plan.kind
         tasks = node.options["parallelism"] or max(stream.parallelism, table.parallelism)

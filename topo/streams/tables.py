@@ -14,11 +14,12 @@ from topo.errors import StreamError
 from topo.event_time import Duration
 from topo.streams.elements import KeyedStream
 from topo.streams.graph import Node, check_function, getter, users_place
-from topo.streams.windowed import ValueOf
+from topo.streams.windowed import ValueOf, check_combiner
 from topo.tables.declared import check_limits
 from topo.tables.expression import INNER, LEFT, OUTER, RIGHT
 from topo.tables.leaving import RowChange
-from topo.tables.retracting import ByHand, RetractableAggregate, retracting
+from topo.tables.retractable import RetractableAggregate
+from topo.tables.retracting import ByHand, retracting
 from topo.windows.combiners import Combiner, Count
 
 if TYPE_CHECKING:
@@ -209,8 +210,8 @@ class GroupedTable(Generic[G, V]):
         """Return the aggregate of each group, kept up to date as rows come, change, move and go.
 
         Instead of a combiner: `init`, a value or a function that makes it, `adder(result, value)`
-        and `subtractor(result, value)`, which may return None to end the group. The old value of a
-        row is taken away before the new one is added.
+        and `subtractor(result, value)`. The old value of a row is taken away before the new one is
+        added. A group ends if they return None, and if it is what it began with and has no rows.
         """
         made: RetractableAggregate
         part: Any = None
@@ -225,12 +226,7 @@ class GroupedTable(Generic[G, V]):
                 init, check_function("aggregate", adder), check_function("aggregate", subtractor)
             )
         else:
-            if isinstance(combiner, type) or not isinstance(combiner, Combiner):
-                raise StreamError(
-                    f"an aggregate takes an instance of a Combiner; got {combiner!r}",
-                    hint="such as Count() or Sum('amount')",
-                    at=users_place(),
-                )
+            check_combiner(combiner)
             try:
                 made = retracting(combiner)
             except StreamError as error:

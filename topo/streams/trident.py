@@ -7,7 +7,7 @@ them. Answers are given at the end of the batch, so they include all that the ba
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from topo.components import OutputFieldsDeclarer, StatefulBasicBolt
 from topo.context import TopologyContext
@@ -19,6 +19,16 @@ from topo.windows.combiners import Combiner
 UPDATES = "updates"
 
 
+class Query(NamedTuple):
+    """A stream of questions to a state."""
+
+    answers: str
+    """The stream of its answers."""
+    function: Any
+    for_requests: bool = False
+    """A question has the id of its request for a value, and the answer has it beside itself."""
+
+
 class StateBolt(StatefulBasicBolt):
     """The state of a persistent aggregate, in topo's keyed state or in an outside `MapState`."""
 
@@ -27,22 +37,22 @@ class StateBolt(StatefulBasicBolt):
     def __init__(self, combiner: Combiner, outside: MapState | None) -> None:
         self.combiner = combiner
         self.outside = outside
-        self.queries: dict[str, tuple[str, Any]] = {}
-        """By the stream of questions: the stream of its answers, and the function."""
+        self.queries: dict[str, Query] = {}
+        """By the stream of questions."""
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         declarer.declare_stream(UPDATES, KEY, VALUE)
-        for stream, _ in self.queries.values():
-            declarer.declare_stream(stream, KEY, VALUE)
+        for query in self.queries.values():
+            declarer.declare_stream(query.answers, KEY, VALUE)
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
         self.changed: dict[Any, Any] = {}
-        self.questions: list[tuple[str, Any]] = []
+        self.questions: list[tuple[Query, Any, Any]] = []
 
     def execute(self, tup: Tuple) -> None:
-        asked = self.queries.get(f"{tup.source_component} {tup.source_stream}")
-        if asked is not None:
-            self.questions.append((asked[0], tup[0]))
+        query = self.queries.get(f"{tup.source_component} {tup.source_stream}")
+        if query is not None:
+            self.questions.append((query, tup[0], tup[1] if query.for_requests else None))
             return
         key, part = tup[0], tup[1]
         changed = self.changed
@@ -59,12 +69,12 @@ class StateBolt(StatefulBasicBolt):
             values = self._ask_outside(self.outside, questions)
         else:
             self._update(changed)
-            values = {key: self._result(self.state.get(key)) for _, key in questions}
-        functions = dict(self.queries.values())
-        for stream, key in questions:
-            function, value = functions[stream], values[key]
-            answer = value if function is None else function(key, value)
-            self.collector.emit([key, answer], stream=stream)
+            values = {key: self._result(self.state.get(key)) for _, key, _ in questions}
+        for query, key, request in questions:
+            value = values[key]
+            answer = value if query.function is None else query.function(key, value)
+            row = [key, (request, answer) if query.for_requests else answer]
+            self.collector.emit(row, stream=query.answers)
 
     def _update(self, changed: dict[Any, Any]) -> None:
         state, merge = self.state, self.combiner.merge
@@ -86,8 +96,10 @@ class StateBolt(StatefulBasicBolt):
                 self.collector.emit([key, self.combiner.result(total)], stream=UPDATES)
         outside.commit(batch_id)
 
-    def _ask_outside(self, outside: MapState, questions: list[tuple[str, Any]]) -> dict[Any, Any]:
-        keys = list(dict.fromkeys(key for _, key in questions))
+    def _ask_outside(
+        self, outside: MapState, questions: list[tuple[Query, Any, Any]]
+    ) -> dict[Any, Any]:
+        keys = list(dict.fromkeys(key for _, key, _ in questions))
         return dict(zip(keys, map(self._result, outside.multi_get(keys)), strict=True))
 
     def _result(self, total: Any) -> Any:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
 from topo.errors import StreamError
 from topo.streams.graph import Part, ValueReader, getter, users_place
-from topo.windows.assigners import Sliding, Tumbling
-from topo.windows.combiners import ROW, TIME, Combiner, Count, Sum, TopK
-
-
-class Window(NamedTuple):
-    """The bounds of a window, beside the key of its result."""
-
-    start: Any
-    end: Any
+from topo.windows.assigners import Session, Sliding, Tumbling
+from topo.windows.combiner_inputs import OfField
+from topo.windows.combiners import ROW, TIME, Combiner, TopK, first_value
 
 
 class OfValue:
@@ -28,11 +23,19 @@ class OfValue:
         return self.function(tup.value)
 
 
+def of_values(window: Any) -> Any:
+    """Return the window with its function, of a session, called with a stream's values."""
+    if isinstance(window, Session) and callable(window.gap):
+        return Session(OfValue(window.gap))
+    return window
+
+
 class OnValue(Combiner):
     """A combiner whose fields are parts of a stream's values."""
 
     def __init__(self, combiner: Combiner) -> None:
         super().__init__(None)
+        combiner = combiner.in_windows()
         self.combiner = combiner
         self.init = combiner.init  # type: ignore[method-assign]
         self.add = combiner.add  # type: ignore[method-assign]
@@ -60,18 +63,77 @@ class OnValue(Combiner):
         return tuple(map(_of_value, self.combiner.inputs))
 
 
-class Merging(Combiner):
-    """A combiner over partial aggregates of another one."""
+class OnValueIfAny(OnValue):
+    """The same beside aggregates that count None: to this one, None is no value."""
 
     def __init__(self, combiner: Combiner) -> None:
+        super().__init__(combiner)
+        self.add = self._add_if_any  # type: ignore[method-assign]
+        self.inline = None  # type: ignore[misc]
+        self.skips_none = False  # type: ignore[misc]
+
+    def _add_if_any(self, acc: Any, value: Any) -> Any:
+        is_any, *parts = value
+        if not is_any:
+            return acc
+        return self.combiner.add(acc, parts[0] if len(parts) == 1 else tuple(parts))
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        parts = [
+            OfField(part.field, _IfAny(part.function)) if isinstance(part, OfField) else part
+            for part in super().inputs
+        ]
+        return (OfField("value", _is_any), *parts)
+
+
+class _IfAny:
+    """Calls a function with what is not None."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, value: Any) -> Any:
+        return None if value is None else self.function(value)
+
+
+def _is_any(value: Any) -> bool:
+    return value is not None
+
+
+class Several(Combiner):
+    """Several aggregates of the same values, each with its name."""
+
+    def __init__(self, parts: Mapping[str, Combiner]) -> None:
+        super().__init__(None)
+        self.names = tuple(parts)
+        self.parts = tuple(parts.values())
+
+    def init(self) -> list[Any]:
+        return [part.init() for part in self.parts]
+
+    def add(self, acc: list[Any], value: Any) -> list[Any]:
+        for place, part in enumerate(self.parts):
+            acc[place] = part.add(acc[place], value)
+        return acc
+
+
+class Merging(Combiner):
+    """A combiner over partial aggregates of another one; of several, over those at a place."""
+
+    def __init__(self, combiner: Combiner, place: int | None = None) -> None:
         super().__init__("value")
         self.combiner = combiner
+        self.place = place
         self.init = combiner.init  # type: ignore[method-assign]
         self.add = combiner.merge  # type: ignore[method-assign, assignment]
         self.result = combiner.result  # type: ignore[method-assign]
         self.exact = combiner.exact  # type: ignore[misc]
-        if isinstance(combiner, Count | Sum):
-            self.inline = ("{v}", "{a} + {v}")  # type: ignore[misc]
+        self.inline = combiner.inline_merge  # type: ignore[misc]
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        return ("value",) if self.place is None else (OfField("value", itemgetter(self.place)),)
 
     def merge(self, a: Any, b: Any) -> Any:
         return self.combiner.merge(a, b)
@@ -83,18 +145,46 @@ class Merging(Combiner):
         return self.combiner.can_subtract(acc)
 
 
-def partial_of_window(combiner: Combiner, options: Mapping[str, Any]) -> bool:
+def aggregates_of(combiner: OnValue | Several, name: str) -> dict[str, OnValue]:
+    """Return the aggregates of a window by the fields of their results: `name` if it is one."""
+    if isinstance(combiner, OnValue):
+        return {name: combiner}
+    return {own: part for own, part in zip(combiner.names, combiner.parts, strict=True)
+            if isinstance(part, OnValue)}  # fmt: skip
+
+
+def partial_of_window(combiner: Any, options: Mapping[str, Any]) -> bool:
     """True iff the windows' panes may be added up before the exchange.
 
     With triggers, sessions, or combiners that look at the time, each value counts by itself.
     """
     return (
-        isinstance(combiner, OnValue)
-        and combiner.mergeable
-        and TIME not in combiner.combiner.inputs
-        and isinstance(options["window"], Tumbling | Sliding)
+        isinstance(options["window"], Tumbling | Sliding)
         and options.get("trigger") is None
+        and all(
+            part.mergeable and TIME not in part.combiner.inputs
+            for part in aggregates_of(combiner, "").values()
+        )
     )
+
+
+def added_in_parts(combiner: OnValue | Several) -> Combiner:
+    """Return the combiner that adds up the values of a pane before the exchange."""
+    if isinstance(combiner, OnValue):
+        return Adding(combiner.combiner)
+    return Several({
+        name: (AddingIfAny if isinstance(part, OnValueIfAny) else Adding)(part.combiner)
+        for name, part in aggregates_of(combiner, "").items()
+    })  # fmt: skip
+
+
+def merged_parts(combiner: OnValue | Several, name: str) -> dict[str, Combiner]:
+    """Return the aggregates of a window over what `added_in_parts` has added up."""
+    alone = isinstance(combiner, OnValue)
+    return {
+        own: Merging(part.combiner, None if alone else place)
+        for place, (own, part) in enumerate(aggregates_of(combiner, name).items())
+    }
 
 
 def _of_value(wanted: Any) -> Any:
@@ -102,7 +192,7 @@ def _of_value(wanted: Any) -> Any:
         return TIME
     if wanted is ROW:
         return "value"
-    return OfValue(Part(wanted) if isinstance(wanted, str) else wanted)
+    return OfField("value", Part(wanted) if isinstance(wanted, str) else wanted)
 
 
 class ValueOf(ValueReader):
@@ -142,6 +232,13 @@ class Adding(Combiner):
     @property
     def mergeable(self) -> bool:
         return self.combiner.mergeable
+
+
+class AddingIfAny(Adding):
+    """The same, to which None is no value."""
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return acc if value is None else super().add(acc, value)
 
 
 def reads_nothing(combiner: Combiner) -> bool:
@@ -191,14 +288,17 @@ class Fold(Combiner):
         self.function = function
 
     def init(self) -> Any:
-        return self.first() if callable(self.first) else self.first
+        return first_value(self.first)
 
     def add(self, acc: Any, value: Any) -> Any:
         return self.function(acc, value)
 
 
 class Least(Combiner):
-    """The value with the lowest or the highest `by`; of equal ones, the first."""
+    """The value with the lowest or the highest `by`; of equal ones, the first.
+
+    As in `Min` and `Max`, NaN gives way to any other.
+    """
 
     def __init__(self, by: Any, sign: int) -> None:
         super().__init__(None)
@@ -212,7 +312,8 @@ class Least(Combiner):
         if acc is NOTHING:
             return value
         old, new = (acc, value) if self.by is None else (self.by(acc), self.by(value))
-        return value if (new < old if self.sign < 0 else new > old) else acc
+        is_better = new < old if self.sign < 0 else new > old
+        return value if is_better or old != old else acc
 
     def merge(self, a: Any, b: Any) -> Any:
         if a is NOTHING or b is NOTHING:
@@ -223,12 +324,29 @@ class Least(Combiner):
         return None if acc is NOTHING else acc
 
 
+def check_combiner(combiner: Any) -> None:
+    """Raise a StreamError if this is no combiner."""
+    if not isinstance(combiner, type) and isinstance(combiner, Combiner):
+        return
+    hint = "such as Count() or Sum('amount')"
+    if isinstance(combiner, type) and issubclass(combiner, Combiner):
+        hint = f"write {combiner.__name__}() or {combiner.__name__}('amount')"
+    elif isinstance(combiner, Mapping | list | tuple):
+        hint = "of windows, write .aggregate(n=Count(), mean=Mean('amount'))"
+    raise StreamError(
+        f"an aggregate takes an instance of a Combiner; got {combiner!r}",
+        hint=hint,
+        at=users_place(),
+    )
+
+
 def adding(combiner: Any) -> Combiner:
-    """Return the combiner over whole values; raise if it is none."""
-    if isinstance(combiner, type) or not isinstance(combiner, Combiner):
+    """Return the combiner over whole values; raise if it is none, or asks for a time."""
+    check_combiner(combiner)
+    if TIME in combiner.inputs:
         raise StreamError(
-            f"an aggregate takes an instance of a Combiner; got {combiner!r}",
-            hint="such as Count() or Sum('amount')",
+            f"{type(combiner).__name__} goes by event time, and only windows give it times",
+            hint=".window(...) before it, or .fold(None, lambda kept, value: ...)",
             at=users_place(),
         )
     return Adding(combiner)

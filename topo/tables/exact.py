@@ -11,16 +11,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from topo.tables.retractable import RetractableAggregate
 
-class Exact:
+
+class Exact(RetractableAggregate):
     """A sum that values can be taken away from: of anything with plus and minus, floats exactly.
 
     The accumulator is (rows, values among them, floats among those, sum of the others, (n, k) for
     the floats' sum of n / 2**k, counts of the infinite ones and NaNs).
     """
-
-    counted = False
-    users = False
 
     def init(self) -> Any:
         return (0, 0, 0, None, (0, 0), ())
@@ -76,15 +75,12 @@ class ExactMean(Exact):
         return self.total(acc) / acc[1] if acc[1] else None
 
 
-class ExactVar:
+class ExactVar(RetractableAggregate):
     """A variance that values can be taken away from: of the exact sums of values and squares.
 
     The accumulator is (rows, values among them, their sum, the sum of their squares, those that
     are no finite numbers), with both sums as (n, k) for n / 2**k. None is no value.
     """
-
-    counted = False
-    users = False
 
     def __init__(self, sample: bool) -> None:
         self._sample = sample

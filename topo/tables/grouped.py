@@ -12,11 +12,12 @@ from copy import deepcopy
 from typing import Any
 
 from topo.event_time import EventTime
-from topo.storage.saving import SavedMapping
+from topo.storage.saving import SavedMapping, with_one_nan
 from topo.tables.expression import same
 from topo.tables.keyed import ChangelogBolt, ChangelogOperator
 from topo.tables.leaving import ADDED, REMOVED
-from topo.tables.retracting import Bag, RetractableAggregate
+from topo.tables.retractable import RetractableAggregate
+from topo.tables.retracting import Bag
 from topo.timed import Clock, Operator, OperatorTask, Rows
 
 _PLAIN = {int, float, str, bytes, bool, type(None)}
@@ -50,11 +51,13 @@ class GroupedTable(ChangelogOperator):
         self._aggregate = bolt.aggregate
         self._unchanged = bolt.unchanged
         self._label = bolt.label
-        self._groups: dict[Any, tuple[Any, Any]] = {}
-        """By group: the accumulator and the highest time; of a counted one, None and the time."""
+        self._groups: dict[Any, tuple[Any, Any, int]] = {}
+        """By group: the accumulator (of a counted one, None), the highest time, how many rows."""
         self._bags: dict[Any, Bag] = {}
         self._before: dict[Any, Any] = {}
         """The results before this batch, of the groups that it has changed."""
+        self._ended: dict[Any, Any] = {}
+        """The highest times of groups that have ended in this batch."""
         self._log = SavedMapping("groups", task.owner, "the aggregate of {key!r}")
         self._counts_log = SavedMapping("counts", task.owner, "a value of {key!r}")
         self._changed: dict[Any, None] = {}
@@ -74,32 +77,40 @@ class GroupedTable(ChangelogOperator):
 
     def _apply(self, group: Any, kind: int, old: Any, new: Any, ts: Any) -> None:
         aggregate = self._aggregate
+        group = with_one_nan(group)
+        if aggregate.counted:
+            old, new = with_one_nan(old), with_one_nan(new)
         known = self._groups.get(group)
         if known is None:
             if kind == REMOVED:
                 return  # it was never added
-            kind, highest = ADDED, ts
+            kind, highest, count = ADDED, ts, 0
             acc = aggregate.init()
         else:
             highest = ts if ts > known[1] else known[1]
-            acc = self._bags[group] if aggregate.counted else known[0]
+            acc, count = self._bags[group] if aggregate.counted else known[0], known[2]
         if group not in self._before:
             self._before[group] = None if known is None else self._result(acc)
         values = len(acc.counts) if aggregate.counted else 0
         if kind != ADDED:
             acc = aggregate.remove(acc, old)
+            count -= 1
         if kind != REMOVED:
             acc = aggregate.add(acc, new)
-        if not aggregate.counted:
-            self._groups[group] = (acc, highest)
-            return
-        if kind != ADDED:
-            self._touched[group, old] = None
-        if kind != REMOVED:
-            self._touched[group, new] = None
-        self._counts.total += len(acc.counts) - values
-        self._bags[group] = acc
-        self._groups[group] = (None, highest)
+            count += 1
+        if aggregate.counted:
+            if kind != ADDED:
+                self._touched[group, old] = None
+            if kind != REMOVED:
+                self._touched[group, new] = None
+            self._counts.total += len(acc.counts) - values
+            self._bags[group] = acc
+        if aggregate.is_over(acc, count):  # at once: it may begin anew in this very batch
+            self._ended[group] = highest
+            self._groups.pop(group, None)
+            self._bags.pop(group, None)
+        else:
+            self._groups[group] = (None if aggregate.counted else acc, highest, count)
 
     def _result(self, acc: Any) -> Any:
         result = self._aggregate.result(acc)
@@ -110,17 +121,18 @@ class GroupedTable(ChangelogOperator):
         changes = []
         counted = self._aggregate.counted
         for group, before in self._before.items():
-            acc, ts = self._groups[group]
-            after = self._result(self._bags[group] if counted else acc)
-            if after is None:
-                del self._groups[group]
-                self._bags.pop(group, None)
-                if before is None:
-                    continue
+            entry = self._groups.get(group)
+            if entry is None:
+                after, ts = None, self._ended[group]
+            else:
+                acc, ts, _ = entry
+                after = self._result(self._bags[group] if counted else acc)
+            if before is None and after is None:
+                continue
             if self._unchanged or not (before is after or same(before, after)):
                 changes.append([group, before, after, ts])
         self._changed.update(dict.fromkeys(self._before))
-        self._before = {}
+        self._before, self._ended = {}, {}
         self.state_rows = len(self._groups)
         return self.emit(changes)
 

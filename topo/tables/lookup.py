@@ -22,7 +22,7 @@ from topo.tables.versions import VersionStore
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
 
 if TYPE_CHECKING:
-    from topo.tables.declared import Rules, TableJoin
+    from topo.tables.declared import Rules, Table, TableJoin
 
 Row: TypeAlias = tuple[Any, Any, Any]
 """Time, key and content of a stream's row."""
@@ -184,6 +184,40 @@ def _known(times: Sequence[Any]) -> Iterable[int]:
     return (ts for ts in times if ts is not None) if None in times else times or (AFTER_ALL,)
 
 
+class Upserts:
+    """The changes of a table that tuples with these fields say: the new row of a key, or None."""
+
+    def __init__(self, table: Table, fields: Sequence[str], time_name: str | None = None) -> None:
+        self._deleted_by = table.deleted
+        self._fields = tuple(fields)
+        self._key = [fields.index(name) for name in table.keys]
+        self._contents = [
+            place
+            for place, name in enumerate(fields)
+            if name not in table.keys and name != time_name
+        ]
+
+    def changes(self, rows: Rows) -> tuple[Sequence[Any], list[Any]]:
+        """Return the keys and rows that some tuples say."""
+        values: list[Any] = list(zip(*rows.columns, strict=True))
+        for place in self._deleted(rows):
+            values[place] = None
+        return _keys(rows.columns, self._key), values
+
+    def _deleted(self, rows: Rows) -> list[int]:
+        deleted, columns = self._deleted_by, rows.columns
+        if isinstance(deleted, str):
+            column = columns[self._fields.index(deleted)]
+            return [place for place, value in enumerate(column) if value]
+        if deleted is not None:
+            return [place for place in range(rows.count) if deleted(rows.tuple(place))]
+        if not self._contents:
+            return []
+        first, *rest = (columns[place] for place in self._contents)
+        empty = [place for place, value in enumerate(first) if value is None]
+        return [place for place in empty if all(column[place] is None for column in rest)]
+
+
 class TupleLookup(LookupOperator):
     """The lookups of a `TableJoin`: rows are tuples of values."""
 
@@ -195,13 +229,8 @@ class TupleLookup(LookupOperator):
         assert other is not None
         self._fields = own, other
         self._key_of_row = [own.index(name) for name in bolt.on]
-        self._key_of_table = [other.index(name) for name in bolt.table.keys]
         time_name = bolt.time_names()[1]
-        self._contents = [
-            place
-            for place, name in enumerate(other)
-            if name not in bolt.table.keys and name != time_name
-        ]
+        self._upserts = Upserts(bolt.table, other, time_name)
         self._merge = bolt.merge if callable(bolt.merge) else None
         self._make = bolt.output().rows() if self._merge is None else None
         self._reader: TimeReader | None = None
@@ -213,27 +242,11 @@ class TupleLookup(LookupOperator):
         return (rows.component, rows.stream) == self._bolt.inputs[1]
 
     def changes(self, rows: Rows) -> Changes:
-        columns = rows.columns
-        values: list[Any] = list(zip(*columns, strict=True))
-        for place in self._deleted(rows):
-            values[place] = None
+        keys, values = self._upserts.changes(rows)
         times: Sequence[Any] = rows.times or [0] * rows.count
         if self._reader is not None:
-            times = self._reader.times(columns, rows.count)
-        return _keys(columns, self._key_of_table), values, times
-
-    def _deleted(self, rows: Rows) -> list[int]:
-        deleted, columns = self._bolt.table.deleted, rows.columns
-        if isinstance(deleted, str):
-            column = columns[self._fields[1].index(deleted)]
-            return [place for place, value in enumerate(column) if value]
-        if deleted is not None:
-            return [place for place in range(rows.count) if deleted(rows.tuple(place))]
-        if not self._contents:
-            return []
-        first, *rest = (columns[place] for place in self._contents)
-        empty = [place for place, value in enumerate(first) if value is None]
-        return [place for place in empty if all(column[place] is None for column in rest)]
+            times = self._reader.times(rows.columns, rows.count)
+        return keys, values, times
 
     def stream_rows(self, rows: Rows) -> tuple[Sequence[Any], Sequence[Any]]:
         contents = list(zip(*rows.columns, strict=True))
@@ -291,6 +304,8 @@ class LookupBolt(TimedBolt):
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         declarer.declare(*self.fields)
+        if self.late_stream is not None:
+            declarer.declare_stream(self.late_stream, "late_tuple")
 
     def timing(self) -> EventTime | None:
         from dataclasses import replace

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from copy import deepcopy
-from typing import Any, Protocol
+from typing import Any
 
 from topo.errors import StreamError, shown
 from topo.tables.exact import Exact, ExactMean, ExactVar
+from topo.tables.expression import same
+from topo.tables.retractable import RetractableAggregate
 from topo.windows.combiners import (
     ArgMax,
     Collect,
@@ -32,35 +33,12 @@ from topo.windows.combiners import (
     Sum,
     TopK,
     Var,
+    first_value,
 )
 
 
-class RetractableAggregate(Protocol):
-    """An aggregate of a group whose values may be taken away."""
-
-    counted: bool
-    """True iff it needs how often each value is there."""
-    users: bool
-    """True iff its results are made by the user's code, which may change them in place."""
-
-    def init(self) -> Any:
-        """Return the accumulator of an empty group."""
-
-    def add(self, acc: Any, value: Any) -> Any:
-        """Return the accumulator with a value more."""
-
-    def remove(self, acc: Any, value: Any) -> Any:
-        """Return the accumulator with a value less."""
-
-    def result(self, acc: Any) -> Any:
-        """Return the result of a group; None for a group that is no more."""
-
-
-class Counting:
+class Counting(RetractableAggregate):
     """An aggregate of how many values there are; of a field, how many are not None."""
-
-    counted = False
-    users = False
 
     def __init__(self, everything: bool) -> None:
         self._everything = everything
@@ -80,10 +58,13 @@ class Counting:
         return acc[1] if acc[0] else None
 
 
-class ByHand:
-    """An aggregate of the user's functions; it ends a group by returning None."""
+class ByHand(RetractableAggregate):
+    """An aggregate of the user's functions.
 
-    counted = False
+    A group ends if they return None, or if it has no rows and is again what a new one begins with.
+    Else it stays: what it has become without rows is the user's to say, as in Kafka Streams.
+    """
+
     users = True
 
     def __init__(
@@ -96,10 +77,11 @@ class ByHand:
     def init(self) -> Any:
         return None
 
+    def is_over(self, acc: Any, rows: int) -> bool:
+        return acc is None or (not rows and same(acc, first_value(self._first)))
+
     def _begun(self, acc: Any) -> Any:
-        if acc is not None:
-            return acc
-        return self._first() if callable(self._first) else deepcopy(self._first)
+        return first_value(self._first) if acc is None else acc
 
     def add(self, acc: Any, value: Any) -> Any:
         return self._adder(self._begun(acc), value)
@@ -111,10 +93,9 @@ class ByHand:
         return acc
 
 
-class OwnCombiner:
+class OwnCombiner(RetractableAggregate):
     """A combiner of the user's that has `remove`, with the number of rows."""
 
-    counted = False
     users = True
 
     def __init__(self, combiner: Any) -> None:
@@ -146,11 +127,10 @@ class Bag:
         self.heap: list[Any] | None = None
 
 
-class OfBag:
+class OfBag(RetractableAggregate):
     """An aggregate of a bag of values: what `look` finds in it."""
 
     counted = True
-    users = False
 
     def __init__(
         self, look: Callable[[Bag], Any], order: Callable[[Any], _Ascending] | None
@@ -303,7 +283,7 @@ def retracting(combiner: Combiner) -> RetractableAggregate:
         return OfBag(_first, _highest_first)
     if kind is Distinct:
         return OfBag(_number, None)
-    if kind is Collect:
+    if isinstance(combiner, Collect) and kind is Collect and not combiner.by_time:
         return OfBag(_collected, None)
     if isinstance(combiner, TopK) and kind is TopK:
         order = _highest_first if combiner.field is None else _highest_by
@@ -312,7 +292,7 @@ def retracting(combiner: Combiner) -> RetractableAggregate:
         return OfBag(_FirstPart(), _highest_by)
     if callable(getattr(combiner, "remove", None)):
         return OwnCombiner(combiner)
-    if kind in (First, Last):
+    if kind in (Collect, First, Last):
         raise StreamError(
             f"{kind.__name__} cannot take a value away again: a table has the latest value of each "
             "row, and not what came before or after it",

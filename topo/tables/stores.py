@@ -15,10 +15,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
-from topo.errors import StreamError, shown
+from topo.errors import KEY_HINT, StreamError, unhashable_key
 from topo.storage.saving import SavedMapping
-
-_NEVER = float("-inf")
 
 
 class Store(Protocol):
@@ -136,12 +134,5 @@ def _are_plain(rows: Sequence[Any]) -> bool:
 
 def unhashable(keys: Sequence[Any], owner: str) -> StreamError:
     """Return the error of a key that cannot be one."""
-    for key in keys:
-        try:
-            hash(key)
-        except TypeError:
-            return StreamError(
-                f"{owner}: the key {shown(key)} is a {type(key).__name__}, which cannot be a key",
-                hint="make it a tuple, or another value that does not change",
-            )
-    return StreamError(f"{owner}: a key cannot be hashed", hint="give it a __hash__")
+    key, kind = unhashable_key(keys) or ("of a tuple", "an object")
+    return StreamError(f"{owner}: the key {key} is {kind}, which cannot be a key", hint=KEY_HINT)

@@ -11,7 +11,9 @@ with TestCluster(seed=0) as cluster:
 
 from topo.testing.cluster import TestCluster
 from topo.testing.complete import CompletedTopology, complete_topology
+from topo.testing.elements import elements
 from topo.testing.feeder import FeederSpout
+from topo.testing.laws import laws_of_batches
 from topo.testing.single import (
     BoltRun,
     Emitted,
@@ -30,6 +32,8 @@ __all__ = [
     "SpoutRun",
     "TestCluster",
     "complete_topology",
+    "elements",
+    "laws_of_batches",
     "make_tick",
     "make_tuple",
     "run_bolt",

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from random import Random
+from threading import Event
 from types import TracebackType
 from typing import Any, Protocol, cast
 
@@ -13,6 +14,7 @@ from topo.config import Config
 from topo.engine.base import Launch, Run, engine_named
 from topo.errors import RunError
 from topo.running import ENDED
+from topo.testing.mocks import MockSources, with_mock_sources
 from topo.topology.model import Topology
 from topo.topology.submission import check_submission
 
@@ -53,7 +55,8 @@ class SteppedRun(Run, Protocol):
 class TestCluster:
     """A cluster that runs topologies under simulated time.
 
-    `seed` decides the order in which ready tasks run: the same seed gives the same run.
+    `seed` decides the order in which the tasks of a component run and the sizes of batches: the
+    same seed gives the same run.
     """
 
     __test__ = False  # or pytest would take it for a class of tests
@@ -61,6 +64,7 @@ class TestCluster:
     def __init__(self, seed: int = 0) -> None:
         self._random = Random(seed)
         self._now = 0.0
+        self._called = Event()
         self._runs: list[SteppedRun] = []
 
     @property
@@ -75,24 +79,37 @@ class TestCluster:
         conf: Mapping[str, Any] | None = None,
         *,
         active: bool = True,
+        mock_sources: MockSources | None = None,
     ) -> SteppedRun:
+        """Submit a topology; `mock_sources` replaces spouts as in `complete_topology`."""
         check_submission(name, topology)
         for run in self._runs:
             if run.name == name and run.status not in ENDED:
                 raise RunError(f"{name} is running here already", hint="give it another name")
         launch = Launch(
             name,
-            topology,
+            with_mock_sources(topology, mock_sources or {}),
             conf or {},
             now=lambda: self._now,
             active=active,
             shuffled=Random(self._random.getrandbits(64)),
+            wake=self._called.set,
+            advance=self.advance,
         )
         run = cast(SteppedRun, engine_named("simulated").launch(launch))
         for text in run.warnings:
             warnings.warn(text, stacklevel=2)
         self._runs.append(run)
         return run
+
+    def await_calls(self, secs: float = 5) -> bool:
+        """Wait, in real time, until threads of components have emitted, acked or failed something.
+
+        `settle` then makes these calls. Return False if there was none for so many seconds.
+        """
+        has_calls = self._called.wait(secs)
+        self._called.clear()
+        return has_calls
 
     def advance(self, secs: float, max_steps: int = 100_000) -> None:
         """Advance time from each tick and timeout to the next, and settle at each.

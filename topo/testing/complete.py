@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
-from topo.components import Spout
 from topo.engine.base import Launch, engine_named
-from topo.errors import RunError, TopoError
+from topo.errors import RunError
 from topo.running import ENDED
-from topo.runtime.emitter import check_values
-from topo.shipping.pickling import pickle_locally, pickle_to_travel
 from topo.testing.cluster import SteppedRun, TestCluster
-from topo.topology.model import ComponentDef, Topology
+from topo.testing.mocks import MockSources, with_mock_sources
+from topo.topology.model import Topology
 from topo.topology.submission import check_topology
 
 # Every spout promises to end; this only guards against one that never does.
@@ -22,32 +20,11 @@ _LONGEST_SECS = 300.0
 """On Spark."""
 _MOST_STEPS = 50_000_000
 
-Items = Iterable[list[Any] | tuple[Any, ...]]
-MockSources = Mapping[str, Items | Mapping[str, Items]]
-
+_THREADS_SECS = 5.0
+"""How long a thread of the user's may work on pending messages without a word, in real time."""
 
 _PATIENCE = 1000
 """How many simulated seconds, or ticks, spouts may do nothing before the topology stands still."""
-
-
-class MockSpout(Spout):
-    """A spout of given items; task k of m emits items k, k+m, ...; the index is the msg id."""
-
-    def __init__(self, items: list[tuple[str, list[Any]]]) -> None:
-        self.items = items
-
-    def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.next: int = context.this_task_index
-        self.step = len(context.component_tasks(context.this_component_id))
-
-    def next_tuple(self) -> None:
-        if self.next < len(self.items):
-            stream, values = self.items[self.next]
-            self.emit(values, stream=stream, msg_id=self.next)
-            self.next += self.step
-
-    def is_exhausted(self) -> bool:
-        return self.next >= len(self.items)
 
 
 class CompletedTopology:
@@ -60,15 +37,26 @@ class CompletedTopology:
         acked: Mapping[str, list[Any]],
         failed: Mapping[str, list[Any]],
     ) -> None:
-        self._topology = topology
+        self.topology = topology
         self._rows = rows
         spouts = [spout.id for spout in topology.spouts]
         self.acked = {spout: list(acked.get(spout, [])) for spout in spouts}
         self.failed = {spout: list(failed.get(spout, [])) for spout in spouts}
 
+    def __repr__(self) -> str:
+        emitted = [
+            f"{name}: {len(rows)}" if stream == "default" else f"{name}/{stream}: {len(rows)}"
+            for (name, stream), rows in sorted(self._rows.items())
+        ]
+        acked, failed = (sum(map(len, each.values())) for each in (self.acked, self.failed))
+        return (
+            f"<CompletedTopology: {acked} acked, {failed} failed; emitted "
+            f"{', '.join(emitted) or 'nothing'}>"
+        )
+
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
         """Return the value lists that the component emitted on the stream."""
-        self._topology.component(component).declared(stream)
+        self.topology.component(component).declared(stream)
         return list(self._rows.get((component, stream), []))
 
 
@@ -81,10 +69,13 @@ def complete_topology(
 ) -> CompletedTopology:
     """Run until every spout is exhausted and nothing is in flight.
 
-    Simulated time advances only when nothing is left to do at an instant. `mode` is topology.mode
-    of the engine "spark": "micro-batch" or "real-time".
+    Simulated time advances only when nothing is left to do at an instant: while messages are
+    pending and threads that components have started are alive, it waits up to 5 s for their calls.
+    `mode` is topology.mode of the engine "spark": "micro-batch" or "real-time".
     """
     check_topology(topology, "complete_topology")
+    for text in topology.warnings:
+        warnings.warn(text, stacklevel=2)
     mocked = with_mock_sources(topology, mock_sources or {})
     # The inline engine says more about those that only another engine reads for.
     said_there = [spout.id for spout in mocked.spouts if spout.external and engine == "inline"]
@@ -104,46 +95,24 @@ def complete_topology(
     return _complete_inline(mocked, conf)
 
 
-def with_mock_sources(topology: Topology, mock_sources: MockSources) -> Topology:
-    """Return the topology with these spouts replaced by ones that emit the items."""
-    components = dict(topology.components)
-    for name, items in mock_sources.items():
-        spout = topology.component(name)
-        if not spout.is_spout:
-            raise TopoError(f"mock_sources: {name!r} is a bolt; only spouts are mocked")
-        components[name] = _mocked(spout, items)
-    return Topology(components.values(), topology.warnings, topology.user_classes)
-
-
-def _mocked(spout: ComponentDef, items: Any) -> ComponentDef:
-    streams = items if isinstance(items, Mapping) else {"default": items}
-    flat = []
-    for stream, given in streams.items():
-        for values in given:
-            check_values(values, f"mock_sources: spout {spout.id!r} was given")
-            flat.append((stream, list(values)))
-    mock = MockSpout(flat)
-    return replace(
-        spout,
-        class_name="MockSpout",
-        pickled=pickle_to_travel(mock),
-        local=pickle_locally(mock),
-        finite=True,
-        external={},
-    )
-
-
 def _complete_inline(topology: Topology, conf: Mapping[str, Any] | None) -> CompletedTopology:
+    others = set(threading.enumerate())
     with TestCluster() as cluster:
         run = cluster.submit_topology("complete", topology, conf)
         run.settle(_MOST_STEPS)
         times_out = run.conf["topology.enable.message.timeouts"]
         patience = _PATIENCE
+        waits = True
         while run.status not in ENDED:
+            if waits and run.pending and set(threading.enumerate()) - others:
+                waits = cluster.await_calls(_THREADS_SECS)
+                run.settle(_MOST_STEPS)
+                continue
             event = run.next_event(float("inf"))
             before = _progress(run)
             # Without an event, a spout may still wait for a time that only the spout knows.
             cluster.advance(1 if event is None else event - cluster.now, _MOST_STEPS)
+            waits = waits or cluster.await_calls(0)
             expires = times_out and run.pending > 0
             patience = _PATIENCE if expires or _progress(run) != before else patience - 1
             if not patience:

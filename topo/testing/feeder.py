@@ -31,6 +31,7 @@ class _Feed:
         self.acked: list[Any] = []
         self.failed: list[Any] = []
         self.reasons: dict[Any, str] = {}
+        self.ended = False
 
 
 _feeds = weakref.WeakValueDictionary()
@@ -47,7 +48,7 @@ class FeederSpout(Spout):
         self._feed = _feeds[self.number] = _Feed()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"outputs": self.outputs, "number": self.number}
+        return {name: value for name, value in vars(self).items() if name != "_feed"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -97,3 +98,14 @@ class FeederSpout(Spout):
     def fail(self, msg_id: Any, reason: str = "") -> None:
         self._feed.failed.append(msg_id)
         self._feed.reasons[msg_id] = reason
+
+
+class EndingFeeder(FeederSpout):
+    """A feeder whose input may end."""
+
+    def end(self) -> None:
+        """Feed nothing more."""
+        self._feed.ended = True
+
+    def is_exhausted(self) -> bool:
+        return self._feed.ended and not self._feed.waiting

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, groupby
+from typing import Any, cast
 
 from topo.collectors import BasicOutputCollector, OutputCollector, SpoutOutputCollector
 from topo.components import (
@@ -18,12 +18,16 @@ from topo.components import (
 )
 from topo.config import Config, ConfigView
 from topo.context import TopologyContext
-from topo.errors import AnchorError, FailTuple, TupleSettledError
+from topo.errors import AnchorError, ComponentError, FailTuple, TupleSettledError
 from topo.runtime.anchors import each_anchor, no_anchor
+from topo.runtime.arrow_columns import columns_for, declared_types
+from topo.runtime.batch_calls import BatchCalls, Inputs, failed_rows
 from topo.runtime.bulk_emit import rows_of
 from topo.runtime.emitter import Emitter
 from topo.runtime.out_streams import OutStream
+from topo.runtime.process_calls import ProcessCalls
 from topo.runtime.task import full_conf
+from topo.runtime.threads import CallsFromThreads
 from topo.state import KeyValueState
 from topo.timed import TimedBolt
 from topo.topology.draft import Draft
@@ -32,6 +36,7 @@ from topo.topology.lint import check_component
 from topo.topology.model import ComponentDef, GroupingDef, InputDef, StreamDef, Topology
 from topo.topology.validation import declared_streams
 from topo.tuples import Fields, Source, Tuple, new_tuple, tick_source
+from topo.ways import BY_BATCH, BY_TUPLE, hook_of
 
 
 class Emitted(list[Any]):
@@ -84,6 +89,7 @@ class _Recorder:
     """A port that records calls instead of sending."""
 
     def __init__(self, component: Component) -> None:
+        self._component = component
         draft = Draft("under_test", "component", component, 1, "")
         streams = [
             OutStream(s.name, s.fields, s.direct, [], index)
@@ -92,6 +98,13 @@ class _Recorder:
         self._outlet = Emitter(type(component).__name__, 1, streams, strict=False, debug=False)
         self.emitted: list[Emitted] = []
         self.errors: list[BaseException | str] = []
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        """The keyed state of a stateful component, as a dict."""
+        if not isinstance(self._component, StatefulBolt | StatefulBasicBolt | StatefulSpout):
+            raise TypeError(f"{type(self._component).__name__} has no keyed state")
+        return dict(self._component.state)
 
     def report_error(self, error: BaseException | str) -> None:
         self.errors.append(error)
@@ -127,6 +140,12 @@ class BoltRun(_Recorder):
         # The state is not in the tuples themselves: another run may get them again.
         self._settled: set[Tuple] = set()
         self._current: Tuple | None = None
+        self._process: ProcessCalls | None = None
+        self._is_by_batch = isinstance(bolt, BasicBolt) and hook_of(bolt) == BY_BATCH
+        self._batch: Sequence[Tuple] = ()
+        self._batches = BatchCalls(
+            cast(BasicBolt, bolt), self._outlet, CallsFromThreads(self._outlet.owner, None)
+        )
         self._on_tick = type(bolt).on_tick not in (Bolt.on_tick, BasicBolt.on_tick)
 
     @property
@@ -135,11 +154,16 @@ class BoltRun(_Recorder):
         return [tup for tup in self._given if tup not in self._settled]
 
     def execute(self, tup: Tuple) -> BoltRun:
-        """Execute the bolt with one more tuple."""
+        """Execute the bolt with one more tuple; a bolt with `process_batch` with a batch of it."""
+        if self._is_by_batch and not tup.is_tick:
+            return self.execute_batch([tup])
         self._given.append(_checked(tup))
         self._current = tup
-        hook = self.bolt.on_tick if tup.is_tick and self._on_tick else self.bolt.execute
+        on_tick = tup.is_tick and self._on_tick
+        hook: Callable[[Tuple], None] = self.bolt.on_tick if on_tick else self.bolt.execute
         if isinstance(self.bolt, BasicBolt):
+            if not on_tick and hook_of(self.bolt) != BY_TUPLE:
+                hook = self._by_values(self.bolt, tup)
             self._execute_basic(tup, hook)
         else:
             try:
@@ -153,12 +177,48 @@ class BoltRun(_Recorder):
         self._current = None
         return self
 
+    def execute_all(self, tuples: Iterable[Tuple]) -> BoltRun:
+        """Execute the bolt with more tuples: one by one, or those of one stream as a batch."""
+        if not self._is_by_batch:
+            for tup in tuples:
+                self.execute(tup)
+            return self
+        for source, group in groupby(map(_checked, tuples), lambda tup: tup._topo_source):
+            if source == tick_source():
+                for tick in group:
+                    self.execute(tick)
+            else:
+                self.execute_batch(list(group))
+        return self
+
+    def execute_batch(self, tuples: Sequence[Tuple]) -> BoltRun:
+        """Give `process_batch` a batch of these tuples, which are of one stream."""
+        assert isinstance(self.bolt, BasicBolt)
+        first = tuples[0]
+        self._given += tuples
+        self._batch = tuples
+        failed: dict[int, str] = {}
+        try:
+            self._batches.call(Inputs.of(tuples), first.fields, repr(first.source_component))
+        except FailTuple as failure:
+            if failure.report:
+                self.report_error(failure)
+            rows = failed_rows(self._outlet.owner, failure, len(tuples))
+            failed = dict.fromkeys(rows, failure.reason)
+        finally:
+            self._batch = ()
+        for place, tup in enumerate(tuples):
+            if place in failed:
+                self.fail(tup, failed[place])
+            else:
+                self.ack(tup)
+        return self
+
     def batch(self, tuples: Iterable[Tuple], *, commit: bool = True) -> BoltRun:
         """Give the bolt a batch: its tuples, `pre_commit`, and `committed` if it commits."""
         self.batch_id += 1
         self.bolt.context.batch_id = self.batch_id
-        for tup in tuples:
-            self.execute(tup)
+        self.execute_all(tuples)
         self.bolt.pre_commit(self.batch_id)
         return self.commit() if commit else self
 
@@ -166,6 +226,18 @@ class BoltRun(_Recorder):
         """Tell the bolt that its last batch is committed; again, if it was told before."""
         self.bolt.committed(self.batch_id)
         return self
+
+    def _by_values(self, bolt: BasicBolt, tup: Tuple) -> Callable[[Tuple], None]:
+        """Return what calls `process`, or `tick`, for a tuple."""
+        if tup.is_tick:
+            return lambda _: bolt.tick()
+        if self._process is None:
+            owner = f"bolt {type(bolt).__name__!r}"
+            self._process = ProcessCalls(bolt, bolt.collector, owner)
+        refusal = self._process.asked.refusal(tup.fields, f"{tup.source_component!r}")
+        if refusal is not None:
+            raise ComponentError(refusal[0], hint=refusal[1], code="unknown-field")
+        return self._process
 
     def _execute_basic(self, tup: Tuple, hook: Any) -> None:
         try:
@@ -185,8 +257,22 @@ class BoltRun(_Recorder):
         anchors: Any = None,
         task_ids: bool = False,
     ) -> list[int] | None:
+        self._batches.refuse_single()
         self.record(values, stream, self._anchors(anchors))
         return [] if task_ids else None
+
+    def emit_batch(self, columns: Any, *, stream: str = "default", parents: Any = None) -> int:
+        """Record the rows of columns, with their anchors."""
+        rows, links = self._batches.rows_of(columns, stream, parents)
+        for number, values in enumerate(rows):
+            anchors = self._anchors(None)
+            if self._is_by_batch:
+                anchors = [] if links is None else [self._batch[links[number]]]
+            self.record(values, stream, anchors)
+        return len(rows)
+
+    def emit_values(self, *values: Any, stream: str = "default") -> None:
+        self.emit(list(values), stream=stream)
 
     def emit_direct(
         self, task: int, values: Any, *, stream: str = "default", anchors: Any = None
@@ -265,6 +351,17 @@ class SpoutRun(_Recorder):
             self.emit(values, stream=stream, msg_id=msg_id)
         return len(listed)
 
+    def emit_batch(
+        self, columns: Any, *, stream: str = "default", msg_ids: Iterable[Any] | None = None
+    ) -> int:
+        """Record the rows of columns."""
+        outlet, types = self._outlet, declared_types(self.spout, stream)
+        fields = outlet.fields_of(stream)
+        arrays = columns_for(outlet.owner, stream, fields, columns, types)
+        return self.emit_many(
+            dict(zip(fields, arrays, strict=True)), stream=stream, msg_ids=msg_ids
+        )
+
     def commit(self, batch_id: int = 0) -> SpoutRun:
         """Tell the spout that a batch is at its end, and committed."""
         self.spout.context.batch_id = batch_id
@@ -311,7 +408,7 @@ def run_bolt(
         raise TypeError(f"run_bolt takes a bolt; got {bolt!r}")
     if isinstance(instance, TimedBolt):
         raise TypeError(
-            f"{type(instance).__name__} gets windows, not tuples; "
+            f"{type(instance).__name__} gets windows or keys, not tuples; "
             "test it in a topology: TestCluster, or complete_topology"
         )
     check_component(instance)
@@ -328,8 +425,7 @@ def run_bolt(
         instance.state = KeyValueState()
         instance.init_state(instance.state)
     instance.restored()
-    for tup in given:
-        run.execute(tup)
+    run.execute_all(given)
     for batch in in_batches:
         run.batch(batch)
     return run

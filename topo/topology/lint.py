@@ -16,6 +16,7 @@ from topo.errors import ComponentError, Problem, TopoError
 from topo.functions import FunctionBolt
 from topo.shipping.requirements import parse_requirement
 from topo.tuples import Fields
+from topo.ways import BY_BATCH, BY_TUPLE, BY_VALUES, asked_by, hook_of, place_of
 
 _SPOUT_HOOKS = (
     "open",
@@ -51,6 +52,7 @@ def component_problems(component: Component, where: str) -> list[Problem]:
         *_hook_problems(component, where),
         *_foreign_names(component, where),
         *_signature_problems(component, where),
+        *_way_problems(component, where),
         *_saving_problems(component, where),
         *_requirement_problems(component, where),
     ]
@@ -90,7 +92,8 @@ def _hook_problems(component: Component, where: str) -> Iterator[Problem]:
                 "hook-coroutine",
                 where,
                 f"{where}: {name} is a coroutine{_line(hook)}",
-                "write it with def; a task runs in one thread and is never awaited",
+                "write it with def, for nobody awaits it; docs/guide/asyncio.md shows a bolt with "
+                "a loop of its own",
             )
         elif inspect.isgeneratorfunction(hook):
             yield Problem(
@@ -107,13 +110,11 @@ def _foreign_names(component: Component, where: str) -> Iterator[Problem]:
         if name in own:
             yield Problem("foreign-name", where, f"{where} has {name!r}", f"it is {meant!r} here")
     start = "open" if isinstance(component, Spout) else "prepare"
-    if "process" in own and "execute" not in own and not isinstance(component, Spout):
-        yield Problem(
-            "foreign-name",
-            where,
-            f"{where} has 'process', streamparse's name",
-            "it is 'execute' here",
-        )
+    if isinstance(component, Bolt) and "execute" not in own and {"process", "process_batch"} & own:
+        name = "process" if "process" in own else "process_batch"
+        hint = "it is 'execute' here; or subclass topo.BasicBolt, which acks for the bolt"
+        text = f"{where} has {name!r}, and acks by hand, for which it needs the tuple"
+        yield Problem("foreign-name", where, text, hint)
     if "initialize" in own and start not in own:
         yield Problem(
             "foreign-name",
@@ -156,7 +157,7 @@ def _signature_problems(component: Component, where: str) -> Iterator[Problem]:
     if main not in own and owner is None and not isinstance(component, Bolt | BasicBolt):
         return
     if main not in own:
-        if not {"process", "nextTuple"} & own:
+        if not {"process", "process_batch", "nextTuple"} & own:
             yield Problem(
                 "missing-hook",
                 where,
@@ -170,6 +171,30 @@ def _signature_problems(component: Component, where: str) -> Iterator[Problem]:
     for name, count in expected.items():
         if name in own and (found := _wrong_arity(getattr(component, name), count)) is not None:
             yield Problem(*_arity_problem(component, where, name, found, count))
+
+
+def _way_problems(component: Component, where: str) -> Iterator[Problem]:
+    """Yield a problem for a basic bolt whose hook is not clear, or cannot be called."""
+    if not isinstance(component, BasicBolt):
+        return
+    try:
+        hook = hook_of(component)
+        if hook == BY_VALUES:
+            asked_by(component)
+    except ComponentError as error:
+        yield Problem("hook-signature", where, f"{where}: {error.message}", error.hint)
+        return
+    function = getattr(component, hook)
+    if hook == BY_BATCH and (count := _wrong_arity(function, 1)) is not None:
+        text = f"{where}: {hook} takes {count} arguments{place_of(function)}"
+        yield Problem("hook-signature", where, text, f"write def {hook}(self, batch)")
+    unwrapped = inspect.unwrap(function)
+    if hook != BY_TUPLE and inspect.iscoroutinefunction(unwrapped):
+        text = f"{where}: {hook} is a coroutine{place_of(function)}"
+        yield Problem("hook-coroutine", where, text, "write it with def, for nobody awaits it")
+    if hook == BY_BATCH and inspect.isgeneratorfunction(unwrapped):
+        text = f"{where}: process_batch is a generator{place_of(function)}"
+        yield Problem("hook-generator", where, text, "call self.emit_batch(columns)")
 
 
 def _arity_problem(

@@ -90,6 +90,9 @@ class ComponentDef:
     finite: bool = False  # a spout that overrides is_exhausted
     basic: bool = False  # a bolt whose inputs are acked for it
     timed: bool = False  # a bolt that works in event time
+    # By stream, of a bolt that holds nothing back: the input's field with the time of what it
+    # emits, "" for the field of the same name. Others may keep tuples, or make times.
+    times_in: Mapping[str, str] = field(default_factory=dict)
     requires: tuple[str, ...] = ()  # distributions it imports where it runs
     external: Mapping[str, Any] = field(default_factory=dict)  # what an engine does for it
     leaves: Mapping[str, Any] = field(default_factory=dict)  # what it leaves outside
@@ -98,6 +101,7 @@ class ComponentDef:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conf", MappingProxyType(dict(self.conf)))
+        object.__setattr__(self, "times_in", MappingProxyType(dict(self.times_in)))
         object.__setattr__(self, "external", MappingProxyType(dict(self.external)))
         object.__setattr__(self, "leaves", MappingProxyType(dict(self.leaves)))
 

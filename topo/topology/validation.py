@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from topo.components import BasicBolt, OutputFieldsDeclarer, Spout
+from topo.columns import ByColumns
+from topo.components import BasicBolt, OutputFieldsDeclarer, Spout, StatefulBasicBolt
 from topo.config import Config
-from topo.errors import InvalidTopologyError, Problem, TopoError, did_you_mean
+from topo.errors import ComponentError, InvalidTopologyError, Problem, TopoError, did_you_mean
 from topo.event_time import EventTime
 from topo.shipping.pickling import pickle_component
+from topo.shipping.requirements import parse_requirement
 from topo.timed import InputFields, TimedBolt, spouts_before
 from topo.topology.draft import Draft
 from topo.topology.layout import TaskLayout
@@ -22,7 +24,9 @@ from topo.topology.lint import component_problems, sleeping_warnings
 from topo.topology.model import ComponentDef, InputDef, StreamDef, Topology
 from topo.topology.order import cycles
 from topo.topology.shared_containers import shared_containers
+from topo.topology.shedding import shedding_problems
 from topo.tuples import RESERVED_FIELD_NAMES, Fields
+from topo.ways import BY_BATCH, BY_VALUES, Asked, asked_by, hook_of
 
 Streams = dict[str, StreamDef]
 
@@ -40,7 +44,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
     warnings: list[str] = []
     is_finite = all(_is_finite(one.component) for one in drafts.values() if one.kind == "spout")
     for draft in _producers_first(drafts):
-        problems += _read_inputs(draft, outputs)
+        problems += _read_inputs(draft, drafts, outputs)
         outputs[draft.id] = _declared_outputs(draft, problems)
     for draft in drafts.values():
         problems += draft.problems
@@ -59,6 +63,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
     for draft in drafts.values():
         problems += _input_problems(draft, drafts, outputs)
         problems += _time_problems(draft, drafts, outputs, confs[draft.id])
+        problems += shedding_problems(draft.component, draft.where, outputs[draft.id])
     problems += _cycles(drafts) or list(_depth_problems(drafts))
     if problems:
         raise InvalidTopologyError(problems)
@@ -79,16 +84,20 @@ def _producers_first(drafts: Mapping[str, Draft]) -> list[Draft]:
         return list(drafts.values())
 
 
-def _read_inputs(draft: Draft, outputs: Mapping[str, Streams]) -> Iterator[Problem]:
+def _read_inputs(
+    draft: Draft, drafts: Mapping[str, Draft], outputs: Mapping[str, Streams]
+) -> Iterator[Problem]:
     if not isinstance(draft.component, TimedBolt):
         return
     try:
-        draft.component.read_inputs(_input_fields(draft, outputs))
+        draft.component.read_inputs(_input_fields(draft, drafts, outputs))
     except TopoError as error:
         yield Problem("inputs", draft.where, f"{draft.where}: {error.message}", error.hint)
 
 
-def _input_fields(draft: Draft, outputs: Mapping[str, Streams]) -> list[InputFields]:
+def _input_fields(
+    draft: Draft, drafts: Mapping[str, Draft], outputs: Mapping[str, Streams]
+) -> list[InputFields]:
     """Return what a bolt reads, as far as the streams exist."""
     return [
         InputFields(
@@ -97,10 +106,15 @@ def _input_fields(draft: Draft, outputs: Mapping[str, Streams]) -> list[InputFie
             outputs[read.component][read.stream].fields,
             read.grouping.kind,
             tuple(read.grouping.fields),
+            _class_names(type(drafts[read.component].component)),
         )
         for read in draft.inputs
         if read.stream in outputs.get(read.component, {})
     ]
+
+
+def _class_names(cls: type) -> tuple[str, ...]:
+    return tuple(f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__)
 
 
 def declared_streams(draft: Draft) -> Streams:
@@ -128,11 +142,35 @@ def _component(draft: Draft, outputs: Streams, conf: Mapping[str, Any]) -> Compo
         finite=_is_finite(draft.component),
         basic=isinstance(draft.component, BasicBolt),
         timed=isinstance(draft.component, TimedBolt),
-        requires=tuple(Fields(draft.component.requires)),
+        times_in=_times_in(draft.component, conf, outputs),
+        requires=_requires(draft.component),
         external=draft.component.external,
         leaves=draft.component.leaves,
         local=local,
     )
+
+
+def _requires(component: Any) -> tuple[str, ...]:
+    """Return the distributions that a component says it imports, and those of its way."""
+    required = tuple(Fields(component.requires))
+    by_batch = isinstance(component, BasicBolt) and hook_of(component) == BY_BATCH
+    names = {parse_requirement(text)[0] for text in required}
+    return (*required, "pyarrow>=18") if by_batch and "pyarrow" not in names else required
+
+
+def _times_in(component: Any, conf: Mapping[str, Any], outputs: Streams) -> Mapping[str, str]:
+    """Return the fields of the times that a bolt passes on in the same batch, by stream."""
+    if isinstance(component, ByColumns):
+        return component.times_in()
+    if not isinstance(component, BasicBolt):
+        return {}
+    cls = type(component)
+    late = ("on_tick", "tick", "pre_commit")
+    emits_later = any(getattr(cls, name) is not getattr(BasicBolt, name) for name in late)
+    may_hold = emits_later or isinstance(component, StatefulBasicBolt)
+    may_hold = may_hold or bool(conf.get("topology.tick.tuple.freq.secs"))
+    passes = not may_hold if component.passes_time is None else component.passes_time
+    return dict.fromkeys(outputs, "") if passes else {}
 
 
 def _is_finite(component: Any) -> bool:
@@ -191,8 +229,16 @@ def _input_problems(
         text = f"{draft.where} reads nothing"
         hint = "give it an input, such as .shuffle_grouping('spout')"
         yield Problem("no-input", draft.where, text, hint)
+    needs = _asked(draft.component)
     seen: set[tuple[str, str]] = set()
     for read in draft.inputs:
+        if needs is not None and read.stream in outputs.get(read.component, {}):
+            fields = outputs[read.component][read.stream].fields
+            of_stream = "" if read.stream == "default" else f" stream {read.stream!r}"
+            refusal = needs.refusal(fields, f"{read.component!r}{of_stream}")
+            if refusal is not None:
+                text = f"{draft.where}: {refusal[0]}"
+                yield Problem("unknown-field", draft.where, text, refusal[1])
         if (read.component, read.stream) in seen:
             text = f"{draft.where} reads stream {read.stream!r} of {read.component!r} twice"
             yield Problem(
@@ -204,6 +250,15 @@ def _input_problems(
             hint = "emit on fewer streams, and put the difference into a field"
             yield Problem("many-streams", draft.where, text, hint)
         yield from _read_problems(draft, read, drafts, outputs)
+
+
+def _asked(component: Any) -> Asked | None:
+    """Return what the `process` of a bolt asks for; None if it has none, or one of no use."""
+    try:
+        is_asking = isinstance(component, BasicBolt) and hook_of(component) == BY_VALUES
+        return asked_by(component) if is_asking else None
+    except ComponentError:  # told of with the component's own problems
+        return None
 
 
 def _read_problems(
@@ -241,7 +296,7 @@ def _time_problems(
     bolt = draft.component
     if not isinstance(bolt, TimedBolt):
         return
-    reads = _input_fields(draft, outputs)
+    reads = _input_fields(draft, drafts, outputs)
     if bolt.stateless:
         text = f"{draft.where} says stateless = True, but keeps windows or the like"
         yield Problem("stateless", draft.where, text, "take stateless = True away")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from topo.distribution import install_command
 from topo.errors import MissingExtra
 from topo.tracing.spans import EMIT, EXECUTE, MESSAGE, Span, trace_id
 
@@ -96,6 +97,12 @@ def check_tracing(conf: Mapping[str, Any]) -> None:
     """Raise MissingExtra if traces are wanted and OpenTelemetry is not installed."""
     if not conf["topology.trace.rate"]:
         return
+    hint = f"{install_command('otel')}, or set topology.trace.rate to 0"
+    check_installed("topology.trace.rate asks for traces", hint)
+
+
+def check_installed(what: str, hint: str = "") -> None:
+    """Raise MissingExtra if OpenTelemetry, for which something asks, is not installed."""
     for package in _PACKAGES:
         try:
             found = importlib.util.find_spec(package)
@@ -103,6 +110,6 @@ def check_tracing(conf: Mapping[str, Any]) -> None:
             found = None
         if found is None:
             raise MissingExtra(
-                "topology.trace.rate asks for traces, and OpenTelemetry is not installed",
-                hint="pip install 'topo[otel]', or set topology.trace.rate to 0",
+                f"{what}, and OpenTelemetry is not installed",
+                hint=hint or install_command("otel"),
             )

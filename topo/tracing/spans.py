@@ -63,9 +63,6 @@ class Tracer:
         """Return the places of the roots that are traced."""
         return np.flatnonzero(mix_all(roots) <= self._below)
 
-    def is_sampled(self, root: int) -> bool:
-        return mix(root) <= int(self._below)
-
     def begin(self, batch_id: int) -> None:
         """Export what a committed batch did; forget what an attempt at this batch did."""
         if batch_id > self._batch:

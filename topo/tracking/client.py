@@ -9,10 +9,11 @@ recognises a repetition by its nonce. Other failures are an `AckerError` whose `
     acker-epoch         another epoch is in force: this query has been replaced
     acker-batch         the batch is not the one in work
     acker-fence         a slot was executed twice, perhaps with other outputs
+    acker-journal       the failures of the batch cannot be written to the checkpoint
     acker-limit         a bound would be passed
     acker-token, acker-malformed, acker-failed
 
-After the first five the query can start again from its last commit (`can_restart`).
+After the first six the query can start again from its last commit (`can_restart`).
 """
 
 from __future__ import annotations
@@ -45,8 +46,16 @@ _CODES = {
     Refusal.FENCE: "acker-fence",
     Refusal.MALFORMED: "acker-malformed",
     Refusal.LIMIT: "acker-limit",
+    Refusal.JOURNAL: "acker-journal",
 }
-_RESTART = {"acker-unreachable", "acker-lost", "acker-epoch", "acker-batch", "acker-fence"}
+_RESTART = {
+    "acker-unreachable",
+    "acker-lost",
+    "acker-epoch",
+    "acker-batch",
+    "acker-fence",
+    "acker-journal",
+}
 _AGAIN = "the batch fails, and the query starts again from its last commit"
 _HINTS = {
     "acker-lost": f"{_AGAIN}; messages pending there are failed as 'acker lost'",
@@ -54,6 +63,7 @@ _HINTS = {
     "acker-epoch": "this query has been replaced by another one of the same topology",
     "acker-batch": _AGAIN,
     "acker-fence": _AGAIN,
+    "acker-journal": f"{_AGAIN}; make room for the checkpoint, or bring its file system back",
     "acker-limit": "lower topology.max.spout.pending, or raise the acker's bounds",
     "acker-token": "a topology speaks to its ackers with the token it was registered with",
 }
@@ -242,7 +252,7 @@ class AckerClient:
         self._caller = _Caller(lease.target, transport)
         self._shards = len(lease.target.addresses)
         self._shard_of = shard_of(lease.plan.spout_tasks, self._shards)
-        self._routes = np.zeros(1 << 16, np.uint8)
+        self._routes = np.zeros(1 << 16, np.uint16)
         for task, shard in self._shard_of.items():
             self._routes[task] = shard
 

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from topo.errors import sentence_of
 from topo.tracking.exchange import (
     BeginAnswer,
     CommittedPayload,
@@ -39,6 +40,7 @@ from topo.tracking.refusals import Refusal, Refused
 
 MAX_PAYLOAD_BYTES = 64 << 20
 _RATE_WINDOW_SECS = 10.0
+_MOST_CHARS = 300  # of an error of a file system
 
 
 @dataclass
@@ -202,8 +204,15 @@ class Tracking:
         }
         if batch == self._foretold_in:
             failures = {**self._foretold, **failures}
-        if failures:
+        if not failures:
+            return
+        try:
             self._journal.write(self._registration.shard, batch, failures)
+        except Exception as error:  # of whatever file system it is on
+            why = f"{type(error).__name__}: {sentence_of(error)}"[:_MOST_CHARS]
+            raise Refused(
+                Refusal.JOURNAL, f"the failures of batch {batch} cannot be written: {why}"
+            ) from error
 
     def _with_part(self, level: int, slot: int, said: StagedExecution) -> _Parts:
         """Add a part to those of its attempt, and return them all.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from topo.config.masters import split_address
 from topo.metrics.serving import FigureServer
 from topo.tracking.exchange import TrackingFigures
-from topo.tracking.figures import for_people, for_prometheus
+from topo.tracking.figures import for_people
+from topo.tracking.prometheus import for_prometheus
 
 
 class Exposition(FigureServer):

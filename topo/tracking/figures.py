@@ -1,15 +1,10 @@
-"""The acker's figures: merged over shards, for people, and in Prometheus' text format."""
+"""The acker's figures: merged over shards, and for people."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from topo._pb import acker_pb2 as pb
 from topo.tracking.exchange import CommittedPayload, TrackingFigures
@@ -94,51 +89,3 @@ def for_people(figures: Mapping[str, TrackingFigures]) -> str:
             f"{shown.updates_per_sec:,.0f} updates/s, {shown.held_bytes / 1e6:.1f} MB"
         )
     return "\n".join(lines)
-
-
-def for_prometheus(figures: Mapping[str, TrackingFigures], accept: str = "") -> tuple[bytes, str]:
-    """Return the figures in the text format that Prometheus asks for, and its content type."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Exposed(figures))
-    encode, kind = choose_encoder(accept)
-    return encode(registry), kind
-
-
-class _Exposed(Collector):
-    """The families of an acker's figures."""
-
-    def __init__(self, figures: Mapping[str, TrackingFigures]) -> None:
-        self._figures = dict(sorted(figures.items()))
-
-    def collect(self) -> Iterator[Metric]:
-        for name, (meaning, value) in _GAUGES.items():
-            gauge = GaugeMetricFamily(f"topo_acker_{name}", meaning, labels=("topology",))
-            for topology, shown in self._figures.items():
-                gauge.add_metric((topology,), value(shown))
-            yield gauge
-        for name, (meaning, value) in _COUNTERS.items():
-            counter = CounterMetricFamily(f"topo_acker_{name}", meaning, labels=("topology",))
-            for topology, shown in self._figures.items():
-                counter.add_metric((topology,), value(shown))
-            yield counter
-        failed = CounterMetricFamily(
-            "topo_acker_roots_failed", "Messages failed, by reason.", labels=("topology", "reason")
-        )
-        for topology, shown in self._figures.items():
-            for reason, count in sorted(shown.counts.failed_by.items()):
-                failed.add_metric((topology, reason), count)
-        yield failed
-
-
-_GAUGES: dict[str, tuple[str, Callable[[TrackingFigures], float]]] = {
-    "roots_pending": ("Messages neither acked nor failed.", lambda shown: shown.counts.pending),
-    "oldest_pending_seconds": ("Age of the oldest of them.", lambda s: s.counts.oldest_secs),
-    "verdicts_unheard": ("Verdicts no spout has committed.", lambda shown: shown.counts.unheard),
-    "held_bytes": ("Memory held.", lambda shown: shown.held_bytes),
-    "batch": ("The batch in work.", lambda shown: shown.next_batch),
-}
-_COUNTERS: dict[str, tuple[str, Callable[[TrackingFigures], float]]] = {
-    "roots_acked": ("Messages acked.", lambda shown: shown.counts.acked),
-    "updates": ("Updates applied.", lambda shown: shown.counts.updates),
-    "updates_dropped": ("Updates of settled roots.", lambda shown: shown.counts.dropped),
-}

@@ -6,7 +6,7 @@ The first task to hold a root stands in the columns beside it, further ones in a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -57,6 +57,14 @@ class Holders:
         if self._more:
             for root in roots.tolist():
                 self._more.pop(root, None)
+
+    def as_data(self) -> dict[int, dict[int, int]]:
+        """Return, by root, the tasks that hold more of it than the columns say, and how often."""
+        return {root: dict(tasks) for root, tasks in self._more.items()}
+
+    def take_data(self, more: Mapping[int, Mapping[int, int]]) -> None:
+        """Take over what `as_data` gave; the columns are taken over by `Pages`."""
+        self._more = {root: Counter(tasks) for root, tasks in more.items()}
 
     def named(self, place: int) -> str:
         """Return "held by 'count' task 5", or "" if no task holds the root at this place."""

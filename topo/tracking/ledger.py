@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,6 +193,49 @@ class Ledger:
             oldest_secs=0.0 if earliest is None else max(0.0, now - earliest),
             unheard=sum(len(lane.log) for lane in lanes),
         )
+
+    def as_data(self) -> dict[str, Any]:
+        """Return all that the ledger knows as plain data: numbers, text, bytes, and no classes.
+
+        Snapshots outlive this version of the code; `storage/format.py` tells of their number.
+        """
+        return {
+            "pages": self._pages.as_data(),
+            "holders": self._holders.as_data(),
+            "lanes": {
+                task: {
+                    "highest": lane.highest,
+                    "pending": lane.pending,
+                    "acked": lane.acked,
+                    "failed_by": dict(lane.failed_by),
+                    "verdicts": lane.log.as_data(),
+                }
+                for task, lane in self._lanes.items()
+            },
+            "early": {
+                root: (early.since, early.value, early.reason)
+                for root, early in self._early.items()
+            },
+            "updates": self._updates,
+            "dropped": self._dropped,
+        }
+
+    def take_data(self, data: Mapping[str, Any]) -> None:
+        """Take over what `as_data` gave, into a ledger that is new."""
+        self._pages.take_data(data["pages"])
+        self._holders.take_data(data["holders"])
+        self._lanes = {
+            task: Lane(
+                lane["highest"],
+                lane["pending"],
+                lane["acked"],
+                Counter(lane["failed_by"]),
+                VerdictLog.of_data(*lane["verdicts"]),
+            )
+            for task, lane in data["lanes"].items()
+        }
+        self._early = {root: _Early(*early) for root, early in data["early"].items()}
+        self._updates, self._dropped = data["updates"], data["dropped"]
 
     @property
     def nbytes(self) -> int:

@@ -11,7 +11,7 @@ Measured before choosing: `bitwise_xor.at` on places takes 8 ns an update, sorti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,6 +172,29 @@ class Pages:
         capacity = len(self.keys)
         if capacity > _LEAST_PAGES and 4 * len(self._place) < capacity:
             self._shrink()
+
+    def as_data(self) -> dict[str, bytes]:
+        """Return the pages in use, column by column; what follows from them is left out."""
+        used = self.used()
+        columns = {name: getattr(self, name).reshape(-1, PAGE_SIZE)[used] for name in _PER_ROOT}
+        return {
+            name: column.tobytes() for name, column in {"keys": self.keys[used], **columns}.items()
+        }
+
+    def take_data(self, data: Mapping[str, bytes]) -> None:
+        """Take over what `as_data` gave, into columns that are empty."""
+        keys = np.frombuffer(data["keys"], np.uint64)
+        pages = np.array([self._page(key) for key in keys.tolist()], np.int64)
+        if not len(pages):
+            return
+        for name in data.keys() & set(_PER_ROOT):  # a new column is as empty as it was then
+            column = getattr(self, name)
+            rows = np.frombuffer(data[name], column.dtype).reshape(-1, PAGE_SIZE)
+            column.reshape(-1, PAGE_SIZE)[pages] = rows
+        is_pending = self.state.reshape(-1, PAGE_SIZE)[pages] == PENDING
+        started = self.started.reshape(-1, PAGE_SIZE)[pages]
+        self.pending[pages] = is_pending.sum(axis=1)
+        self.earliest[pages] = np.where(is_pending, started, np.inf).min(axis=1)
 
     def _grow(self) -> None:
         """Double the pages; those in use stay in their places."""

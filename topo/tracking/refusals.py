@@ -15,6 +15,7 @@ class Refusal(Enum):
     FENCE = "ABORTED"
     MALFORMED = "INVALID_ARGUMENT"
     LIMIT = "RESOURCE_EXHAUSTED"
+    JOURNAL = "DATA_LOSS"
 
 
 class Refused(Exception):

@@ -1,7 +1,8 @@
 """An acker on gRPC: the service bound to an address, with the standard health service beside it.
 
 Calls carry bytes both ways and are parsed after the token check, so invalid bytes are answered like
-any other unreadable message. Loop-back without TLS is the default; an address that other machines
+any other unreadable message; `topo.rpc` keeps callers without a token from holding up anybody.
+Loop-back without TLS is the default; an address that other machines
 reach needs an admission token, so that not just anyone can register topologies there.
 """
 
@@ -15,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from topo.config.masters import is_loopback, join_address, split_address
 from topo.errors import AckerError, ConfigError, words_of
+from topo.rpc import Doorkeeper, Health, Metadata, Refusal, Service
 from topo.tracking.refusals import Refused
 from topo.tracking.security import Tls
 from topo.tracking.service import AckerService, Limits
@@ -51,7 +52,8 @@ class AckerServer:
             )
         self.service = AckerService(limits, clock, admission)
         self._tls = tls
-        self._health = health.HealthServicer()
+        self._health = Health()
+        self._calls: Service | None = None
         self._server: grpc.Server | None = None
 
     @property
@@ -63,7 +65,7 @@ class AckerServer:
         return self._port
 
     def start(self) -> AckerServer:
-        if problem := _why_not(self.host, self._port):
+        if problem := why_not_bound(self.host, self._port):
             raise self._cannot_listen(problem)
         limits = self.service.limits
         server = grpc.server(
@@ -73,38 +75,36 @@ class AckerServer:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
             ],
-            interceptors=[_Doorkeeper(self.service)],
+            interceptors=[Doorkeeper(SERVICE_NAME, self._refusal_of)],
             maximum_concurrent_rpcs=_CALLS_PER_WAITING * limits.waiting,
         )
-        handlers = {
-            name: grpc.unary_unary_rpc_method_handler(functools.partial(self._answer, name))
-            for name in self.service.methods
-        }
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),)
+        calls = Service(
+            SERVICE_NAME,
+            {name: functools.partial(self._answer, name) for name in self.service.methods},
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        server.add_generic_rpc_handlers((calls.handler, self._health.handler))
         try:
             if self._tls is None:
                 self._port = server.add_insecure_port(self.address)
             else:
-                self._port = server.add_secure_port(self.address, _credentials(self._tls))
+                self._port = server.add_secure_port(self.address, server_credentials(self._tls))
         except (RuntimeError, ValueError) as error:
             raise self._cannot_listen(str(error)) from None
         server.start()
-        self._server = server
-        for name in ("", SERVICE_NAME):
-            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        calls.start()
+        self._health.start()
+        self._server, self._calls = server, calls
         return self
 
     def stop(self, grace_secs: float = 5.0) -> None:
         """Refuse new calls, end waiting ones, and give the others `grace_secs` to finish."""
-        if self._server is None:
+        if self._server is None or self._calls is None:
             return
-        self._health.enter_graceful_shutdown()
+        self._health.stop()
         self.service.stop_waiting()
         self._server.stop(grace_secs).wait()
-        self._server = None
+        self._calls.stop()
+        self._server = self._calls = None
 
     def wait(self) -> None:
         """Block until the server has stopped."""
@@ -124,6 +124,13 @@ class AckerServer:
             hint="is the port taken? port 0 takes any free one",
         )
 
+    def _refusal_of(self, method: str, metadata: Metadata) -> Refusal | None:
+        try:
+            self.service.check_caller(method, metadata)
+        except Refused as refused:
+            return refused.kind.value, refused.message
+        return None
+
     def _answer(self, method: str, request: bytes, context: Any) -> bytes:
         metadata = dict(context.invocation_metadata())
         try:
@@ -137,29 +144,7 @@ class AckerServer:
         raise AssertionError("abort raises")
 
 
-class _Doorkeeper(grpc.ServerInterceptor):  # type: ignore[misc]
-    """Turns a call away by its metadata, before its message is read into memory."""
-
-    def __init__(self, service: AckerService) -> None:
-        self._service = service
-
-    def intercept_service(self, continuation: Any, details: Any) -> Any:
-        room, _, method = details.method.lstrip("/").partition("/")
-        if room != SERVICE_NAME:
-            return continuation(details)
-        try:
-            self._service.check_caller(method, dict(details.invocation_metadata))
-        except Refused as refused:
-            return grpc.stream_unary_rpc_method_handler(functools.partial(_turn_away, refused))
-        return continuation(details)
-
-
-def _turn_away(refused: Refused, messages: Any, context: Any) -> bytes:
-    context.abort(grpc.StatusCode[refused.kind.value], refused.message)
-    raise AssertionError("abort raises")
-
-
-def _why_not(host: str, port: int) -> str:
+def why_not_bound(host: str, port: int) -> str:
     """Return why this address cannot be bound, which gRPC does not tell; or ""."""
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
@@ -172,9 +157,9 @@ def _why_not(host: str, port: int) -> str:
     return ""
 
 
-def _credentials(tls: Tls) -> grpc.ServerCredentials:
+def server_credentials(tls: Tls) -> grpc.ServerCredentials:
     if tls.certificate is None or tls.key is None:
-        raise ConfigError("an acker with TLS needs a certificate and its key")
+        raise ConfigError("a server with TLS needs a certificate and its key")
     return grpc.ssl_server_credentials(
         [(tls.key, tls.certificate)],
         root_certificates=tls.ca,

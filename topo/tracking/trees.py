@@ -144,9 +144,12 @@ class BoltTrees:
         self._parents = np.empty(0, np.int64)
         self._several: dict[int, list[Anchor]] = {}
 
+    def start_batch(self, ids: EdgeIds) -> None:
+        self.ids = ids
+
     def begin(self, stream: OutStream, order: list[int], count: int) -> None:
         self._stream = stream.name
-        self._parents = np.array(stream.parents, np.int64)
+        self._parents = np.array(stream.waiting_parents, np.int64)
         self._several = stream.several
 
     def trees(self, rows: I64 | None, copies: int) -> Trees | None:
@@ -213,6 +216,9 @@ class BasicBoltTrees(BoltTrees):
         if self.inputs is None:
             self._parents = np.full(count, NO_ANCHOR)
             return
+        if len(stream.waiting_parents):  # of a batch, which says them
+            self._parents = np.array(stream.waiting_parents, np.int64)
+            return
         emits = len(order) or count
         ends = [*self.marks, emits]
         if emits <= _FEW:
@@ -260,10 +266,13 @@ class SpoutTrees:
         self._tracked = np.empty(0, bool)
         self._roots = self._values = np.empty(0, np.uint64)
 
+    def start_batch(self, ids: EdgeIds) -> None:
+        self.ids = ids
+
     def begin(self, stream: OutStream, order: list[int], count: int) -> None:
-        sequences = np.array(stream.parents, np.uint64)
+        sequences = np.array(stream.waiting_parents, np.uint64)
         self._stream = stream.name
-        self._all_tracked = 0 not in stream.parents
+        self._all_tracked = bool(sequences.all())
         if not self._all_tracked:
             self._tracked = sequences > 0
         self._roots = root_ids(self._task, sequences)

@@ -96,6 +96,20 @@ class VerdictLog:
     def __len__(self) -> int:
         return self._parts[-1].last - self._parts[0].first + 1 if self._parts else 0
 
+    def as_data(self) -> tuple[int, bytes, dict[int, str]]:
+        """Return the number of the last verdict, and the stored ones: sequences and failures."""
+        stored = self.after(0)
+        return self.last, stored.sequences.tobytes(), dict(stored.failures)
+
+    @staticmethod
+    def of_data(last: int, sequences: bytes, failures: dict[int, str]) -> VerdictLog:
+        """Return the log that `as_data` was called on."""
+        log, stored = VerdictLog(), np.frombuffer(sequences, np.uint64)
+        log.last = last - len(stored)
+        if len(stored):
+            log.append(stored, failures)
+        return log
+
 
 def _size(part: Verdicts) -> int:
     return part.sequences.nbytes + 150 + reasons_bytes(part.failures.values())

@@ -28,6 +28,9 @@ ARRIVAL = EventTime(None, idle=None)
 
 UNBOUNDED = "unbounded"
 
+_MOST_PANES = 100_000
+"""A day by a second has 86,400."""
+
 
 class WindowAggregate(TimedBolt):
     """A bolt that reports aggregates of its tuples by key and window.
@@ -126,6 +129,10 @@ class WindowAggregate(TimedBolt):
             return "ts", 0
         return "end", 0 if isinstance(self.window, PerEvent) else -1
 
+    def result_delay(self) -> int:
+        # A session is complete a tick after its end, and its results have its last time.
+        return 1 if isinstance(self.window, Session) else 0
+
     def problems(
         self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
     ) -> Iterable[Problem]:
@@ -153,6 +160,15 @@ class WindowAggregate(TimedBolt):
                 "input, which has none; give it one, such as trigger=AfterCount(100)"
             )
 
+        if isinstance(self.window, Sliding):
+            sliding = self.window.in_ticks(self.event_time or ARRIVAL)
+            panes = sliding.size // sliding.pane
+            if panes > _MOST_PANES:
+                yield (
+                    f"{where} has windows of {panes:,} parts each, as its slide does not divide "
+                    "its size; time and memory grow with the parts: take a slide that does"
+                )
+
     def operator(self, task: OperatorTask) -> Operator:
         from topo.windows.aggregating import AggregateOperator
 
@@ -177,7 +193,13 @@ def key_fields(key: Any) -> tuple[str, ...]:
 
 
 def key_problems(
-    key: Sequence[str], where: str, read: InputFields, tasks: int
+    key: Sequence[str],
+    where: str,
+    read: InputFields,
+    tasks: int,
+    *,
+    has: str = "windows",
+    code: str = "window-grouping",
 ) -> Iterable[Problem]:
     """Yield a problem if tuples of one key may come to several tasks."""
     if not key or tasks == 1 or read.grouping in ("global", "all", "direct", "custom"):
@@ -187,8 +209,8 @@ def key_problems(
         return
     names = ", ".join(map(repr, key))
     text = (
-        f"{where} has windows by {names} in {tasks} tasks, but reads {read.component!r} by "
+        f"{where} has {has} by {names} in {tasks} tasks, but reads {read.component!r} by "
         f"{read.grouping} grouping: tuples of one key come to several tasks"
     )
     hint = f"write .fields_grouping({read.component!r}, [{names}])"
-    yield Problem("window-grouping", where, text, hint)
+    yield Problem(code, where, text, hint)

@@ -132,6 +132,10 @@ class Aligned:
         """Return the first end of a window that is after a time."""
         return ts + self.slide - (ts - self.size - self.offset) % self.slide
 
+    def complete_at(self, end: int) -> int:
+        """Return the watermark at which a window with this end is complete."""
+        return end
+
 
 class Sessions:
     """A session for each tuple, to be merged with others of its key."""
@@ -148,6 +152,14 @@ class Sessions:
         gap = duration_ticks(self.dynamic(row), self._time.unit, "the gap of a session")
         return ts, ts + gap
 
+    def complete_at(self, end: int) -> int:
+        """Return the watermark at which a session with this end is complete.
+
+        A tuple at the very end touches the session and joins it; at a watermark of `end` it may
+        still come.
+        """
+        return end + 1
+
 
 @dataclass(frozen=True)
 class EventSpans:
@@ -155,6 +167,9 @@ class EventSpans:
 
     size: int
     after: bool
+
+    def complete_at(self, end: int) -> int:
+        return end
 
 
 class Whole:
@@ -164,6 +179,9 @@ class Whole:
 
     def assign(self, ts: int) -> list[Interval]:
         return [self.interval]
+
+    def complete_at(self, end: int) -> int:
+        return end
 
 
 def intersects(one: Interval, other: Interval) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from topo.errors import WindowError, shown
+from topo.errors import KEY_HINT, WindowError, shown, unhashable_key
 from topo.windows.accumulators import Accumulators, Column
 from topo.windows.combiners import Combiner
 
@@ -29,14 +29,10 @@ def blamed(
     With `asks`, a condition of the user's may have raised it.
     """
     keys = list(keys)
-    for key in keys:
-        try:
-            hash(key)
-        except TypeError:
-            return WindowError(
-                f"the key of a tuple is {shown(key)}, {_a(key)}, which cannot be a key",
-                hint="emit a str, a number or a tuple of them",
-            )
+    odd = unhashable_key(keys)
+    if odd is not None:
+        text = f"the key of a tuple is {odd[0]}, {odd[1]}, which cannot be a key"
+        return WindowError(text, hint=KEY_HINT)
     for name, combiner, column in zip(cells.names, cells.combiners, columns, strict=True):
         if column is None or not _is_built_in(combiner):
             continue

@@ -26,7 +26,15 @@ def check_aggregates(aggregates: Any) -> dict[str, Combiner]:
                 f"aggregate {name!r} is {shown}; it takes an instance of a Combiner",
                 hint=f"write {shown}()" if isinstance(combiner, type) else "such as Count()",
             )
-    return dict(aggregates)
+    return {name: combiner.in_windows() for name, combiner in aggregates.items()}
+
+
+@dataclass(frozen=True)
+class OfField:
+    """A function of the value of one field, as an input of a combiner: it needs no tuple."""
+
+    field: str
+    function: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -41,17 +49,18 @@ class Inputs:
         """Find the combiner's fields; raise a WindowError that names the one that is missing."""
         getters: list[Any] = []
         for wanted in combiner.inputs:
-            if isinstance(wanted, str):
-                if wanted not in fields:
-                    known = ", ".join(map(repr, fields)) or "none"
-                    raise WindowError(
-                        f"{type(combiner).__name__} reads field {wanted!r}, but {where} has "
-                        f"{known}",
-                        hint=did_you_mean(wanted, fields),
-                    )
-                getters.append(fields.index(wanted))
-            else:
+            name = wanted.field if isinstance(wanted, OfField) else wanted
+            if not isinstance(name, str):
                 getters.append(wanted)
+                continue
+            if name not in fields:
+                known = ", ".join(map(repr, fields)) or "none"
+                raise WindowError(
+                    f"{type(combiner).__name__} reads field {name!r}, but {where} has {known}",
+                    hint=did_you_mean(name, fields),
+                )
+            place = fields.index(name)
+            getters.append((place, wanted.function) if isinstance(wanted, OfField) else place)
         return cls(combiner, tuple(getters))
 
     def column(
@@ -67,6 +76,9 @@ class Inputs:
                 parts.append(times)
             elif getter is ROW:
                 parts.append(zip(*columns, strict=True))
+            elif isinstance(getter, tuple):
+                place, function = getter
+                parts.append(map(function, columns[place]))
             elif callable(getter):
                 parts.append(map(getter, rows()))
             else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from copy import copy, deepcopy
 from operator import itemgetter
 from typing import Any, ClassVar, TypeAlias
 
@@ -34,6 +35,11 @@ ROW = _Whole("ROW")
 """Stands for all values of the tuple."""
 
 
+def first_value(first: Any) -> Any:
+    """Return a first accumulator that is nobody else's: a function makes it, a value is copied."""
+    return first() if callable(first) else deepcopy(first)
+
+
 class Combiner:
     """An aggregate of your own: subclass it and override the methods.
 
@@ -43,6 +49,8 @@ class Combiner:
 
     inline: ClassVar[tuple[str, str] | None] = None
     """Source of the first accumulator and of the next ({a}, {v}), for the generated loop."""
+    inline_merge: ClassVar[tuple[str, str] | None] = None
+    """The same, where {v} is an accumulator that is merged."""
     exact: ClassVar[bool] = False
     """True: over ints, a part can be taken away again with `subtract`."""
     skips_none: ClassVar[bool] = False
@@ -88,11 +96,16 @@ class Combiner:
     def mergeable(self) -> bool:
         return type(self).merge is not Combiner.merge
 
+    def in_windows(self) -> Combiner:
+        """Return the combiner to use in windows, where tuples have times: by default this one."""
+        return self
+
 
 class Count(Combiner):
     """The number of tuples; of a field, the number of its values that are not None."""
 
     inline = ("1", "{a} + 1")
+    inline_merge = ("{v}", "{a} + {v}")
     exact = True
     skips_none = True
 
@@ -120,6 +133,7 @@ class Sum(Combiner):
     """The sum of a field; None is no value."""
 
     inline = ("0 + {v}", "{a} + {v}")
+    inline_merge = ("{v}", "{a} + {v}")
     exact = True
     skips_none = True
 
@@ -143,9 +157,12 @@ class Sum(Combiner):
 
 
 class Min(Combiner):
-    """The lowest value of a field; None is no value, and the result over nothing."""
+    """The lowest value of a field; None is no value, and the result over nothing.
 
-    inline = ("{v}", "{v} if {v} < {a} else {a}")
+    NaN gives way to any other value, so that the result does not depend on the order.
+    """
+
+    inline = ("{v}", "{v} if {a} is None or {v} < {a} or {a} != {a} else {a}")
     skips_none = True
 
     def __init__(self, field: FieldOrFunction) -> None:
@@ -154,18 +171,19 @@ class Min(Combiner):
     def add(self, acc: Any, value: Any) -> Any:
         if acc is None or value is None:
             return value if acc is None else acc
-        return value if value < acc else acc
+        return value if value < acc or acc != acc else acc
 
     def merge(self, a: Any, b: Any) -> Any:
-        if a is None or b is None:
-            return a if b is None else b
-        return b if b < a else a
+        return self.add(a, b)
 
 
 class Max(Combiner):
-    """The highest value of a field; None is no value, and the result over nothing."""
+    """The highest value of a field; None is no value, and the result over nothing.
 
-    inline = ("{v}", "{v} if {v} > {a} else {a}")
+    NaN gives way to any other value, so that the result does not depend on the order.
+    """
+
+    inline = ("{v}", "{v} if {a} is None or {v} > {a} or {a} != {a} else {a}")
     skips_none = True
 
     def __init__(self, field: FieldOrFunction) -> None:
@@ -174,12 +192,10 @@ class Max(Combiner):
     def add(self, acc: Any, value: Any) -> Any:
         if acc is None or value is None:
             return value if acc is None else acc
-        return value if value > acc else acc
+        return value if value > acc or acc != acc else acc
 
     def merge(self, a: Any, b: Any) -> Any:
-        if a is None or b is None:
-            return a if b is None else b
-        return b if b > a else a
+        return self.add(a, b)
 
 
 class Mean(Combiner):
@@ -312,7 +328,7 @@ class TopK(Combiner):
     """The n tuples with the highest `by`, highest first: (value of `field`, by) each.
 
     Without `field`, just the values of `by`. Of equal ones, the first to arrive comes first. Tuples
-    whose `by` is None do not count.
+    whose `by` is None or NaN do not count.
     """
 
     def __init__(self, n: int, by: FieldOrFunction, field: FieldOrFunction = None) -> None:
@@ -331,7 +347,7 @@ class TopK(Combiner):
 
     def add(self, acc: list[Any], value: Any) -> list[Any]:
         by = value if self.field is None else value[1]
-        if by is None:
+        if by is None or by != by:
             return acc
         if len(acc) == self.n and by <= acc[-1][0]:
             return acc
@@ -351,9 +367,30 @@ class TopK(Combiner):
 
 
 class Collect(Combiner):
-    """All values of a field, in the order of their arrival; without a field, the rows."""
+    """All values of a field; without a field, the rows.
+
+    In windows they are in the order of their times, of equal times as they came, whatever the kind
+    of window and however batches are cut. `by_time=False` keeps no times, which takes less memory:
+    the values are as they came, in sliding windows pane by pane. Where there are no windows, they
+    are as they came, unless `by_time=True`.
+    """
 
     grows = True
+
+    def __init__(self, field: FieldOrFunction = None, *, by_time: bool | None = None) -> None:
+        super().__init__(field)
+        self.by_time = by_time
+
+    def in_windows(self) -> Combiner:
+        if self.by_time is not None:
+            return self
+        timed = copy(self)
+        timed.by_time = True
+        return timed
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        return (TIME, *super().inputs) if self.by_time else super().inputs
 
     def init(self) -> list[Any]:
         return []
@@ -366,13 +403,15 @@ class Collect(Combiner):
         return a + b
 
     def result(self, acc: list[Any]) -> list[Any]:
-        return list(acc)
+        if not self.by_time:
+            return list(acc)
+        return [value for _, value in sorted(acc, key=itemgetter(0))]
 
 
 class ArgMax(Combiner):
     """The value of `field` in the tuple with the highest `by`; of equal ones, the first.
 
-    Tuples whose `by` is None do not count.
+    Tuples whose `by` is None or NaN do not count.
     """
 
     def __init__(self, field: FieldOrFunction, by: FieldOrFunction) -> None:
@@ -384,7 +423,7 @@ class ArgMax(Combiner):
         return (self.field, self.by)
 
     def add(self, acc: Any, value: Any) -> Any:
-        if value[1] is None:
+        if value[1] is None or value[1] != value[1]:
             return acc
         return value if acc is None or value[1] > acc[1] else acc
 

@@ -59,6 +59,7 @@ class KeyedWindows:
         drop: Callable[[int], None] = lambda namespace: None,
     ) -> None:
         self._assigner = assigner
+        self._complete_at = assigner.complete_at
         self._cells = cells
         self._trigger = trigger
         self._rules = rules
@@ -125,7 +126,7 @@ class KeyedWindows:
             record = live[-1]
             if end > record.end:
                 record.end = end
-                if record.on_time and end > self.watermark:
+                if record.on_time and self._complete_at(end) > self.watermark:
                     record.on_time = False
                     self._schedule_end(record)
         else:
@@ -159,7 +160,7 @@ class KeyedWindows:
         into.start = min(into.start, interval[0])
         if end != into.end or rest:
             into.end = end
-            if end > self.watermark:
+            if self._complete_at(end) > self.watermark:
                 into.on_time = False
             self._schedule_end(into)  # the heap may only have a later moment of it
         return into
@@ -197,7 +198,9 @@ class KeyedWindows:
     def _gone_at(self, end: int) -> int:
         """Return the watermark at which a window with this end is forgotten."""
         lateness = self._rules.lateness
-        return AFTER_ALL if lateness is None else min(end + lateness, AFTER_ALL)
+        if lateness is None:
+            return AFTER_ALL
+        return min(self._complete_at(end) + lateness, AFTER_ALL)
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -225,12 +228,13 @@ class KeyedWindows:
                 self.watermark = max(self.watermark, due)
                 self._look(record, MOMENT, now)
                 continue
-            if record.end > due:  # it has grown since
-                self._schedule(record, record.end)
+            complete = min(self._complete_at(record.end), AFTER_ALL)
+            if complete > due:  # it has grown since
+                self._schedule(record, complete)
                 continue
             if not record.on_time:
                 record.on_time = True
-                self.watermark = max(self.watermark, record.end)
+                self.watermark = max(self.watermark, complete)
                 self._end_window(record, watermark, now)
                 fired += 1
             clean = self._gone_at(record.end)
@@ -293,7 +297,7 @@ class KeyedWindows:
         facts.event_base = record.event_base
         facts.now = now
         facts.watermark = self.watermark
-        facts.end = record.end
+        facts.end = self._complete_at(record.end)
         facts.steps = record.steps
         facts.incoming = None
         facts.results = lambda: self._cells.named(record.cell)
@@ -307,7 +311,7 @@ class KeyedWindows:
         facts.incoming = incoming
         if record.finished or not self._trigger.fires(facts):
             return
-        late = self.watermark >= record.end
+        late = self.watermark >= self._complete_at(record.end)
         self._send(record, LATE if late else EARLY, last=False)
         self._after(record, facts)
 
@@ -348,9 +352,10 @@ class KeyedWindows:
     # -- what is due --------------------------------------------------------------------------
 
     def _schedule_end(self, record: Record) -> None:
-        if record.end <= self.watermark:  # a late window has no pane on time
+        complete = min(self._complete_at(record.end), AFTER_ALL)
+        if complete <= self.watermark:  # a late window has no pane on time
             record.on_time = True
-        self._schedule(record, record.end)
+        self._schedule(record, complete)
         if record.new:  # a session that grew may be early again, or is of several
             self._schedule_pane(record)
 

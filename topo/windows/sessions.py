@@ -82,7 +82,7 @@ class SessionWindows:
             stop = bisect_right(live, end, key=_start)
             met = live[first:stop]
         if not met:
-            if end <= self.watermark:
+            if end < self.watermark:
                 self._late.append(place)
                 return
             new = [ts, end, self._accumulators.added(values), None]
@@ -130,10 +130,10 @@ class SessionWindows:
         """Do nothing: all is in its place."""
 
     def advance(self, watermark: int) -> int:
-        """Fire every session that ends up to a new watermark, in order; return how many."""
+        """Fire every session that ends before a new watermark, in order; return how many."""
         ended: list[Ended] = []
         due, latest = self._due, self.latest
-        while due and due[0][0] <= watermark:
+        while due and due[0][0] < watermark:  # at its very end a tuple may still join it
             at, _, key, session = heapq.heappop(due)
             end = session[1]
             if end > at:  # it has grown since
@@ -179,8 +179,8 @@ class SessionWindows:
                 self.rows += 1
 
     def next_event(self) -> int | None:
-        """Return a watermark up to which no session ends."""
-        return self._due[0][0] if self._due else None
+        """Return a watermark below which no session is complete."""
+        return self._due[0][0] + 1 if self._due else None
 
     @property
     def oldest(self) -> int | None:

@@ -42,12 +42,16 @@ class WaitingTuples:
         return [self._tuples[number][2] for number in sorted(numbers)]
 
     def remove(self, numbers: Sequence[int]) -> None:
-        """Ack tuples that have left; `settle` forgets them."""
+        """Note that tuples have left; `settle` acks them, once the windows with them are over."""
         self._gone += numbers
-        self._task.acks(self.unread(numbers))
 
     def settle(self) -> None:
-        """Forget the tuples that wait no more."""
+        """Ack and forget the tuples that wait no more.
+
+        Several windows may be complete at once: a tuple that leaves with the second is in the
+        first one, which is still to be executed and may anchor to it.
+        """
+        self._task.acks(self.unread(self._gone))
         for number in self._gone:
             del self._tuples[number]
         self._saved.touch_all(_TUPLES, self._gone)

@@ -1,7 +1,8 @@
 """Values as bytes: one column of a frame at a time.
 
 A column of text alone is joined, which is several times faster than pickling it; any other column
-is one pickle. Values that plain pickle refuses (a lambda, a local class) go through cloudpickle.
+is one pickle, or an Arrow stream if it is an array. Values that plain pickle refuses (a lambda, a
+local class) go through cloudpickle.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Any
 
 import cloudpickle
 
-from topo.errors import EmitError
+from topo.errors import EmitError, MissingExtra
+from topo.wire.arrow import ArrowColumn
 from topo.wire.payload import ColumnKind
 
 _TEXT, _PICKLE = bytes([ColumnKind.TEXT]), bytes([ColumnKind.PICKLE])
+_ARROW = bytes([ColumnKind.ARROW])
 _SEPARATOR = "\0"
 
 
@@ -30,6 +33,14 @@ def dump(value: Any) -> bytes:
 load = pickle.loads
 
 
+class UnreadableValues(Exception):
+    """The refusal of emitted values to be unpickled, whatever their classes raised."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 def dump_emitted(values: Any) -> bytes:
     """Pickle emitted values; raise an EmitError that names the value without a pickle."""
     try:
@@ -38,7 +49,9 @@ def dump_emitted(values: Any) -> bytes:
         raise _unpicklable(values, error) from error
 
 
-def encode_column(column: list[Any] | tuple[Any, ...]) -> bytes:
+def encode_column(column: list[Any] | tuple[Any, ...] | ArrowColumn) -> bytes:
+    if isinstance(column, ArrowColumn):
+        return _ARROW + column.encode()
     if set(map(type, column)) == {str}:
         joined = _SEPARATOR.join(column)
         if joined.count(_SEPARATOR) == len(column) - 1:
@@ -52,11 +65,21 @@ def encode_column(column: list[Any] | tuple[Any, ...]) -> bytes:
         raise _unpicklable(column, error) from error
 
 
-def decode_column(data: bytes | memoryview) -> list[Any]:
+def decode_column(data: bytes | memoryview) -> list[Any] | ArrowColumn:
     view = memoryview(data)
     if view[:1] == _TEXT:
         return str(view[1:], "utf-8").split(_SEPARATOR)
-    made: list[Any] = load(view[1:])
+    if view[:1] == _ARROW:
+        try:
+            return ArrowColumn.decode(view[1:])
+        except MissingExtra:
+            raise
+        except Exception as error:
+            raise ValueError(f"an Arrow column cannot be read: {error}") from error
+    try:
+        made: list[Any] = load(view[1:])
+    except BaseException as error:  # of the user's classes, which may raise anything
+        raise UnreadableValues(error) from error
     return made
 
 

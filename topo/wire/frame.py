@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topo.errors import EmitError, TopoError
+from topo.wire.arrow import ArrowColumn, listed
 from topo.wire.column import decode_column, encode_column
 from topo.wire.payload import FRAME, check_frame
 
 U64: TypeAlias = NDArray[np.uint64]
 I64: TypeAlias = NDArray[np.int64]
-Column: TypeAlias = list[Any] | tuple[Any, ...]
+Column: TypeAlias = list[Any] | tuple[Any, ...] | ArrowColumn
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_TUPLES = 4096
@@ -145,7 +146,7 @@ class Frame:
         return b"".join(parts)
 
     @classmethod
-    def decode(cls, data: Buffer) -> Frame:
+    def decode(cls, data: Buffer, *, values: bool = True) -> Frame:
         view = memoryview(data)
         try:
             first, source, target, sequence, sections, ordered = _HEAD.unpack_from(view)
@@ -155,7 +156,7 @@ class Frame:
             at += ordered
             found = []
             for _ in range(sections):
-                section, at = _decode_section(view, at)
+                section, at = _decode_section(view, at, values)
                 found.append(section)
         except (struct.error, ValueError, IndexError) as error:
             raise TopoError(f"invalid frame ({len(data)} bytes): {error}") from error
@@ -163,6 +164,22 @@ class Frame:
 
     def unpack(self) -> Frame:
         return self
+
+    def listed(self) -> Frame:
+        """Return the frame with Python values in all columns."""
+        if not any(
+            isinstance(c, ArrowColumn) for section in self.sections for c in section.columns
+        ):
+            return self
+        sections = [
+            Section(
+                section.stream, section.count, list(map(listed, section.columns)), section.trees
+            )
+            for section in self.sections
+        ]
+        return Frame(
+            self.source_task, self.target_task, self.sequence, sections, self.order, self.nbytes
+        )
 
     def pack(self) -> Iterator[PackedFrame]:
         """Encode the tuples as one frame, or as several if one would be too large."""
@@ -238,6 +255,10 @@ class PackedFrame:
     def unpack(self) -> Frame:
         return Frame.decode(self.data)
 
+    def without_values(self) -> Frame:
+        """Return the frame with its tuples' trees alone."""
+        return Frame.decode(self.data, values=False)
+
 
 AnyFrame: TypeAlias = Frame | PackedFrame
 
@@ -260,7 +281,7 @@ def _encode_section(section: Section, parts: list[bytes]) -> None:
         parts += (_LENGTH.pack(len(data)), data)
 
 
-def _decode_section(view: memoryview, at: int) -> tuple[Section, int]:
+def _decode_section(view: memoryview, at: int, values: bool) -> tuple[Section, int]:
     name_length, count, columns, kind, roots = _SECTION.unpack_from(view, at)
     at += _SECTION.size
     name = str(view[at : at + name_length], "utf-8")
@@ -279,9 +300,10 @@ def _decode_section(view: memoryview, at: int) -> tuple[Section, int]:
     for _ in range(columns):
         (length,) = _LENGTH.unpack_from(view, at)
         at += _LENGTH.size
-        column = decode_column(view[at : at + length])
-        if len(column) != count:
-            raise ValueError(f"a column of {len(column)} values for {count} tuples")
-        found.append(column)
+        if values:
+            column = decode_column(view[at : at + length])
+            if len(column) != count:
+                raise ValueError(f"a column of {len(column)} values for {count} tuples")
+            found.append(column)
         at += length
     return Section(name, count, found, trees), at

@@ -39,6 +39,7 @@ class ColumnKind(IntEnum):
 
     PICKLE = ord("p")
     TEXT = ord("t")
+    ARROW = ord("a")
 
 
 def check_frame(first: int) -> None:

@@ -17,10 +17,11 @@ from typing import Any
 from topo.config.secrets import Secret
 from topo.connectors.amqp.broker import REQUIRES, SCHEMES, Access, Broker
 from topo.connectors.amqp.spout import check_declare
+from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad
 from topo.connectors.brokers import BrokerSink
+from topo.connectors.formats import Encode, Format, check_form, requirements_of
 from topo.connectors.outbox import Chosen, Outgoing, Refused, chosen
-from topo.connectors.serdes import Encode, check_form
 from topo.connectors.takeover import Shared
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
@@ -50,13 +51,14 @@ class AmqpBolt(BrokerSink):
         "by_batch": "AMQP replaces nothing that was published; use 'at_least_once'",
     }
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,
         routing_key: str | Callable[[Tuple], str | None],
         *,
         exchange: str = "",
-        value: str | Encode = "json",
+        value: str | Format | Encode = "json",
         map: Callable[[Tuple], Any] | None = None,
         headers: Chosen | None = None,
         persistent: bool = True,
@@ -69,7 +71,7 @@ class AmqpBolt(BrokerSink):
         on_bad: OnBad = "stop",
     ) -> None:
         self.set_access(url, tls)
-        check_form(value, _NAME, "value")
+        check_form(value, _NAME, "value", writes=True)
         if not callable(routing_key) and not isinstance(routing_key, str):
             raise ComponentError(
                 f"{_NAME}: routing_key={routing_key!r}; it is a text, or a function of tuples"
@@ -82,6 +84,7 @@ class AmqpBolt(BrokerSink):
             )
         self.routing_key, self.exchange, self.value = routing_key, exchange, value
         self.headers, self.persistent, self.mandatory = headers, persistent, mandatory
+        self.requires = (*self.requires, *requirements_of(value))
         self.set_up(
             guarantee=guarantee,
             after_commit=after_commit,

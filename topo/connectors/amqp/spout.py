@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 from topo.config.secrets import Secret
 from topo.connectors.amqp.broker import REQUIRES, SCHEMES, Access, Broker
+from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive
 from topo.connectors.deliveries import Delivery, DeliverySpout, Link
+from topo.connectors.formats import Decode, Format
+from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.serdes import Decode
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -45,8 +47,8 @@ class AmqpSpout(DeliverySpout):
     `value="json"`, those of its value. `translate` is given a Message and returns the values to
     emit, `(stream, values)`, or None for nothing. Several tasks compete for the messages.
 
-    `prefetch` is how many messages the broker gives a task before the first is acked. A message
-    that failed more often than `retry` says is rejected: its queue's dead-letter exchange gets it.
+    `max_in_flight` is how many messages the broker gives a task before the first is acked. One that
+    failed more often than `retry` says is rejected: its queue's dead-letter exchange gets it.
     """
 
     requires: Iterable[str] = (REQUIRES,)
@@ -57,6 +59,7 @@ class AmqpSpout(DeliverySpout):
         "use 'at_least_once', and drop in a StatefulBolt the message_ids that it knows",
     }
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,
@@ -65,24 +68,25 @@ class AmqpSpout(DeliverySpout):
         guarantee: str = "at_least_once",
         track: bool | None = None,
         retry: Backoff | None = None,
-        prefetch: int = 5_000,
+        max_in_flight: int = 5_000,
         declare: Mapping[str, Any] | None = None,
-        value: str | Decode = "bytes",
+        value: str | Format | Decode = "bytes",
         fields: str | Iterable[str] = (),
         translate: Callable[[Message], Any] | None = None,
         streams: Mapping[str, str | Iterable[str]] | None = None,
         heartbeat_secs: int = 180,
         tls: Mapping[str, Any] | None = None,
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
     ) -> None:
         self.set_access(url, tls)
-        check_positive(_NAME, prefetch=prefetch, heartbeat_secs=heartbeat_secs)
-        if prefetch > 65_535:
-            raise ComponentError(f"{_NAME}: prefetch={prefetch}; AMQP has at most 65,535")
+        check_positive(_NAME, max_in_flight=max_in_flight, heartbeat_secs=heartbeat_secs)
+        if max_in_flight > 65_535:
+            raise ComponentError(f"{_NAME}: max_in_flight={max_in_flight}; AMQP has at most 65,535")
         self.queues = tuple(Fields(queue))
         if not self.queues or not all(self.queues):
             raise ComponentError(f"{_NAME}: queue={queue!r} names no queue")
-        self.prefetch, self.heartbeat_secs = prefetch, heartbeat_secs
+        self.max_in_flight, self.heartbeat_secs = max_in_flight, heartbeat_secs
         self.declare = check_declare(_NAME, declare)
         self.set_up(
             Message,
@@ -90,11 +94,12 @@ class AmqpSpout(DeliverySpout):
             guarantee=guarantee,
             track=track,
             retry=retry,
-            most_held=prefetch,
+            most_held=max_in_flight,
             value=value,
             fields=fields,
             translate=translate,
             streams=streams,
+            missing=missing,
             on_bad=on_bad,
         )
 
@@ -106,7 +111,7 @@ class AmqpSpout(DeliverySpout):
     def connect(self) -> AmqpLink:
         access = Access(_NAME, self.url, self.tls, self.heartbeat_secs, self.task_name())
         acks = self.guarantee != "none"
-        return AmqpLink(access, self.queues, self.prefetch, self.declare, acks=acks)
+        return AmqpLink(access, self.queues, self.max_in_flight, self.declare, acks=acks)
 
     def pre_commit(self, batch_id: int) -> None:
         super().pre_commit(batch_id)
@@ -138,14 +143,19 @@ class AmqpLink(Link):
         self,
         access: Access,
         queues: Sequence[str],
-        prefetch: int,
+        max_in_flight: int,
         declare: Mapping[str, Any] | None,
         *,
         acks: bool,
     ) -> None:
         super().__init__()
         self._broker = broker = Broker(access)
-        self._queues, self._prefetch, self._declare, self._acks = queues, prefetch, declare, acks
+        self._queues, self._max_in_flight, self._declare, self._acks = (
+            queues,
+            max_in_flight,
+            declare,
+            acks,
+        )
         self._arrived: deque[Delivery] = deque()
         self._unacked: dict[int, None] = {}  # delivery tags, in order
         self._cancelled = ""
@@ -182,7 +192,7 @@ class AmqpLink(Link):
         self._channel = channel = connection.channel()
         self.session = object()
         channel.add_on_cancel_callback(self._cancel)
-        channel.basic_qos(prefetch_count=self._prefetch)
+        channel.basic_qos(prefetch_count=self._max_in_flight)
         for queue in self._queues:
             if self._declare is None:
                 found = channel.queue_declare(queue, passive=True)

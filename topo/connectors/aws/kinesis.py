@@ -6,22 +6,20 @@ every record counts once in the state of bolts. Nothing else has to be kept: no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from topo.components import StatefulSpout
-from topo.connectors.aws.service import (
-    REQUIRES,
-    Service,
-    Translation,
-    check_options,
-    translated,
-)
-from topo.connectors.base import BAD_FIELDS, OnBad, check_choice, check_positive
-from topo.connectors.serdes import Decode, check_form, decoder
+from topo.connectors.arguments import answering
+from topo.connectors.aws.service import REQUIRES, Service, check_options
+from topo.connectors.base import OnBad, check_choice, check_positive
+from topo.connectors.formats import Decode, Format, requirements_of
+from topo.connectors.inflight import InflightSpout, Sent
+from topo.connectors.picking import Missing
+from topo.connectors.retries import Backoff
+from topo.connectors.translation import Translation
 from topo.errors import ComponentError
-from topo.tuples import Fields
 
 _NAME = "KinesisSpout"
 _LIST_SECS = 30.0
@@ -38,47 +36,76 @@ class Record(NamedTuple):
     value: Any
 
 
-class KinesisSpout(StatefulSpout):
+class KinesisSpout(InflightSpout, StatefulSpout):
     """A spout of a Kinesis stream: (shard, sequence, key, arrived, value).
 
     `fields` names those of a JSON value instead; `translate` is given a Record. `start` is
     "earliest", "latest", or a time; shards that come later are read from their beginning, and,
     where the same task has both, after the shards that they were split or merged from. Shards are
-    dealt over the tasks by their names. Further arguments are those of `boto3.client`.
+    dealt over the tasks by their names. Records are tracked if there are ackers, unless
+    `track=False`: one that fails is emitted again after a pause, `retry`. Further arguments are
+    those of `boto3.client`.
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_decode", "_iterators", "_next_listing", "_next_read", "_parents", "_service")
+    connector = _NAME
+    transient = (
+        *InflightSpout.transient,
+        "_reader",
+        "_has_more",
+        "_iterators",
+        "_next_listing",
+        "_next_read",
+        "_parents",
+        "_service",
+    )
 
+    @answering()
     def __init__(
         self,
         stream: str,
         *,
         start: Literal["earliest", "latest"] | datetime = "earliest",
-        value: str | Decode = "json",
+        value: str | Format | Decode = "json",
         fields: str | Iterable[str] = (),
         translate: Callable[[Record], Any] | None = None,
-        most: int = 10_000,
+        streams: Mapping[str, str | Iterable[str]] | None = None,
+        page: int = 10_000,
         poll_secs: float = 0.25,
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
+        track: bool | None = None,
+        retry: Backoff | None = None,
         **options: Any,
     ) -> None:
         if not isinstance(start, datetime):
             check_choice(_NAME, "start", start, ("earliest", "latest"))
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
-        check_positive(_NAME, most=most, poll_secs=poll_secs)
-        check_form(value, _NAME, "value")
+        check_positive(_NAME, page=page, poll_secs=poll_secs)
         check_options(_NAME, options)
-        self.stream, self.start, self.value, self.options = stream, start, value, options
-        self.most, self.poll_secs, self.on_bad = min(most, 10_000), poll_secs, on_bad
-        self.translation = Translation(_NAME, Record._fields, tuple(Fields(fields)), translate)
-        names = self.translation.names
-        self.outputs: Any = {"default": names, "bad": BAD_FIELDS} if on_bad == "stream" else names
+        self.stream, self.start, self.options = stream, start, options
+        self.page = min(page, 10_000)
+        self.poll_secs = poll_secs
+        self.translation = Translation(
+            _NAME,
+            Record,
+            Record._fields,
+            value=value,
+            fields=fields,
+            translate=translate,
+            streams=streams,
+            missing=missing,
+            on_bad=on_bad,
+        )
+        self.requires = (*self.requires, *requirements_of(value))
+        self.set_up_inflight(track, retry)
+        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.open_inflight(conf)
         self._service: Service | None = None
-        self._decode = decoder(self.value, _NAME, "value")
+        self._reader = self.translation.reader(self)
         self._parents: dict[str, list[str]] = {}  # of the shards of this task
+        self._has_more: dict[str, bool] = {}
         self._iterators: dict[str, str] = {}
         self._next_read: dict[str, float] = {}
         self._next_listing = 0.0
@@ -88,6 +115,8 @@ class KinesisSpout(StatefulSpout):
             self._service.close()
 
     def next_tuple(self) -> None:
+        if self.emit_again():
+            return
         if self._service is None:
             self._service = Service(_NAME, "kinesis", self.options, f"stream {self.stream!r}")
         now = self.context.now()
@@ -145,17 +174,20 @@ class KinesisSpout(StatefulSpout):
     def _read(self, service: Service, shard: str) -> bool:
         """Emit the next records of a shard; return False if there are none."""
         entry = dict(self.state.raw()[shard])
+        most = self.most(self.page)
         with service.reaching():
             iterator = self._iterators.pop(shard, None) or self._iterator(service, shard, entry)
             try:
-                answer = service.client.get_records(ShardIterator=iterator, Limit=self.most)
+                answer = service.client.get_records(ShardIterator=iterator, Limit=most)
             except service.client.exceptions.ExpiredIteratorException:
                 iterator = self._iterator(service, shard, entry)
-                answer = service.client.get_records(ShardIterator=iterator, Limit=self.most)
+                answer = service.client.get_records(ShardIterator=iterator, Limit=most)
         self.context.gauge("behind_ms", answer.get("MillisBehindLatest", 0), shard=shard)
-        rows = []
+        self._has_more[shard] = answer.get("MillisBehindLatest", 0) > 0
+        self.collector.from_split(shard)
+        rows: list[Any] = []
         for one in answer["Records"]:
-            rows += self._rows(shard, one)
+            self._add_row(rows, shard, one)
             entry["at"] = one["SequenceNumber"]
         following = answer.get("NextShardIterator")
         if following:
@@ -167,7 +199,8 @@ class KinesisSpout(StatefulSpout):
         if changed:
             self.state[shard] = entry
         self.context.counter("records", len(answer["Records"]))
-        if not self.emit_many(rows) and changed:
+        where = f"{self.stream}/{shard} up to {entry['at']}"
+        if not self.emit_rows(rows, where, tags=[shard] * len(rows)) and changed:
             self.context.end_batch()
         return bool(answer["Records"])
 
@@ -195,10 +228,22 @@ class KinesisSpout(StatefulSpout):
             ) from error
         return str(answer["ShardIterator"])
 
-    def _rows(self, shard: str, one: dict[str, Any]) -> list[Any]:
-        def made(value: Any) -> Record:
-            number, key = one["SequenceNumber"], one["PartitionKey"]
-            return Record(shard, number, key, one["ApproximateArrivalTimestamp"], value)
+    def _add_row(self, rows: list[Any], shard: str, entry: dict[str, Any]) -> None:
+        number, key = entry["SequenceNumber"], entry["PartitionKey"]
 
-        where = f"{self.stream}/{shard} at {one['SequenceNumber']}"
-        return translated(self, self._decode, made, one["Data"], where)
+        def record(value: Any) -> Record:
+            return Record(shard, number, key, entry["ApproximateArrivalTimestamp"], value)
+
+        where = f"{self.stream}/{shard} at {number}"
+        values = self._reader.read(self, entry["Data"], record, where)
+        self.add_row(rows, values, where, tag=shard)
+
+    def emits_again(self, sent: Sent) -> None:
+        """Name the shard that a record is of."""
+        self.collector.from_split(str(sent.tag))
+
+    def pre_commit(self, batch_id: int) -> None:
+        """Tell which shards are read, and whether they have more."""
+        if self._parents and self.collector.hears_splits:
+            shards = [shard for shard in self._parents if not self._waits(shard)]
+            self.collector.read_splits({s: self._has_more.get(s, True) for s in shards})

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from topo.config.secrets import Secret, revealed
-from topo.connectors.base import BadRecord, load_client
-from topo.connectors.serdes import Decode
+from topo.connectors.base import load_client
 from topo.errors import ComponentError, Unavailable
 
 REQUIRES = "boto3>=1.35"
@@ -94,46 +93,3 @@ def check_options(connector: str, options: dict[str, Any]) -> None:
             raise ComponentError(
                 f"{connector}: {name} is in the open", hint="give Secret.env('NAME')"
             )
-
-
-class Translation:
-    """A rule that makes values of what came: by fields of its value, by a function, or as it is."""
-
-    def __init__(
-        self,
-        connector: str,
-        plain: tuple[str, ...],
-        fields: tuple[str, ...],
-        translate: Callable[[Any], Any] | None,
-    ) -> None:
-        if translate is not None and not fields:
-            raise ComponentError(f"{connector}: fields= names what translate= returns; give both")
-        self.names, self._fields, self._translate = fields or plain, fields, translate
-
-    def values(self, record: Any) -> Any:
-        """Return the values to emit of a record, which has a `value`; None for nothing."""
-        if self._translate is not None:
-            return self._translate(record)
-        if self._fields:
-            return [record.value.get(name) for name in self._fields]
-        return list(record)
-
-
-def translated(
-    spout: Any, decode: Decode, make: Callable[[Any], Any], raw: bytes, where: str
-) -> list[Any]:
-    """Return the rows, one or none, that come of a record; tell of a bad one."""
-    try:
-        values = spout.translation.values(make(decode(raw)))
-    except Exception as error:
-        bad = BadRecord(raw, f"{type(error).__name__}: {error}", where)
-        spout.context.counter("bad_records")
-        if spout.on_bad == "stop":
-            raise ComponentError(
-                f"{type(spout).__name__}: a record cannot be read: {bad}",
-                hint="on_bad='stream' emits such records on the stream 'bad', 'skip' drops them",
-            ) from error
-        if spout.on_bad == "stream":
-            spout.emit([bad.raw, bad.error, bad.where], stream="bad")
-        return []
-    return [] if values is None else [values]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from topo.components import BasicBolt
+from topo.connectors.arguments import answering
 from topo.connectors.aws.service import REQUIRES, Service, check_options
 from topo.connectors.base import (
     REJECTED_FIELDS,
@@ -18,7 +19,7 @@ from topo.connectors.base import (
     check_choice,
     check_positive,
 )
-from topo.connectors.serdes import Encode, check_form, encoder
+from topo.connectors.formats import Encode, Format, check_form, encoder, requirements_of
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
@@ -37,16 +38,17 @@ class _Sink(BasicBolt):
 
     def __init__(
         self,
-        value: str | Encode,
+        value: str | Format | Encode,
         map: Callable[[Tuple], Any] | None,
         retry_secs: float,
         on_bad: OnBad,
         options: dict[str, Any],
     ) -> None:
-        check_form(value, self.connector, "value")
+        check_form(value, self.connector, "value", writes=True)
         check_choice(self.connector, "on_bad", on_bad, ("stop", "stream", "skip"))
         check_positive(self.connector, retry_secs=retry_secs)
         check_options(self.connector, options)
+        self.requires = (*self.requires, *requirements_of(value))
         self.value, self.map, self.retry_secs = value, map, retry_secs
         self.on_bad, self.options = on_bad, options
         self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
@@ -125,12 +127,13 @@ class KinesisBolt(_Sink):
     connector, service = "KinesisBolt", "kinesis"
     most, most_bytes, most_entry_bytes = 500, 5 << 20, 1 << 20
 
+    @answering()
     def __init__(
         self,
         stream: str,
         *,
         key: Chosen = None,
-        value: str | Encode = "json",
+        value: str | Format | Encode = "json",
         map: Callable[[Tuple], Any] | None = None,
         retry_secs: float = 30.0,
         on_bad: OnBad = "stop",
@@ -166,13 +169,14 @@ class SqsBolt(_Sink):
 
     connector, service = "SqsBolt", "sqs"
 
+    @answering()
     def __init__(
         self,
         queue_url: str,
         *,
         group: Chosen = None,
         id: Chosen = None,
-        value: str | Encode = "json",
+        value: str | Format | Encode = "json",
         map: Callable[[Tuple], Any] | None = None,
         retry_secs: float = 30.0,
         on_bad: OnBad = "stop",

@@ -1,27 +1,26 @@
 """Takes messages from an SQS queue, and deletes them once they are durable.
 
-What a batch has emitted commits with it, as the handles by which messages are deleted. A task that
-starts again deletes those of its last batch first, so that a message comes twice only if SQS gives
-it twice: a standard queue may, and every queue does when its visibility has ended.
+What is done commits with the batch, as the handles by which messages are deleted: those whose tuple
+trees are acked, or, if they are not tracked, what the batch has emitted. A task that starts again
+deletes those of its last batch first, so that a message comes twice only if SQS gives it twice: a
+standard queue may, and every queue does when its visibility has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from topo.components import StatefulSpout
-from topo.connectors.aws.service import (
-    REQUIRES,
-    Service,
-    Translation,
-    check_options,
-    translated,
-)
-from topo.connectors.base import BAD_FIELDS, OnBad, check_choice, check_positive
-from topo.connectors.serdes import Decode, check_form, decoder
+from topo.connectors.arguments import answering
+from topo.connectors.aws.service import REQUIRES, Service, check_options
+from topo.connectors.base import OnBad, check_positive
+from topo.connectors.formats import Decode, Format, requirements_of
+from topo.connectors.inflight import InflightSpout, Sent
+from topo.connectors.picking import Missing
+from topo.connectors.retries import Backoff
+from topo.connectors.translation import Translation
 from topo.errors import Unavailable
-from topo.tuples import Fields
 
 _NAME = "SqsSpout"
 _AT_ONCE = 10
@@ -39,63 +38,95 @@ class Message(NamedTuple):
     value: Any
 
 
-class SqsSpout(StatefulSpout):
+class SqsSpout(InflightSpout, StatefulSpout):
     """A spout of an SQS queue: (id, group, received, attributes, value); several tasks share it.
 
     `fields` names those of a JSON value instead; `translate` is given a Message. A message that is
-    not deleted within `visibility_secs` comes again; the time is extended while its batch is open.
+    not deleted within `visibility_secs` comes again; the time is extended until it is done with.
+
+    Messages are tracked if there are ackers, unless `track=False`: one that fails is emitted again
+    after a pause, `retry`. After its `retries` it goes to the stream `dead`; if nobody reads that,
+    it is given back to the queue, whose redrive policy may bury it.
     Further arguments are those of `boto3.client`.
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_decode", "_next_look", "_open", "_service")
+    connector = _NAME
+    transient = (
+        *InflightSpout.transient,
+        "_reader",
+        "_next_look",
+        "_open",
+        "_service",
+    )
 
+    @answering({"most": "max_in_flight"})
     def __init__(
         self,
         queue_url: str,
         *,
-        value: str | Decode = "json",
+        value: str | Format | Decode = "json",
         fields: str | Iterable[str] = (),
         translate: Callable[[Message], Any] | None = None,
+        streams: Mapping[str, str | Iterable[str]] | None = None,
         visibility_secs: int = 120,
-        most: int = 1_000,
+        max_in_flight: int = 1_000,
         poll_secs: float = 0.5,
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
+        track: bool | None = None,
+        retry: Backoff | None = None,
         **options: Any,
     ) -> None:
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
-        check_positive(_NAME, visibility_secs=visibility_secs, most=most, poll_secs=poll_secs)
-        check_form(value, _NAME, "value")
+        check_positive(
+            _NAME, visibility_secs=visibility_secs, max_in_flight=max_in_flight, poll_secs=poll_secs
+        )
         check_options(_NAME, options)
-        self.queue_url, self.value, self.options = queue_url, value, options
-        self.visibility_secs, self.most = visibility_secs, most
-        self.poll_secs, self.on_bad = poll_secs, on_bad
-        self.translation = Translation(_NAME, Message._fields, tuple(Fields(fields)), translate)
-        names = self.translation.names
-        self.outputs: Any = {"default": names, "bad": BAD_FIELDS} if on_bad == "stream" else names
+        self.queue_url, self.options = queue_url, options
+        self.visibility_secs, self.max_in_flight = visibility_secs, max_in_flight
+        self.poll_secs = poll_secs
+        self.translation = Translation(
+            _NAME,
+            Message,
+            Message._fields,
+            value=value,
+            fields=fields,
+            translate=translate,
+            streams=streams,
+            missing=missing,
+            on_bad=on_bad,
+        )
+        self.requires = (*self.requires, *requirements_of(value))
+        self.set_up_inflight(track, retry)
+        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self._decode = decoder(self.value, _NAME, "value")
+        self._reader = self.translation.reader(self)
+        self.open_inflight(conf)
         self._service = Service(_NAME, "sqs", self.options, self.queue_url)
         self._open: dict[str, float] = {}  # handles that are not deleted, and until when they hold
         self._next_look = 0.0
+
+    def restored(self) -> None:
+        """Keep what is in flight invisible: it will be acked, or fail, here."""
+        self._open |= {key[1]: 0.0 for key in self.state.raw() if isinstance(key, tuple)}
 
     def close(self) -> None:
         self._service.close()
 
     def owner(self, key: Any, tasks: int) -> int:
         """Return the task that deletes the messages that a task has received."""
-        return int(key) % tasks
+        return int(key[0] if isinstance(key, tuple) else key) % tasks
 
     def next_tuple(self) -> None:
         now = self.context.now()
         self._extend(now)
-        if now < self._next_look or len(self._open) >= self.most:
+        if self.emit_again() or now < self._next_look or len(self._open) >= self.max_in_flight:
             return
         with self._service.reaching():
             answer = self._service.client.receive_message(
                 QueueUrl=self.queue_url,
-                MaxNumberOfMessages=_AT_ONCE,
+                MaxNumberOfMessages=self.most(_AT_ONCE),
                 VisibilityTimeout=self.visibility_secs,
                 WaitTimeSeconds=0,
                 MessageSystemAttributeNames=["All"],
@@ -105,19 +136,60 @@ class SqsSpout(StatefulSpout):
         if not found:
             self._next_look = now + self.poll_secs
             return
-        rows = [values for one in found for values in self._rows(one)]
-        handles = [one["ReceiptHandle"] for one in found]
-        self._open |= dict.fromkeys(handles, now + self.visibility_secs)
+        rows: list[Any] = []
+        handles: list[str] = []
+        done: list[str] = []
+        for one in found:
+            handle = one["ReceiptHandle"]
+            before = len(rows)
+            emits = self._add_row(rows, one)
+            handles += [handle] * (len(rows) - before)
+            if not (emits and self._is_tracked):
+                done.append(handle)
+            elif len(rows) == before:
+                self.state[self.context.this_task_index, handle] = None
+        self._open |= {one["ReceiptHandle"]: now + self.visibility_secs for one in found}
         own = self.context.this_task_index
-        self.state[own] = [*self.state.raw().get(own, []), *handles]
+        if self._is_tracked:
+            for handle in handles:
+                self.state[own, handle] = None
+        self._delete_later(done)
         self.context.counter("messages", len(found))
-        if not self.emit_many(rows):
+        if not self.emit_rows(rows, self.queue_url, tags=handles):
             self.context.end_batch()
 
-    def _rows(self, one: dict[str, Any]) -> list[Any]:
+    def _delete_later(self, handles: list[str]) -> None:
+        """Have messages deleted once the batch in work has committed."""
+        if handles:
+            own = self.context.this_task_index
+            self.state[own] = [*self.state.raw().get(own, []), *handles]
+
+    # -- what becomes of messages -------------------------------------------------------------
+
+    def ack(self, msg_id: Any) -> None:
+        if isinstance(msg_id, Sent):
+            self.is_done(msg_id.tag)
+
+    def is_done(self, tag: Any) -> None:
+        """Have a message deleted."""
+        self.state.pop((self.context.this_task_index, tag), None)
+        self._delete_later([tag])
+
+    def release(self, tag: Any) -> bool:
+        """Give a message back to the queue at once, which counts how often it was received."""
+        self.state.pop((self.context.this_task_index, tag), None)
+        self._open.pop(tag, None)
+        with self._service.reaching():
+            self._service.client.change_message_visibility(
+                QueueUrl=self.queue_url, ReceiptHandle=tag, VisibilityTimeout=0
+            )
+        return True
+
+    def _add_row(self, rows: list[Any], one: dict[str, Any]) -> bool:
+        """Add the row of a message, or emit it on another stream; return False if it has none."""
         system = one.get("Attributes", {})
 
-        def made(value: Any) -> Message:
+        def message(value: Any) -> Message:
             group, received = (
                 system.get("MessageGroupId", ""),
                 system.get("ApproximateReceiveCount"),
@@ -129,7 +201,8 @@ class SqsSpout(StatefulSpout):
             return Message(one["MessageId"], group, int(received or 1), attributes, value)
 
         where = f"{self.queue_url} {one['MessageId']}"
-        return translated(self, self._decode, made, one["Body"].encode(), where)
+        values = self._reader.read(self, one["Body"].encode(), message, where)
+        return self.add_row(rows, values, where, tag=one["ReceiptHandle"])
 
     def _extend(self, now: float) -> None:
         """Extend the visibility of messages whose batch has been open for long."""
@@ -145,7 +218,7 @@ class SqsSpout(StatefulSpout):
 
     def committed(self, batch_id: int) -> None:
         """Delete what was emitted."""
-        for key in list(self.state):
+        for key in [key for key in self.state.raw() if not isinstance(key, tuple)]:
             for entries in _numbered(self.state.raw()[key]):
                 with self._service.reaching():
                     answer = self._service.client.delete_message_batch(

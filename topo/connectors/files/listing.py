@@ -5,9 +5,17 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
-_ROTATED = re.compile(r"(\.\d+|[-.]\d{8}([-T_.]?\d+)*|\.(gz|bz2|xz|zst))+$")
+_WILD = re.compile(r"[*?\[]")
+_ROTATED = tuple(
+    map(re.compile, (r"[-.]\d{8}\d*(?:[-T_.]\d+)*$", r"\.\d+$", r"\.(?:gz|bz2|xz|zst)$"))
+)
+"""The ends that rotation gives to names. They are taken off one by one: a pattern that repeats
+them has many ways to read the same digits, and tries them all."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +26,8 @@ class ListedFile:
     size: int
     mtime: float
     inode: int
+    version: str
+    """Another if the name has another content: inode, time and size of a file, an object's tag."""
 
 
 def list_files(pattern: str) -> list[ListedFile]:
@@ -45,7 +55,10 @@ def look_at(path: str) -> ListedFile | None:
         return None
     if not os.path.isfile(path):
         return None
-    return ListedFile(os.path.abspath(path), status.st_size, status.st_mtime, status.st_ino)
+    version = f"{status.st_ino}:{status.st_mtime_ns}:{status.st_size}"
+    return ListedFile(
+        os.path.abspath(path), status.st_size, status.st_mtime, status.st_ino, version
+    )
 
 
 def with_inode(directory: str, inode: int) -> str | None:
@@ -60,4 +73,41 @@ def with_inode(directory: str, inode: int) -> str | None:
 def family(path: str) -> str:
     """Return the name under which a log file was written before it was rotated."""
     head, name = os.path.split(path)
-    return os.path.join(head, _ROTATED.sub("", name) or name)
+    base = name
+    while True:
+        shorter = base
+        for end in _ROTATED:
+            shorter = end.sub("", shorter)
+        if shorter == base:
+            return os.path.join(head, base or name)
+        base = shorter
+
+
+def fixed_part(pattern: str) -> str:
+    """Return a pattern up to its first wildcard."""
+    return _WILD.split(pattern, maxsplit=1)[0]
+
+
+def numbered(name: str) -> Iterator[str]:
+    """Yield a name, and then the same with numbers, for whoever must not replace another's."""
+    yield name
+    stem, suffix = os.path.splitext(name)
+    for number in count(2):
+        yield f"{stem}-{number}{suffix}"
+
+
+def move_aside(path: str, directory: str) -> None:
+    """Move a file into a directory, under its name, or with a number if that is taken."""
+    os.makedirs(directory, exist_ok=True)
+    for name in numbered(os.path.join(directory, os.path.basename(path))):
+        try:
+            with open(name, "xb"):
+                pass
+        except FileExistsError:
+            continue
+        try:
+            shutil.move(path, name)  # over the empty file, which is ours
+        except BaseException:
+            os.unlink(name)
+            raise
+        return

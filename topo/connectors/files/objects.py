@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from topo.connectors.aws.service import REQUIRES, Service, check_options
-from topo.connectors.files.listing import ListedFile
+from topo.connectors.files.listing import ListedFile, fixed_part, numbered
 from topo.errors import ComponentError
 
 T = TypeVar("T")
 SCHEME = "s3://"
-_WILD = re.compile(r"[*?\[]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_MOST_SUFFIX = 40
 
 
 def is_object(path: str) -> bool:
@@ -31,6 +32,13 @@ def check_place(connector: str, path: str, storage: Mapping[str, Any]) -> tuple[
     """Return what a place of files requires; raise ComponentError if it cannot be one."""
     check_options(connector, dict(storage))
     if not is_object(path):
+        scheme = _SCHEME.match(path)
+        if scheme is not None:
+            raise ComponentError(
+                f"{connector}: {path!r}: files of {scheme[0]} are not supported",
+                hint=f"it is a path of this machine, such as one of a mounted share, or "
+                f"{SCHEME}BUCKET/KEY",
+            )
         if storage:
             raise ComponentError(f"{connector}: storage= is for {SCHEME}, and {path!r} is a path")
         return ()
@@ -58,7 +66,7 @@ class ObjectStore:
         wanted = self._key(pattern)
         if not wanted or wanted.endswith("/"):
             wanted += "*"
-        prefix = _WILD.split(wanted, maxsplit=1)[0]
+        prefix = fixed_part(wanted)
         found = []
         with self._service.reaching():
             pages = self._service.client.get_paginator("list_objects_v2").paginate(
@@ -71,12 +79,13 @@ class ObjectStore:
                     if name and name[0] not in "._" and fnmatch.fnmatchcase(key, wanted):
                         path = f"{SCHEME}{self._bucket}/{key}"
                         time = one["LastModified"].timestamp()
-                        found.append(ListedFile(path, one["Size"], time, 0))
+                        found.append(ListedFile(path, one["Size"], time, 0, one["ETag"]))
         return sorted(found, key=lambda one: (one.mtime, one.path))
 
     def opened(self, path: str, opener: Callable[[str], T]) -> T:
         """Return what `opener` makes of a copy of an object, of which no name is left."""
-        handle, copy = tempfile.mkstemp(suffix=f"-{os.path.basename(path)}", prefix="topo-object-")
+        suffix = f"-{os.path.basename(path)[-_MOST_SUFFIX:]}"  # a key may be longer than a name
+        handle, copy = tempfile.mkstemp(suffix=suffix, prefix="topo-object-")
         os.close(handle)
         try:
             self._fetch(path, copy)
@@ -89,7 +98,7 @@ class ObjectStore:
             with self._service.reaching():
                 self._service.client.download_file(self._bucket, self._key(path), copy)
         except ComponentError as error:
-            if "404" in str(error) or "NoSuchKey" in str(error):
+            if _is_missing(error):
                 raise FileNotFoundError(path) from error
             raise
 
@@ -97,16 +106,6 @@ class ObjectStore:
         """Store a file's content as an object: all of it, or nothing."""
         with self._service.reaching():
             self._service.client.upload_file(copy, self._bucket, self._key(path))
-
-    def exists(self, path: str) -> bool:
-        try:
-            with self._service.reaching():
-                self._service.client.head_object(Bucket=self._bucket, Key=self._key(path))
-        except ComponentError as error:
-            if "404" in str(error) or "NoSuchKey" in str(error):
-                return False
-            raise
-        return True
 
     # -- an object in parts -------------------------------------------------------------------
 
@@ -161,19 +160,40 @@ class ObjectStore:
         with self._service.reaching():
             self._service.client.delete_object(Bucket=self._bucket, Key=self._key(path))
 
-    def move(self, path: str, prefix: str) -> None:
-        """Give an object a name below another prefix of its bucket; nothing, if it has gone."""
-        key = self._key(path)
-        target = f"{prefix.strip('/')}/{key.rpartition('/')[2]}"
-        client = self._service.client
+    def exists(self, path: str) -> bool:
+        return self.version(path) is not None
+
+    def version(self, path: str) -> str | None:
+        """Return the tag of an object's content; None if it is not there."""
         try:
             with self._service.reaching():
-                client.copy({"Bucket": self._bucket, "Key": key}, self._bucket, self._key(target))
+                key = self._key(path)
+                answer = self._service.client.head_object(Bucket=self._bucket, Key=key)
         except ComponentError as error:
-            if "404" not in str(error) and "NoSuchKey" not in str(error):
-                raise
-        else:
-            self.remove(path)
+            if _is_missing(error):
+                return None
+            raise
+        return str(answer["ETag"])
+
+    def move(self, path: str, prefix: str, *, pattern: str = "") -> None:
+        """Give an object a name below another prefix of its bucket, one that no object has.
+
+        With its pattern it keeps the directories there. A store reserves no names: who moves beside
+        others, to the same prefix, has to give it.
+        """
+        key = self._key(path)
+        name = key.rpartition("/")[2]
+        if pattern:
+            name = key.removeprefix(fixed_part(self._key(pattern)).rpartition("/")[0]).lstrip("/")
+        target = next(
+            target
+            for target in map(self._key, numbered(f"{prefix.strip('/')}/{name}"))
+            if not self.exists(target)
+        )
+        with self._service.reaching():
+            source = {"Bucket": self._bucket, "Key": key}
+            self._service.client.copy(source, self._bucket, target)
+        self.remove(path)
 
     def _key(self, path: str) -> str:
         if not is_object(path):
@@ -182,3 +202,7 @@ class ObjectStore:
         if bucket != self._bucket:
             raise ComponentError(f"{self._connector}: {path!r} is not in {self._bucket!r}")
         return key
+
+
+def _is_missing(error: ComponentError) -> bool:
+    return "404" in str(error) or "NoSuchKey" in str(error)

@@ -9,6 +9,7 @@ stay in state. Either way a name never changes its content.
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,10 @@ from topo.errors import ComponentError, Unavailable, words_of
 from topo.state import KeyValueState
 
 OPEN = "_open"
+_OF_THE_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
+"""Errors of a path that no waiting mends."""
+_KEY_BYTES = 1024
+"""Of a key of S3, at most."""
 PART_BYTES = 8 << 20
 """Of an object; S3 takes no smaller one than 5 MB, but for the last."""
 UPLOAD = "upload"
@@ -41,6 +46,9 @@ class Place(Protocol):
 
     def remove_later(self, task: str, last: int) -> None:
         """Remove the files of batches after the last one that has committed."""
+
+    def check(self, partition: str, name: str) -> None:
+        """Raise ValueError for a partition that can have no files with such names."""
 
     def write(self, form: str, partition: str, name: str, data: bytes) -> None:
         """Write a file of collected rows under its name, over one that is there."""
@@ -92,6 +100,16 @@ class Directory:
             for path in root.rglob(f"{task}*") if root.is_dir() else ():
                 if is_later(path.name, task, last):
                     path.unlink()
+
+    def check(self, partition: str, name: str) -> None:
+        with self._reaching("writing"):
+            Path(self._directory).mkdir(parents=True, exist_ok=True)
+            try:
+                os.path.lexists(self._made(partition) / name)
+            except OSError as error:
+                if error.errno not in _OF_THE_NAME:
+                    raise
+                raise ValueError(f"no directory {partition[:200]!r}: {words_of(error)}") from error
 
     def write(self, form: str, partition: str, name: str, data: bytes) -> None:
         with self._reaching("writing"):
@@ -151,7 +169,9 @@ class Objects:
     def recover(self, task: str, parts: dict[str, Any], ending: Iterable[Part]) -> None:
         """Forget files that got their names when a run ended, and uploads of lost attempts."""
         for partition, part in list(parts.items()):
-            if (UPLOAD, part["name"]) in self._state and self._store.exists(self.target(part)):
+            if (UPLOAD, part["name"]) in self._state and self._store.version(
+                self.target(part)
+            ) is not None:
                 self._forget(part)
                 del parts[partition]
         state = self._state.raw()
@@ -163,6 +183,13 @@ class Objects:
         for found in self._store.list(f"{self._prefix}/"):
             if is_later(found.path.rpartition("/")[2], task, last):
                 self._store.remove(found.path)
+
+    def check(self, partition: str, name: str) -> None:
+        key = self.target({"partition": partition, "name": name}).split("/", 3)[3]
+        if len(key.encode()) > _KEY_BYTES:
+            raise ValueError(
+                f"no prefix {partition[:200]!r}: a key has at most {_KEY_BYTES:,} bytes"
+            )
 
     def write(self, form: str, partition: str, name: str, data: bytes) -> None:
         with tempfile.TemporaryDirectory(prefix="topo-object-") as directory:
@@ -248,7 +275,7 @@ def is_later(name: str, task: str, last: int) -> bool:
 
 
 class _Reaching:
-    """Turns an error of the file system into one that may pass: a full disk, a lost mount."""
+    """Turns an error of the file system into one that may pass, as a full disk does, or stays."""
 
     def __init__(self, doing: str) -> None:
         self._doing = doing
@@ -257,5 +284,9 @@ class _Reaching:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, OSError) and error.errno in (*_OF_THE_NAME, errno.EROFS):
+            raise ComponentError(
+                f"{self._doing}: {words_of(error)}", hint="no file can be written there"
+            ) from error
         if isinstance(error, OSError) and error.errno:
             raise Unavailable(f"{self._doing}: {words_of(error)}") from error

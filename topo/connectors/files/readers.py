@@ -2,6 +2,10 @@
 
 A position is a byte offset after a whole record in text formats, and a row's number in columnar
 ones. Offsets in compressed files are those of the text.
+
+A record of text has at most `max_record` bytes: what is longer is one bad record, read past in
+small pieces. A packed file of a few MB may have a line of gigabytes, and a quote that is never
+closed makes one value of all rows behind it.
 """
 
 from __future__ import annotations
@@ -9,14 +13,19 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
-from topo.connectors.base import BadRecord
-from topo.connectors.serdes import decoder
+from topo.connectors.base import BadRecord, load_client
+from topo.connectors.formats import decoder
 
 _CHUNK_BYTES = 1 << 20
+MAX_RECORD = 1_000_000
+_SHOWN_BYTES = 1_000
+"""Of a record that is too long, in what is told of it."""
 
 
 @dataclass
@@ -52,15 +61,19 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
-def open_reader(path: str, form: str, fields: tuple[str, ...], header: bool) -> Reader:
+def open_reader(
+    path: str, form: str, fields: tuple[str, ...], header: bool, max_record: int = MAX_RECORD
+) -> Reader:
     """Open a file in its format; raise OSError, or ValueError if it is of another format."""
     if form == "parquet":
         return ParquetReader(path, fields)
     if form == "arrow":
         return ArrowReader(path, fields)
+    if form == "avro":
+        return AvroReader(path)
     if form == "csv":
-        return CsvReader(path, fields, header)
-    return LineReader(path, _record_of(form))
+        return CsvReader(path, fields, header, max_record)
+    return LineReader(path, _record_of(form), max_record)
 
 
 def _record_of(form: str) -> Callable[[bytes], Any]:
@@ -76,8 +89,8 @@ def _open(path: str) -> IO[bytes]:
 class LineReader:
     """Lines, or JSON one to a line."""
 
-    def __init__(self, path: str, record_of: Callable[[bytes], Any]) -> None:
-        self._path = path
+    def __init__(self, path: str, record_of: Callable[[bytes], Any], max_record: int) -> None:
+        self._path, self._max = path, max_record
         self._record_of = record_of
         self._file = _open(path)
         self._at = 0
@@ -90,31 +103,45 @@ class LineReader:
         lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
         at_end = len(data) < _CHUNK_BYTES
         if lines and not lines[-1].endswith(b"\n"):
-            if not at_end and len(lines) == 1:  # a line longer than a chunk
-                rest = self._file.readline()
-                lines[-1] += rest
-                at_end = not rest.endswith(b"\n")
-            if not lines[-1].endswith(b"\n") and not (at_end and whole):
+            if len(lines) == 1 and not at_end:
+                return self._read_long(start, data, whole)
+            if not (at_end and whole):
                 lines.pop()
         cut = len(lines) > most
         del lines[most:]
         piece = Piece(end=start, finished=at_end and not cut)
         for line in lines:
-            self._add(piece, line)
+            self._add(piece, line, len(line))
         self._at = -1 if piece.end != start + len(data) else piece.end
         return piece
 
-    def _add(self, piece: Piece, line: bytes) -> None:
+    def _read_long(self, start: int, line: bytes, whole: bool) -> Piece:
+        """Read a line that is longer than a chunk, of which this is the beginning."""
+        line += self._file.readline(max(0, self._max + 1 - len(line)))
+        size, last = len(line), line
+        while last and not last.endswith(b"\n"):
+            last = self._file.readline(_CHUNK_BYTES)
+            size += len(last)
+        piece = Piece(end=start, finished=not last)
+        self._at = -1
+        if last or whole:
+            self._add(piece, line, size)
+            self._at = piece.end
+        return piece
+
+    def _add(self, piece: Piece, line: bytes, size: int) -> None:
         text = line.rstrip(b"\r\n")
         try:
-            if text:
+            if len(text) > self._max:
+                piece.bad.append(_too_long(self._path, piece.end, text, size, self._max))
+            elif text:
                 record = self._record_of(text)
                 piece.records.append(record)
                 piece.starts.append(piece.end)
         except ValueError as error:
             where = f"{self._path} at byte {piece.end}"
             piece.bad.append(BadRecord(text, f"{type(error).__name__}: {error}", where))
-        piece.end += len(line)
+        piece.end += size
 
     def close(self) -> None:
         self._file.close()
@@ -131,50 +158,101 @@ def _lines(data: bytes) -> list[bytes]:
     )  # fmt: skip
 
 
-class CsvReader:
-    """CSV with or without a header; a quoted value may run over several lines."""
+def _too_long(path: str, at: int, text: bytes, size: int, most: int) -> BadRecord:
+    reason = f"a record of {size:,} bytes; max_record={most:,}"
+    return BadRecord(text[:_SHOWN_BYTES], reason, f"{path} at byte {at}")
 
-    def __init__(self, path: str, fields: tuple[str, ...], header: bool) -> None:
-        self._path = path
+
+class CsvReader:
+    """CSV with or without a header; a quoted value may run over several lines.
+
+    If a value's quote is not closed within `max_record` bytes, or is not closed at all, its first
+    line alone is a bad record: the rows behind a stray quote are read.
+    """
+
+    def __init__(self, path: str, fields: tuple[str, ...], header: bool, max_record: int) -> None:
+        self._path, self._max = path, max_record
         self._file = _open(path)
+        self._ahead: deque[tuple[bytes, int]] = deque()  # lines that were read, and not used
+        self._at = 0
         self._columns: list[str] = list(fields)
         self._body = 0
         if header:
-            first = self._file.readline()
-            self._body = len(first)
+            first, self._body = self._line()
+            if len(first) > max_record:
+                raise ValueError(f"its first line has {self._body:,} bytes; {max_record=:,}")
             self._columns = next(csv.reader([first.decode()]), [])
+            self._at = self._body
 
     def read(self, start: int, most: int, *, whole: bool) -> Piece:
         start = max(start, self._body)
-        self._file.seek(start)
+        if start != self._at:
+            self._ahead.clear()
+            self._file.seek(start)
         piece = Piece(end=start)
         while len(piece.records) + len(piece.bad) < most:
-            raw = self._record()
-            if not raw or not (raw.endswith(b"\n") or whole):
+            if not self._add(piece):
                 piece.finished = True
                 break
-            self._add(piece, raw)
+        self._at = piece.end
         return piece
 
-    def _record(self) -> bytes:
-        raw = line = self._file.readline()
-        while line and raw.count(b'"') % 2:
-            line = self._file.readline()
-            raw += line
-        return raw
+    def _line(self) -> tuple[bytes, int]:
+        """Return the next line, cut if it is longer than a record may be, and its whole size."""
+        if self._ahead:
+            return self._ahead.popleft()
+        limit = self._max + len(b"\r\n") + 1
+        line = last = self._file.readline(limit)
+        size = len(line)
+        while size >= limit and last and not last.endswith(b"\n"):
+            last = self._file.readline(_CHUNK_BYTES)
+            size += len(last)
+        return line, size
 
-    def _add(self, piece: Piece, raw: bytes) -> None:
+    def _add(self, piece: Piece) -> bool:
+        """Read the next record into the piece; return False at the file's end."""
+        line, size = self._line()
+        if not line:
+            return False
+        lines = [(line, size)]
+        is_open = False
+
+        def texts() -> Iterator[str]:
+            nonlocal is_open
+            yield line.decode()
+            total = size
+            while True:
+                following, more = self._line()
+                if not following:
+                    break
+                lines.append((following, more))
+                total += more
+                if total > self._max:
+                    break
+                yield following.decode()
+            is_open = True
+
         try:
-            values = next(csv.reader(io.StringIO(raw.decode(), newline="")), [])
-            if values and len(values) != len(self._columns):
-                raise ValueError(f"{len(values)} values for {len(self._columns)} columns")
-            if values:
-                piece.records.append(dict(zip(self._columns, values, strict=True)))
-                piece.starts.append(piece.end)
+            if len(text := line.rstrip(b"\r\n")) > self._max:
+                piece.bad.append(_too_long(self._path, piece.end, text, size, self._max))
+            else:
+                values = next(csv.reader(texts()), [])
+                if is_open:
+                    raise ValueError("a quote is not closed")
+                if values and len(values) != len(self._columns):
+                    raise ValueError(f"{len(values)} values for {len(self._columns)} columns")
+                if values:
+                    piece.records.append(dict(zip(self._columns, values, strict=True)))
+                    piece.starts.append(piece.end)
         except (ValueError, csv.Error) as error:
+            if is_open or isinstance(error, csv.Error | UnicodeError):
+                self._ahead.extendleft(reversed(lines[1:]))
+                del lines[1:]
             where = f"{self._path} at byte {piece.end}"
+            raw = b"".join(text for text, _ in lines)
             piece.bad.append(BadRecord(raw, f"{type(error).__name__}: {error}", where))
-        piece.end += len(raw)
+        piece.end += sum(each for _, each in lines)
+        return True
 
     def close(self) -> None:
         self._file.close()
@@ -258,6 +336,65 @@ class ArrowReader(_ColumnReader):
 
     def close(self) -> None:
         self._source.close()
+
+
+class AvroReader:
+    """Avro's container files, a block at a time; a position is a record's number."""
+
+    def __init__(self, path: str) -> None:
+        self._fastavro = load_client("fastavro", "FileSpout", "schemas")
+        self._path = path
+        self._file: IO[bytes] = open(path, "rb")  # noqa: SIM115
+        self._begin()
+
+    def _begin(self) -> None:
+        self._file.seek(0)
+        with self._in_words():
+            self._blocks = self._fastavro.block_reader(self._file)
+        self._records: list[Any] = []
+        self._first = 0
+        """The number of the first of those records."""
+
+    def read(self, start: int, most: int, *, whole: bool) -> Piece:
+        if start < self._first:
+            self._begin()
+        while start >= self._first + len(self._records):
+            if not self._next_block(start):
+                return Piece(end=start, finished=True)
+        offset = start - self._first
+        records = self._records[offset : offset + most]
+        end = start + len(records)
+        return Piece(records, list(range(start, end)), [], end)
+
+    def _next_block(self, start: int) -> bool:
+        """Read the next block, or skip it if it lies before a record; False: there is none."""
+        self._first += len(self._records)
+        self._records = []
+        with self._in_words():
+            block = next(self._blocks, None)
+            while block is not None and self._first + block.num_records <= start:
+                self._first += block.num_records
+                block = next(self._blocks, None)
+            if block is None:
+                return False
+            self._records = list(block)
+        return True
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Make a ValueError of what a file raises that is damaged, or none of Avro's."""
+        try:
+            yield
+        except Exception as error:  # fastavro's are of a dozen kinds
+            reason = f"{type(error).__name__}: {error}"
+            raise ValueError(f"it is no Avro file, or damaged: {reason}") from error
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __del__(self) -> None:
+        if "_file" in vars(self):  # an instance that is rebuilt elsewhere is let go without a word
+            self.close()
 
 
 def _values_of(column: Any) -> list[Any]:

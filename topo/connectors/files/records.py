@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
-from topo.connectors.base import BadRecord, field_values
+from topo.connectors.base import BadRecord
 from topo.connectors.files.readers import Piece
+from topo.connectors.picking import Picker
+from topo.connectors.translation import stream_and_values
 from topo.errors import ComponentError
+from topo.tuples import DEFAULT_STREAM
+
+Other: TypeAlias = tuple[str, Any, int]
+"""A stream, the values that go there, and where their record begins."""
 
 
 class Shape:
@@ -32,33 +38,41 @@ class Shape:
             )
         self.names = ("line",) if form == "lines" else ("value",)
 
-    def rows(self, path: str, piece: Piece) -> tuple[Any, list[int]]:
+    def rows(self, path: str, piece: Piece, pick: Picker) -> tuple[Any, list[int], list[Other]]:
         """Return the rows of a piece, or its columns, and where each row's record begins.
 
-        Records that cannot be translated are added to the piece's bad ones.
+        Apart from them come what goes to other streams. `pick` takes the fields of a record that is
+        a mapping. Records that cannot be translated are added to the piece's bad ones.
         """
         if self._translate is None:
             if piece.columns is not None:
-                return piece.columns, piece.starts
+                return piece.columns, piece.starts, []
             try:
-                return list(map(self._values, piece.records)), piece.starts
+                rows = [self._values(record, pick) for record in piece.records]
+                return rows, piece.starts, []
             except Exception:  # one by one below, which says which one it is
                 pass
-        rows: list[Any] = []
+        rows = []
         starts: list[int] = []
+        others: list[Other] = []
         for record, start in zip(piece.rows(), piece.starts, strict=True):
             try:
-                values = self._values(record)
+                values = self._values(record, pick)
             except Exception as error:
                 said = f"{type(error).__name__}: {error}"
                 piece.bad.append(BadRecord(record, said, f"{path} at {start}"))
                 continue
-            if values is not None:
-                rows.append(values)
+            if values is None:
+                continue
+            stream, own = stream_and_values(values)
+            if stream == DEFAULT_STREAM:
+                rows.append(own)
                 starts.append(start)
-        return rows, starts
+            else:
+                others.append((stream, own, start))
+        return rows, starts, others
 
-    def _values(self, record: Any) -> Any:
+    def _values(self, record: Any, pick: Picker) -> Any:
         if self._translate is not None:
             return self._translate(record)
         if not self._fields:
@@ -67,4 +81,4 @@ class Shape:
             return record
         if isinstance(record, str):
             return [record]
-        return field_values(record, self._fields)
+        return pick(record)

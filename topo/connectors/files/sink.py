@@ -9,6 +9,7 @@ of a store are written by the same rules (`places.py`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from topo.components import StatefulBasicBolt
+from topo.connectors.arguments import answering
 from topo.connectors.base import (
     REJECTED_FIELDS,
     Guarantee,
@@ -28,10 +30,11 @@ from topo.connectors.files.objects import check_place, is_object
 from topo.connectors.files.places import Directory, Objects, Place
 from topo.connectors.files.spout import FORMATS
 from topo.connectors.files.writers import SUFFIXES, TEXT, packed
-from topo.errors import ComponentError
+from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields, Tuple
 
 _NAME = "FileBolt"
+log = logging.getLogger("topo.connectors")
 _FILE_BYTES = 128 << 20
 _OBJECT_BYTES = 8 << 20  # in state, until the object is whole; text has parts
 _PARTS = "parts"  # by partition, the file that is being written
@@ -49,8 +52,9 @@ class FileBolt(StatefulBasicBolt):
     `roll_secs` old; `after_roll` is then called with its path, at least once.
     """
 
-    transient = ("_place", "_rows")
+    transient = ("_place", "_rows", "_checked")
 
+    @answering()
     def __init__(
         self,
         directory: str | Path,
@@ -95,6 +99,7 @@ class FileBolt(StatefulBasicBolt):
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
         self._rows: dict[str, list[Any]] = {}
         self._place: Place
+        self._checked: set[str] = set()  # partitions that can have files
 
     def restored(self) -> None:
         """Remove what batches have written that did not commit."""
@@ -111,9 +116,15 @@ class FileBolt(StatefulBasicBolt):
 
     def cleanup(self) -> None:
         """Give every open file its name: the run ends in good order, and all of it is committed."""
-        for part in self.state.get(_PARTS, {}).values():
-            self._finish(part)
-        self.state[_PARTS] = {}
+        left = {}
+        for partition, part in self.state.get(_PARTS, {}).items():
+            try:
+                self._finish(part)
+            except Exception as error:  # the others are whole files, whatever is wrong with it
+                left[partition] = part
+                log.error("%s stays open, and gets its name at the next start: %s",
+                          self._place.target(part), error)  # fmt: skip
+        self.state[_PARTS] = left
         self._place.close()
 
     @property
@@ -129,6 +140,8 @@ class FileBolt(StatefulBasicBolt):
         try:
             partition = self._partition_of(tup)
             row = self._row_of(tup)
+        except (ComponentError, Unavailable):
+            raise
         except Exception as error:
             self._reject(tup, error)
             return
@@ -154,7 +167,16 @@ class FileBolt(StatefulBasicBolt):
 
     def _partition_of(self, tup: Tuple) -> str:
         pairs = ((name, str(tup[name])) for name in self.partition_by)
-        return "/".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs)
+        directory = "/".join(
+            f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs
+        )
+        if directory not in self._checked:
+            self._place.check(directory, self._name(self.context.batch_id, 0))
+            self._checked.add(directory)
+        return directory
+
+    def _name(self, batch_id: int, number: int) -> str:
+        return f"{self._task}{batch_id}-{number}.{SUFFIXES[self.format]}"
 
     def _reject(self, tup: Tuple, error: Exception) -> None:
         self.context.counter("rejected")
@@ -203,7 +225,7 @@ class FileBolt(StatefulBasicBolt):
     def _new_part(self, partition: str, batch_id: int, now: float) -> dict[str, Any]:
         number = self.state.get(_NUMBER, 0)
         self.state[_NUMBER] = number + 1
-        name = f"{self._task}{batch_id}-{number}.{SUFFIXES[self.format]}"
+        name = self._name(batch_id, number)
         return {"name": name, "partition": partition, "bytes": 0, "since": now}
 
     def committed(self, batch_id: int) -> None:

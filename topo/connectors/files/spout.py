@@ -8,7 +8,6 @@ over the tasks by a hash of their names.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -16,11 +15,23 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from topo.components import StatefulSpout
-from topo.connectors.base import BAD_FIELDS, BadRecord, OnBad, check_choice
-from topo.connectors.files.listing import ListedFile, family, list_files, look_at, with_inode
+from topo.connectors.arguments import answering
+from topo.connectors.base import BadRecord, OnBad, check_choice, check_positive
+from topo.connectors.files.listing import (
+    ListedFile,
+    family,
+    list_files,
+    look_at,
+    move_aside,
+    with_inode,
+)
 from topo.connectors.files.objects import ObjectStore, check_place, is_object
-from topo.connectors.files.readers import Piece, Reader, open_reader
+from topo.connectors.files.readers import MAX_RECORD, Piece, Reader, open_reader
 from topo.connectors.files.records import Shape
+from topo.connectors.inflight import DEAD_FIELDS
+from topo.connectors.picking import Missing, Picker, check_missing
+from topo.connectors.retries import Backoff
+from topo.connectors.translation import outputs_of
 from topo.errors import ComponentError, Unavailable, words_of
 from topo.tuples import Fields
 
@@ -37,33 +48,46 @@ class FileSpout(StatefulSpout):
     too; "tail": files are followed as they grow, through rotation by rename, create or
     copytruncate.
 
-    A record is a str of `lines`, a value of `json` (one to a line), a dict of `csv`, a list of
-    `parquet` and `arrow`. `translate` makes of a record the values to emit, or None for nothing;
-    without it they are the record's `fields`.
+    A record is a str of `lines`, a value of `json` (one to a line), a dict of `csv` and `avro`, a
+    list of `parquet` and `arrow`. `translate` makes of a record the values to emit, `(stream,
+    values)`, of which `streams` has the fields, or None for nothing; without it they are the
+    record's `fields`.
 
-    `guarantee="at_least_once"` tracks each record: one that fails is emitted again.
+    `guarantee="at_least_once"` tracks each record: one that fails is read and emitted again after a
+    pause, `retry`; after its retries it goes to the stream `dead`, or is reported.
+
+    Files are read one after the other. In event time each is a part in an order of its own, so that
+    those that wait hold the watermark back; `in_order` says that files come in the order of their
+    times, as those of successive days do.
     """
 
-    transient = ("_reader", "_reading", "_listed", "_queue", "_next_listing", "_store")
+    transient = ("_pick", "_reader", "_reading", "_listed", "_queue", "_next_listing", "_store")
 
+    @answering()
     def __init__(
         self,
         path: str | Path,
-        format: Literal["lines", "json", "csv", "parquet", "arrow"] = "lines",
+        format: Literal["lines", "json", "csv", "avro", "parquet", "arrow"] = "lines",
         *,
         mode: Literal["once", "watch", "tail"] = "once",
         fields: str | Iterable[str] = (),
         header: bool = True,
         translate: Callable[[Any], Any] | None = None,
+        streams: Mapping[str, str | Iterable[str]] | None = None,
         guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once",
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
+        retry: Backoff | None = None,
         after: str = "keep",
+        in_order: bool = False,
         list_secs: float = 1.0,
         max_age_secs: float | None = None,
-        rows_per_call: int = 2_000,
+        page: int = 2_000,
+        max_record: int = MAX_RECORD,
         storage: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        check_choice(_NAME, "format", format, FORMATS)
+        check_choice(_NAME, "format", format, (*FORMATS, "avro"))
+        check_missing(_NAME, missing)
         check_choice(_NAME, "mode", mode, ("once", "watch", "tail"))
         check_choice(_NAME, "guarantee", guarantee, ("exactly_once", "at_least_once"))
         check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
@@ -71,17 +95,28 @@ class FileSpout(StatefulSpout):
         self.path, self.format, self.mode = str(path), format, mode
         self.storage = dict(storage)
         self.requires = check_place(_NAME, self.path, self.storage)
+        if format == "avro":
+            self.requires = (*self.requires, "fastavro>=1.9")
         self.fields = tuple(Fields(fields))
         self.header, self.translate = header, translate
         self.guarantee, self.on_bad, self.after = guarantee, on_bad, after
+        self.missing: Missing = missing
+        self.in_order = in_order
         self.list_secs, self.max_age_secs = list_secs, max_age_secs
-        self.rows_per_call = rows_per_call
+        check_positive(_NAME, page=page, max_record=max_record)
+        self.page, self.max_record = page, max_record
         if mode_error := self._contradiction():
             raise ComponentError(f"{_NAME}: {mode_error}")
         self.shape = Shape(_NAME, format, self.fields, translate)
         self.names = self.shape.names
-        self.outputs: Any = (
-            {"default": self.names, "bad": BAD_FIELDS} if on_bad == "stream" else self.names
+        self.retry = retry or Backoff()
+        gives_up = self.retry.retries is not None
+        self.outputs: Any = outputs_of(
+            _NAME,
+            self.names,
+            dict(streams or {}),
+            on_bad=on_bad,
+            dead=DEAD_FIELDS if gives_up else (),
         )
 
     def _contradiction(self) -> str:
@@ -99,9 +134,10 @@ class FileSpout(StatefulSpout):
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         self._reader: Reader | None = None
+        self._pick = Picker(_NAME, self.fields, self.missing, self.report_error)
         self._store: ObjectStore | None = None
         self._reading = ""
-        self._listed: list[ListedFile] | None = None
+        self._listed: list[ListedFile] | None = None  # those of this task
         self._queue: list[ListedFile] = []  # of them, those that are not read to their end
         self._next_listing = 0.0
         self.has_listed = False
@@ -152,6 +188,9 @@ class FileSpout(StatefulSpout):
             )
         if self.mode == "tail":
             listed = [found for found in listed if not found.path.endswith(".gz")]
+        else:
+            listed = [found for found in listed if not self._is_aside(found.path)]
+            self._look_for_others(listed)
         if self.max_age_secs is not None and listed:
             listed = self._forget_old(listed, listed[-1].mtime - self.max_age_secs)
         self.has_listed = True
@@ -161,6 +200,26 @@ class FileSpout(StatefulSpout):
             return
         self._queue = [one for one in self._listed if not self._entry(one.path).get("done")]
         self.context.gauge("files_waiting", len(self._queue))
+
+    def _look_for_others(self, listed: list[ListedFile]) -> None:
+        """Forget files whose names have another content now; tell of those that went half read."""
+        others = {file.path: file for file in listed}
+        for path in list(self.state):
+            entry = self.state.raw()[path]
+            file = others.get(path)
+            if file is not None and _is_same(entry, file):
+                continue
+            if not entry.get("done") and (file is not None or entry["at"]):
+                self._lost(path, entry["at"], "it is another file now" if file else "it is gone")
+                self.state[path]["done"] = True
+            if file is not None and not entry.get("open"):
+                del self.state[path]
+
+    def _lost(self, path: str, at: int, reason: str) -> None:
+        """Tell of what can be read no more of a file; wait for it if its directory is gone, too."""
+        if not is_object(path) and not os.path.isdir(os.path.dirname(path)):
+            raise Unavailable(f"{_NAME}: {path}, read up to {at}: its directory is not there")
+        self._bad(BadRecord(None, f"{reason}, and was not read to its end", f"{path} at {at}"))
 
     def _forget_old(self, listed: list[ListedFile], oldest: float) -> list[ListedFile]:
         kept = [found for found in listed if found.mtime >= oldest]
@@ -204,18 +263,22 @@ class FileSpout(StatefulSpout):
         key = self._key(found)
         entry = {"at": 0, "inode": found.inode, **self._entry(key), "path": found.path}
         is_tail = self.mode == "tail"
+        if not is_tail:
+            entry["version"] = found.version
         if is_tail and not self._has_grown(found, entry):
             return False
+        most = self.room(self.page) if self._is_tracked else self.page
         is_left = is_tail and found not in (self._listed or ())
         try:
             reader = self._reader_of(key, found.path)
-            piece = reader.read(entry["at"], self.rows_per_call, whole=not is_tail or is_left)
+            piece = reader.read(entry["at"], most, whole=not is_tail or is_left)
         except (OSError, ValueError, EOFError) as error:
             return self._unreadable(found, entry, error)
         moved = piece.end != entry["at"]
         entry["at"] = piece.end
-        rows, ids = self._rows(key, found.path, piece)
-        count = piece.count if isinstance(rows, dict) else len(rows)
+        self.collector.from_split(key)
+        rows, ids, others = self._rows(key, found.path, piece)
+        count = others + (piece.count if isinstance(rows, dict) else len(rows))
         entry["open"] = entry.get("open", 0) + (count if self._is_tracked else 0)
         if piece.finished and not is_tail:
             entry["done"] = True
@@ -248,7 +311,7 @@ class FileSpout(StatefulSpout):
 
     def _opened(self, path: str) -> Reader:
         def opener(file: str) -> Reader:
-            return open_reader(file, self.format, self.fields, self.header)
+            return open_reader(file, self.format, self.fields, self.header, self.max_record)
 
         store = self._objects()
         return opener(path) if store is None else store.opened(path, opener)
@@ -267,6 +330,8 @@ class FileSpout(StatefulSpout):
     def _unreadable(self, found: ListedFile, entry: dict[str, Any], error: Exception) -> bool:
         self._let_go()
         if isinstance(error, FileNotFoundError):  # removed since it was listed
+            if entry["at"]:
+                self._lost(found.path, entry["at"], "it is gone")
             self.state[self._key(found)] = {**entry, "done": True}
             return False
         if isinstance(error, OSError) and not isinstance(error, EOFError) and error.errno:
@@ -282,12 +347,18 @@ class FileSpout(StatefulSpout):
     def _is_tracked(self) -> bool:
         return self.guarantee == "at_least_once"
 
-    def _rows(self, key: str, path: str, piece: Piece) -> tuple[Any, list[Any] | None]:
-        """Return the rows to emit, or their columns, with message ids; tell of what is bad."""
-        rows, starts = self.shape.rows(path, piece)
+    def _rows(self, key: str, path: str, piece: Piece) -> tuple[Any, list[Any] | None, int]:
+        """Return the rows to emit, or their columns, with message ids; tell of what is bad.
+
+        What goes to other streams is emitted; their number comes third.
+        """
+        rows, starts, others = self.shape.rows(path, piece, self._pick)
         for bad in piece.bad:
             self._bad(bad)
-        return rows, [(key, start) for start in starts] if self._is_tracked else None
+        for stream, values, start in others:
+            self.emit(values, stream=stream, msg_id=(key, start) if self._is_tracked else None)
+        ids = [(key, start) for start in starts] if self._is_tracked else None
+        return rows, ids, len(others)
 
     def _bad(self, bad: BadRecord) -> None:
         self.context.counter("bad_records")
@@ -306,55 +377,141 @@ class FileSpout(StatefulSpout):
         entry = self.state.get(key)
         if entry is not None:
             entry["open"] = entry.get("open", 0) - 1
+            entry.get("failures", {}).pop(msg_id[1], None)
 
     def fail(self, msg_id: Any, reason: str = "") -> None:
         key, start = msg_id
         entry = self.state.get(key)
-        if entry is not None:
-            entry.setdefault("failed", []).append(start)
+        if entry is None:
+            return
+        failures = 1 + entry.get("failures", {}).get(start, (0, 0.0, ""))[0]
+        pause = 0.0 if self.retry.gives_up(failures) else self.retry.pause(failures)
+        entry.setdefault("failures", {})[start] = (failures, self.context.now() + pause, reason)
+        entry.setdefault("failed", []).append(start)
+
+    def _due(self, entry: Mapping[str, Any]) -> int | None:
+        """Return where a record begins that failed, and whose pause is over."""
+        now, failures = self.context.now(), entry.get("failures", {})
+        for start in entry.get("failed", ()):
+            if failures.get(start, (0, 0.0, ""))[1] <= now:
+                return int(start)
+        return None
+
+    def _bury(self, key: str, path: str, start: int, piece: Piece) -> bool:
+        """Tell of a record that failed too often; return False if it is to be emitted again."""
+        failures, _, reason = self.state.raw()[key].get("failures", {}).get(start, (0, 0.0, ""))
+        if not self.retry.gives_up(failures):
+            return False
+        where = f"{path} at {start}"
+        self.context.counter("dead")
+        if self.context.this_targets.get("dead"):
+            record = next(iter(piece.rows()), None)
+            self.emit([record, where, reason, failures], stream="dead")
+        else:
+            self.report_error(
+                f"{where}: a record failed {failures} times, and is given up; "
+                f"the last time: {reason}"
+            )
+        self.ack((key, start))
+        return True
 
     def _replay(self) -> bool:
         """Emit a record that failed again; return False if there is none."""
         for key, entry in self.state.raw().items():
-            if not entry.get("failed"):
+            start = self._due(entry)
+            if start is None:
                 continue
             path = entry["path"]
             try:
+                if self._version_now(path) not in (None, entry.get("version")):
+                    raise FileNotFoundError(path)
                 with closing(self._opened(path)) as reader:
-                    piece = reader.read(entry["failed"][0], 1, whole=True)
+                    piece = reader.read(start, 1, whole=True)
+            except FileNotFoundError:
+                self._lost(path, start, "a record of it failed, and it is gone")
+                self.state[key]["failed"].remove(start)
+                self.ack((key, start))
+                return True
             except OSError as error:
                 raise Unavailable(
                     f"{_NAME}: {path}, a record of which failed: {words_of(error)}"
                 ) from error
-            self.state[key]["failed"].pop(0)
+            self.state[key]["failed"].remove(start)
+            if self._bury(key, path, start, piece):
+                return True
             self.context.counter("replayed")
-            rows, ids = self._rows(key, path, piece)
+            self.collector.from_split(key)
+            rows, ids, _ = self._rows(key, path, piece)
             self.emit_many(rows, msg_ids=ids)
             return True
         return False
+
+    def pre_commit(self, batch_id: int) -> None:
+        """Tell which files there are to read: one that waits holds watermarks back."""
+        if self._listed is None or not self.collector.hears_splits:
+            return
+        if self.mode == "tail":
+            sizes = {self._key(file): file.size for file in self._listed}
+            splits = {key: size > self._entry(key).get("at", 0) for key, size in sizes.items()}
+        else:
+            waiting = self._queue[:1] if self.in_order else self._queue
+            splits = dict.fromkeys(map(self._key, waiting), True)
+        self.collector.read_splits(splits)
 
     def committed(self, batch_id: int) -> None:
         """Remove or move files whose records are all durable."""
         if self.after == "keep":
             return
-        store = self._objects()
         for path in [key for key, entry in self.state.raw().items() if self._is_over(entry)]:
-            found = Path(path)
-            if store is not None:
-                self._tidy(store, path)
-            elif self.after == "delete":
-                found.unlink(missing_ok=True)
-            elif found.exists():
-                target = Path(self.after.removeprefix("move:"))
-                target.mkdir(parents=True, exist_ok=True)
-                shutil.move(path, target / found.name)
-            self.state[path] = {**self.state.raw()[path], "tidied": True}
+            try:
+                if self._version_now(path) == self.state.raw()[path].get("version"):
+                    self._tidy(path)
+            except OSError as error:
+                raise Unavailable(f"{_NAME}: {self.after}: {path}: {words_of(error)}") from error
+            del self.state[path]  # another file may come under its name
 
-    def _tidy(self, store: ObjectStore, path: str) -> None:
-        if self.after == "delete":
-            store.remove(path)
+    def _tidy(self, path: str) -> None:
+        store = self._objects()
+        target = self.after.removeprefix("move:")
+        if store is not None:
+            if self.after == "delete":
+                store.remove(path)
+            else:
+                tasks = self.context.component_tasks(self.context.this_component_id)
+                store.move(path, target, pattern=self.path if len(tasks) > 1 else "")
+        elif self.after == "delete":
+            os.unlink(path)
         else:
-            store.move(path, self.after.removeprefix("move:"))
+            move_aside(path, target)
 
-    def _is_over(self, entry: dict[str, Any]) -> bool:
-        return bool(entry.get("done")) and not entry.get("open") and not entry.get("tidied")
+    def _is_aside(self, path: str) -> bool:
+        """Return True if a file is one that was moved when it was done with."""
+        _, _, target = self.after.partition("move:")
+        if not target:
+            return False
+        if is_object(path):
+            return path.split("/", 3)[3].startswith(f"{target.strip('/')}/")
+        return path.startswith(os.path.join(os.path.abspath(target), ""))
+
+    def _version_now(self, path: str) -> str | None:
+        """Return the version of what has a name now; None if nothing has, or in mode "tail"."""
+        store = self._objects()
+        if store is not None:
+            return store.version(path)
+        found = look_at(path)
+        return None if found is None or self.mode == "tail" else found.version
+
+    @staticmethod
+    def _is_over(entry: dict[str, Any]) -> bool:
+        return bool(entry.get("done")) and not entry.get("open")
+
+
+def _is_same(entry: dict[str, Any], file: ListedFile) -> bool:
+    """Return True if the content of a listed file is that of which an entry tells."""
+    version = entry.get("version", file.version)  # an earlier topo has saved none
+    if version == file.version or entry.get("done") or is_object(file.path):
+        return bool(version == file.version)
+    if entry["inode"] == file.inode:  # it may still be written
+        return True
+    # It may have come back with its disk, under another inode.
+    return bool(version.partition(":")[2] == file.version.partition(":")[2])

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topo.connectors.serdes import dump_json
+from topo.connectors.formats import dump_json
 
 _LENGTH = struct.Struct("<Q")
 TEXT = ("lines", "json", "csv")

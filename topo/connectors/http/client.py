@@ -1,15 +1,20 @@
-"""The client of the sources and of the sink: httpx, and its errors in words."""
+"""The client of the sources and of the sink: httpx, and its errors in words.
+
+Redirects are followed by sources alone, and what `headers=` has goes to the URL's own origin only:
+a server that redirects names any host it likes. A request that posts is never sent elsewhere: after
+301, 302 and 303 a client asks by GET, without the body, and the answer to that acks nothing.
+"""
 
 from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
-from topo.config.secrets import Secret, revealed
-from topo.connectors.addresses import connecting_failed, parsed, tls_context
+from topo.config.secrets import Secret, revealed, without_password
+from topo.connectors.addresses import check_headers, connecting_failed, parsed, tls_context
 from topo.connectors.base import load_client
 from topo.errors import ComponentError, Unavailable
 
@@ -18,6 +23,39 @@ SCHEMES = {"http": 80, "https": 443}
 _LONGEST_RETRY_SECS = 300.0
 
 _PASSING = (408, 425, 429)
+_FIRST_PAUSE_SECS = 0.1
+_LONGEST_PAUSE_SECS = 5.0
+
+Login: TypeAlias = "tuple[str | Secret, str | Secret]"
+T = TypeVar("T")
+
+
+def login_of(connector: str, user: str | Secret | None, password: str | Secret | None) -> Any:
+    """Return a login, or None if there is none; raise ComponentError for half of one."""
+    if user is None and password is None:
+        return None
+    if user is None or password is None:
+        raise ComponentError(
+            f"{connector}: user= and password= belong together",
+            hint='password=Secret.env("NAME"); a token goes into headers=',
+        )
+    return user, password
+
+
+def patiently(call: Callable[[], T], secs: float) -> T:
+    """Make a call until it does not raise Unavailable, with pauses of `secs` in all."""
+    pause, waited = _FIRST_PAUSE_SECS, 0.0
+    while True:
+        try:
+            return call()
+        except Unavailable as error:
+            if error.after_secs is not None:
+                pause = error.after_secs
+            if waited + pause >= secs:
+                raise
+        time.sleep(pause)
+        waited += pause
+        pause = min(2 * pause, _LONGEST_PAUSE_SECS)
 
 
 def passes(status: int) -> bool:
@@ -37,19 +75,34 @@ class Target:
         *,
         timeout_secs: float,
         connections: int = 1,
+        follows: bool = False,
+        auth: Login | None = None,
+        extra: str = "http",
     ) -> None:
         self.connector = connector
-        self.httpx = httpx = load_client("httpx", connector, "http")
+        self.httpx = httpx = load_client("httpx", connector, extra)
         address = parsed(connector, url, SCHEMES)
         self.url = url.reveal() if isinstance(url, Secret) else url
         self.shown = address.shown
         context = tls_context(connector, tls) if address.scheme == "https" else True
+        own = revealed(dict(headers))
+        check_headers(connector, own)
+        origin = _origin(httpx.URL(self.url))
+
+        def spare_others(request: Any) -> None:
+            """Take the user's headers out of a request that a redirect sends to another origin."""
+            if _origin(request.url) != origin:
+                for name in own:
+                    request.headers.pop(name, None)
+
         self.client: Any = httpx.Client(
-            headers=revealed(dict(headers)),
+            headers=own,
+            auth=None if auth is None else (_text(auth[0]), _text(auth[1])),
             timeout=timeout_secs,
             verify=context,
             limits=httpx.Limits(max_connections=connections),
-            follow_redirects=True,
+            follow_redirects=follows,
+            event_hooks={"request": [spare_others]} if follows else {},
             trust_env=False,
         )
         # An instance that is rebuilt elsewhere is let go without a word.
@@ -68,7 +121,8 @@ class Target:
         said = str(error) or type(error).__name__
         if isinstance(error, self.httpx.TimeoutException):
             said = "no answer in time"
-        if isinstance(error, self.httpx.HTTPError):
+        permanent = (self.httpx.LocalProtocolError, self.httpx.UnsupportedProtocol)
+        if isinstance(error, self.httpx.HTTPError) and not isinstance(error, permanent):
             return Unavailable(f"{self.connector}: {self.shown}: {said}")
         return ComponentError(f"{self.connector}: {self.shown}: {said}")
 
@@ -77,10 +131,25 @@ class Target:
         status = response.status_code
         told = " ".join(content[:2000].decode("utf-8", "replace").split())[:200]
         said = f"{self.connector}: {self.shown}: HTTP {status}{': ' if told else ''}{told}"
+        if response.has_redirect_location:
+            location = without_password(response.headers["location"])
+            return ComponentError(
+                f"{said}: the server redirects to {location}",
+                hint="a redirect is not followed with data: give that address as url=, if it is "
+                "the server's",
+            )
         if passes(status):
             return Unavailable(said, retry_after(response))
         hint = "headers= has what it may want: {'Authorization': Secret.env('NAME')}"
         return ComponentError(said, hint=hint if status in (401, 403, 407) else "see url=")
+
+
+def _text(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _origin(url: Any) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 def retry_after(response: Any) -> float | None:

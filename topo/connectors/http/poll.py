@@ -14,10 +14,14 @@ from typing import Any, NamedTuple
 from topo.components import StatefulSpout
 from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, check_url
+from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive
+from topo.connectors.formats import Decode, Format, decoder, requirements_of
 from topo.connectors.http.client import REQUIRES, SCHEMES, Target
-from topo.connectors.serdes import Decode, decoder
-from topo.connectors.translation import Translation, stream_and_values
+from topo.connectors.inflight import InflightSpout
+from topo.connectors.picking import Missing
+from topo.connectors.retries import Backoff
+from topo.connectors.translation import Translation
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields
 
@@ -33,7 +37,7 @@ class Response(NamedTuple):
     """By their names in small letters."""
 
 
-class HttpPollSpout(StatefulSpout):
+class HttpPollSpout(InflightSpout, StatefulSpout):
     """A spout of what URLs answer, every so many seconds.
 
     With `value="json"` an answer that is a list is as many records. By default a tuple is the
@@ -44,8 +48,18 @@ class HttpPollSpout(StatefulSpout):
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_targets", "_asking", "_threads", "_reader", "_decode", "_due")
+    connector = _NAME
+    transient = (
+        *InflightSpout.transient,
+        "_targets",
+        "_asking",
+        "_threads",
+        "_reader",
+        "_decode",
+        "_due",
+    )
 
+    @answering()
     def __init__(
         self,
         url: str | Secret | Iterable[str],
@@ -54,14 +68,17 @@ class HttpPollSpout(StatefulSpout):
         headers: Mapping[str, str | Secret] | None = None,
         cursor: Callable[[list[Any]], Any] | None = None,
         params: Callable[[Any], Mapping[str, Any]] | None = None,
-        value: str | Decode = "json",
+        value: str | Format | Decode = "json",
         fields: str | Iterable[str] = (),
         translate: Callable[[Response], Any] | None = None,
         streams: Mapping[str, str | Iterable[str]] | None = None,
         timeout_secs: float = 30.0,
         max_bytes: int = 64_000_000,
         tls: Mapping[str, Any] | None = None,
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
+        track: bool | None = None,
+        retry: Backoff | None = None,
     ) -> None:
         self.urls: tuple[Any, ...] = (url,) if isinstance(url, Secret) else tuple(Fields(url))
         for one in self.urls or ("",):
@@ -85,17 +102,21 @@ class HttpPollSpout(StatefulSpout):
             fields=fields,
             translate=translate,
             streams=streams,
+            missing=missing,
             on_bad=on_bad,
         )
-        self.outputs: Any = self.translation.outputs
+        self.requires = (*self.requires, *requirements_of(value))
+        self.set_up_inflight(track, retry)
+        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     # -- life ---------------------------------------------------------------------------------
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self._reader = self.translation.reader()
+        self.open_inflight(conf)
+        self._reader = self.translation.reader(self)
         self._decode = decoder(self.translation.value, _NAME, "value")
         self._targets = [
-            Target(_NAME, url, self.headers, self.tls, timeout_secs=self.timeout_secs)
+            Target(_NAME, url, self.headers, self.tls, timeout_secs=self.timeout_secs, follows=True)
             for url in self.urls
         ]
         self._asking: dict[int, Future[Any]] = {}
@@ -110,6 +131,8 @@ class HttpPollSpout(StatefulSpout):
     # -- asking -------------------------------------------------------------------------------
 
     def next_tuple(self) -> None:
+        if self.emit_again():
+            return
         now = self.context.now()
         for number in self._due:
             asking = self._asking.get(number)
@@ -165,20 +188,10 @@ class HttpPollSpout(StatefulSpout):
         by_parts = self.translation.value == "json" and isinstance(found, list)
         records = found if by_parts else [found]
         known = dict(self.state.raw().get(number, {}))
-        rows = []
+        rows: list[Any] = []
         for one in records:
-            try:
-                made = self._reader.values_of(one, record)
-            except Exception as error:
-                self._reader.tell_bad(self, one, error, target.shown)
-                continue
-            if made is None:
-                continue
-            stream, values = stream_and_values(made)
-            if stream == "default":
-                rows.append(values)
-            else:
-                self.emit(values, stream=stream)
+            values = self._reader.read_value(self, one, record, target.shown)
+            self.add_row(rows, values, target.shown)
         if self.cursor is not None and records:
             known["cursor"] = self.cursor(records)
         validators = {"If-None-Match": headers.get("etag"),
@@ -188,7 +201,7 @@ class HttpPollSpout(StatefulSpout):
         if is_new:
             self.state[number] = known
         if rows:
-            self.emit_many(rows)
+            self.emit_rows(rows, target.shown)
         elif is_new:
             self.context.end_batch()
         self.context.counter("records", len(records))

@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import ipaddress
 import secrets
+import socket
 import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from topo.connectors.base import load_client
 from topo.connectors.http.connection import CHUNK, Connection, Limits, Refusal
@@ -24,6 +27,9 @@ from topo.connectors.takeover import Shared
 
 _RETRY_SECS = 1
 _INACTIVE_SECS = 5
+_VALUE_BYTES = 64
+MOST_KEY = 200
+"""Bytes of an Idempotency-Key: as many keys as the spout remembers are in the topology's state."""
 
 
 @dataclass(eq=False)
@@ -68,7 +74,8 @@ class Ingest(Shared):
         self._emitted: deque[Arrived] = deque()
         self._bytes = 0
         self._serial = 0
-        self._connections: set[asyncio.StreamWriter] = set()
+        self._is_local = _is_loopback(bind[0])
+        self._connections: set[asyncio.Task[None]] = set()
         self.is_active = False
         self.nonce = secrets.token_hex(8)
         """A name that no other server has."""
@@ -156,50 +163,77 @@ class Ingest(Shared):
     def _run(self, started: threading.Event) -> None:
         loop = self._loop
         asyncio.set_event_loop(loop)
-        host, port = self._bind
         try:
-            listening = asyncio.start_server(
-                self._serve, host, port, ssl=self._context, limit=CHUNK, backlog=256
-            )
-            server = loop.run_until_complete(listening)
+            listening = _listening(*self._bind)
         except OSError as error:
             self.error = error
             started.set()
             loop.close()
             return
-        self.port = server.sockets[0].getsockname()[1]
+        self.port = listening[0].getsockname()[1]
         started.set()
+        accepting = [loop.create_task(self._accept_from(each)) for each in listening]
         try:
             loop.run_forever()
         finally:
-            server.close()
-            for writer in self._connections:
-                writer.transport.abort()
-            for task in asyncio.all_tasks(loop):
+            tasks = {*accepting, *asyncio.all_tasks(loop)}
+            for task in tasks:
                 task.cancel()
-            loop.run_until_complete(_ended(asyncio.all_tasks(loop)))
+            loop.run_until_complete(_ended(tasks))
             loop.run_until_complete(loop.shutdown_asyncgens())
+            for each in listening:
+                each.close()
             loop.close()
+
+    async def _accept_from(self, listening: socket.socket) -> None:
+        """Accept connections for ever; close at once those beyond the limit.
+
+        They count from here on: asyncio's servers hear of a connection after its TLS handshake
+        only, which a silent one never begins.
+        """
+        while True:
+            try:
+                connection, _ = await self._loop.sock_accept(listening)
+            except OSError:  # the process has no more files, perhaps
+                await asyncio.sleep(0.1)
+                continue
+            if len(self._connections) >= self._limits.connections:
+                connection.close()
+                continue
+            task = self._loop.create_task(self._connect(connection))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        """Shake hands, and serve the connection."""
+        secs = None if self._context is None else self._limits.read_secs
+        reader = asyncio.StreamReader(CHUNK)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(
+                lambda: protocol, accepted, ssl=self._context, ssl_handshake_timeout=secs
+            )
+        except OSError:
+            self.refused += 1
+            accepted.close()
+            return
+        await self._serve(reader, asyncio.StreamWriter(transport, protocol, reader, self._loop))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection, whatever comes by it."""
-        if len(self._connections) >= self._limits.connections:
-            writer.close()
-            return
-        self._connections.add(writer)
         peer = writer.get_extra_info("peername")
         connection = Connection(self._h11, reader, writer, self._limits, str(peer and peer[0]))
+        aborts = True
         try:
             while await connection.next_request():
                 await self._answer(connection)
-        except asyncio.CancelledError:
-            pass
+            aborts = connection.is_hostile
         except (OSError, TimeoutError, EOFError, self._h11.ProtocolError):
             self.refused += 1
+            aborts = connection.is_hostile
         finally:
-            self._connections.discard(writer)
             with contextlib.suppress(Exception):
-                writer.transport.abort() if connection.is_hostile else writer.close()
+                writer.transport.abort() if aborts else writer.close()
 
     async def _answer(self, connection: Connection) -> None:
         try:
@@ -219,16 +253,34 @@ class Ingest(Shared):
         """Raise Refusal for what is refused before a body is read."""
         if connection.path.partition("?")[0] != self._path:
             raise Refusal(404, f"there is only {self._path}")
-        if self._token is not None:
+        if self._token is None:
+            self._check_not_a_page(connection.headers)
+        else:
             kind, _, given = connection.headers.get("authorization", "").partition(" ")
             known = hmac.compare_digest(given.strip().encode(), self._token.encode())
             if kind.lower() != "bearer" or not known:
                 raise Refusal(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
         if connection.method != "POST":
             raise Refusal(405, "data is posted", {"Allow": "POST"})
+        if len(connection.headers.get("idempotency-key", "")) > MOST_KEY:
+            raise Refusal(400, f"an Idempotency-Key has at most {MOST_KEY} bytes")
         if connection.headers.get("content-encoding", "identity") != "identity":
             raise Refusal(415, "a body has no content encoding here")
         self._check_room()
+
+    def _check_not_a_page(self, headers: dict[str, str]) -> None:
+        """Raise Refusal for a request that a web page makes: its user has not asked for it.
+
+        A browser sends a simple POST to any address that it reaches, and asks nobody. A page may
+        also give its own host's name a new address, that of this machine.
+        """
+        site = headers.get("sec-fetch-site", "none")
+        if "origin" in headers or site not in ("none", "same-origin"):
+            raise Refusal(403, "pages may post here with a token only: token=")
+        if self._is_local and not _is_loopback(_host_of(headers.get("host", ""))):
+            raise Refusal(
+                403, "the Host is none of this machine, which a token would allow: token="
+            )
 
     def _check_room(self) -> None:
         if not self.is_active:
@@ -248,7 +300,7 @@ class Ingest(Shared):
             return 200, {"accepted": 0}
         arrived = Arrived(
             records,
-            len(body),
+            decoded_size(body, records),
             connection.headers,
             connection.path,
             connection.client,
@@ -273,6 +325,47 @@ class Ingest(Shared):
             if was_taken:
                 raise Refusal(504, "the data is not known to be durable yet") from None
             raise Refusal(503, "the data was not taken in time, and will not be") from None
+
+
+def decoded_size(body: bytes, records: Sequence[Any]) -> int:
+    """Return about how many bytes a body takes, once it is decoded.
+
+    That is more than its length if it has many small values: `{},` is 3 bytes, an empty dict 64.
+    """
+    if all(isinstance(record, str | bytes) for record in records):
+        return len(body) + _VALUE_BYTES * len(records)
+    values = sum(map(body.count, (b",", b":", b"{", b"[")))
+    return len(body) + _VALUE_BYTES * (values + len(records))
+
+
+def _listening(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen at each address of a host."""
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    listening: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in dict.fromkeys(addresses):
+            listening.append(socket.create_server(address, family=family, backlog=256))
+            listening[-1].setblocking(False)
+    except OSError:
+        for each in listening:
+            each.close()
+        raise
+    return listening
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _host_of(header: str) -> str:
+    """Return the host of a Host header, without its port."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
 
 
 async def _ended(tasks: set[asyncio.Task[Any]]) -> None:

@@ -7,25 +7,31 @@ takes a key once has each record once, and nothing of an attempt that was rolled
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, check_url
+from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_choice, check_positive, load_client
+from topo.connectors.formats import Encode, Format, check_form, encoder, requirements_of
 from topo.connectors.http.client import REQUIRES, SCHEMES, Target, passes, retry_after
+from topo.connectors.http.server import MOST_KEY
 from topo.connectors.outbox import OutboxSink, Outgoing, Refused
-from topo.connectors.serdes import Encode, check_form, encoder
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
 _NAME = "HttpBolt"
 _FIRST_PAUSE_SECS = 0.1
 _LONGEST_PAUSE_SECS = 5.0
+_KEY_CHARACTERS = "".join(chr(n) for n in range(0x20, 0x7F) if chr(n) != "%")
+"""What a header carries as it is; a component's name may have more."""
 _TYPES = {"json": "application/json", "str": "text/plain; charset=utf-8",
-          "bytes": "application/octet-stream"}  # fmt: skip
+          "bytes": "application/octet-stream", "msgpack": "application/vnd.msgpack"}  # fmt: skip
 
 
 class HttpBolt(OutboxSink):
@@ -48,13 +54,14 @@ class HttpBolt(OutboxSink):
         "that takes an Idempotency-Key once",
     }
 
+    @answering()
     def __init__(
         self,
         url: str | Secret | Callable[[Tuple], str | None],
         *,
         method: str = "POST",
         headers: Mapping[str, str | Secret] | None = None,
-        value: str | Encode = "json",
+        value: str | Format | Encode = "json",
         map: Callable[[Tuple], Any] | None = None,
         content_type: str | None = None,
         concurrency: int = 8,
@@ -68,13 +75,14 @@ class HttpBolt(OutboxSink):
             check_url(_NAME, url, SCHEMES)
         check_tls(_NAME, tls)
         check_choice(_NAME, "method", method, ("POST", "PUT", "PATCH"))
-        check_form(value, _NAME, "value")
+        check_form(value, _NAME, "value", writes=True)
         check_positive(_NAME, concurrency=concurrency, timeout_secs=timeout_secs)
         self.url, self.method, self.value = url, method, value
         kind = content_type or _TYPES.get(value if isinstance(value, str) else "bytes", "")
         self.headers: dict[str, str | Secret] = {"Content-Type": kind, **(headers or {})}
         self.concurrency, self.timeout_secs = concurrency, timeout_secs
         self.tls = None if tls is None else dict(tls)
+        self.requires = (*self.requires, *requirements_of(value))
         self.set_up(
             guarantee=guarantee,
             after_commit=guarantee == "exactly_once",
@@ -145,11 +153,12 @@ def _post(target: Target, method: str, record: Outgoing, until: float) -> Except
     """Send a request until it is answered; return why it is not taken, None if it is."""
     pause = _FIRST_PAUSE_SECS
     url = record.where or target.url
+    key = _key(record.id)
     while True:
         after: float | None = None
         try:
             response = target.client.request(
-                method, url, content=record.body, headers={"Idempotency-Key": record.id}
+                method, url, content=record.body, headers={"Idempotency-Key": key}
             )
         except Exception as error:
             failed = target.in_words(error)
@@ -159,7 +168,7 @@ def _post(target: Target, method: str, record: Outgoing, until: float) -> Except
             if response.is_success:
                 return None
             said = target.answered(response, response.content)
-            if response.status_code in (401, 403, 407):
+            if response.status_code in (401, 403, 407) or response.has_redirect_location:
                 return said  # it is the same for every record
             if not passes(response.status_code):
                 return ValueError(str(said))
@@ -168,3 +177,11 @@ def _post(target: Target, method: str, record: Outgoing, until: float) -> Except
         if time.monotonic() + pause >= until:
             return failed
         time.sleep(pause)
+
+
+def _key(name: str) -> str:
+    """Return the Idempotency-Key of a request, which a header carries and HttpSpout takes."""
+    quoted = quote(name, safe=_KEY_CHARACTERS)
+    if len(quoted) <= MOST_KEY:
+        return quoted
+    return f"topo/{hashlib.blake2b(name.encode(), digest_size=32).hexdigest()}"

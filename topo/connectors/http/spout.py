@@ -15,10 +15,14 @@ from typing import Any, NamedTuple
 from topo.components import StatefulSpout
 from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, tls_context
+from topo.connectors.arguments import answering
 from topo.connectors.base import check_choice, check_positive
+from topo.connectors.formats import Format, decoder, requirements_of
 from topo.connectors.http.connection import Limits
 from topo.connectors.http.server import Arrived, Ingest
-from topo.connectors.serdes import decoder
+from topo.connectors.inflight import InflightSpout
+from topo.connectors.picking import Missing
+from topo.connectors.retries import Backoff
 from topo.connectors.takeover import close_earlier, held_by, hold
 from topo.connectors.translation import Translation, stream_and_values
 from topo.errors import ComponentError, Unavailable, words_of
@@ -44,7 +48,7 @@ class Request(NamedTuple):
     client: str
 
 
-class HttpSpout(StatefulSpout):
+class HttpSpout(InflightSpout, StatefulSpout):
     """A spout of the records that are posted to a URL.
 
     `bind` is "host:port". With `value="json"` a body is one record, a list of records, or, as
@@ -56,7 +60,9 @@ class HttpSpout(StatefulSpout):
     """
 
     requires: Iterable[str] = (REQUIRES,)
+    connector = _NAME
     transient = (
+        *InflightSpout.transient,
         "_ingest",
         "_claim",
         "_reader",
@@ -67,32 +73,36 @@ class HttpSpout(StatefulSpout):
         "_count",
     )
 
+    @answering()
     def __init__(
         self,
         bind: str = "127.0.0.1:8080",
         path: str = "/",
         *,
         token: str | Secret | None = None,
-        value: str | Callable[[bytes], Any] = "json",
+        value: str | Format | Callable[[bytes], Any] = "json",
         fields: str | Iterable[str] = (),
         translate: Callable[[Request], Any] | None = None,
         streams: Mapping[str, str | Iterable[str]] | None = None,
+        missing: Missing = "null",
         on_bad: str = "refuse",
         remember: int = 100_000,
         max_body: int = 1_000_000,
-        max_waiting: int = 1_000,
+        max_in_flight: int = 1_000,
         max_waiting_bytes: int = 64_000_000,
         max_connections: int = 500,
         read_secs: float = 10.0,
         answer_secs: float = 30.0,
         tls: Mapping[str, Any] | None = None,
+        track: bool | None = None,
+        retry: Backoff | None = None,
     ) -> None:
         check_tls(_NAME, tls)
         check_positive(
             _NAME,
             remember=remember,
             max_body=max_body,
-            max_waiting=max_waiting,
+            max_in_flight=max_in_flight,
             max_waiting_bytes=max_waiting_bytes,
             max_connections=max_connections,
             read_secs=read_secs,
@@ -110,7 +120,7 @@ class HttpSpout(StatefulSpout):
         check_choice(_NAME, "on_bad", on_bad, ("refuse", "stream", "skip"))
         self.bind, self.path, self.token = _checked_bind(bind), path, token
         self.limits = Limits(
-            max_body, max_waiting, max_waiting_bytes, max_connections, read_secs, answer_secs
+            max_body, max_in_flight, max_waiting_bytes, max_connections, read_secs, answer_secs
         )
         self.remember, self.value = remember, value
         self.tls = None if tls is None else dict(tls)
@@ -123,9 +133,12 @@ class HttpSpout(StatefulSpout):
             fields=fields,
             translate=translate,
             streams=streams,
+            missing=missing,
             on_bad="stop" if on_bad == "refuse" else on_bad,
         )
-        self.outputs: Any = self.translation.outputs
+        self.requires = (*self.requires, *requirements_of(value))
+        self.set_up_inflight(track, retry)
+        self.outputs: Any = self.with_dead(self.translation.outputs)
         self.taken = ("", -1)
         """The server, and its last request that was emitted: saved with the batch."""
 
@@ -137,7 +150,8 @@ class HttpSpout(StatefulSpout):
                 f"{_NAME}: one task listens at {self.bind[0]}:{self.bind[1]}, and there are more",
                 hint="set parallelism=1; bolts behind it share the work",
             )
-        self._reader = self.translation.reader()
+        self.open_inflight(conf)
+        self._reader = self.translation.reader(self)
         self._decode = decoder("str" if self.value == "lines" else self.value, _NAME, "value")
         self._ingest: Ingest | None = None
         self._is_active = False
@@ -198,14 +212,19 @@ class HttpSpout(StatefulSpout):
 
     def next_tuple(self) -> None:
         ingest = self._listening()
-        requests = ingest.take(_MOST)
+        if self.emit_again():
+            return
+        requests = ingest.take(self.most(_MOST))
         rows: list[Any] = []
+        places: list[str] = []
         for arrived in requests:
-            rows += self._rows_of(ingest, arrived)
+            own = self._rows_of(ingest, arrived)
+            rows += own
+            places += [f"from {arrived.client}"] * len(own)
             self.taken = (self._nonce, arrived.serial)
             arrived.batch = self.context.batch_id
         if rows:
-            self.emit_many(rows)
+            self.emit_rows(rows, places)
         if requests:
             self.context.counter("requests", len(requests))
             if not rows:
@@ -238,7 +257,7 @@ class HttpSpout(StatefulSpout):
             else:
                 others.append((stream, values))
         for stream, values in others:
-            self.emit(values, stream=stream)
+            self.emit_row(values, f"from {arrived.client}", stream=stream)
         if key is not None:
             self._note(key)
         return rows

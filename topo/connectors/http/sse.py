@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, check_url
+from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive
 from topo.connectors.feeds import Feed, FeedSpout, Item, Source
+from topo.connectors.formats import Decode, Format
 from topo.connectors.http.client import REQUIRES, SCHEMES, Target
-from topo.connectors.serdes import Decode
+from topo.connectors.picking import Missing
+from topo.connectors.retries import Backoff
 from topo.connectors.translation import Translation
 from topo.errors import ComponentError
 
@@ -37,24 +40,28 @@ class SseSpout(FeedSpout):
     requires: Iterable[str] = (REQUIRES,)
     connector = _NAME
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,
         *,
         headers: Mapping[str, str | Secret] | None = None,
-        value: str | Decode = "str",
+        value: str | Format | Decode = "str",
         fields: str | Iterable[str] = (),
         translate: Callable[[Event], Any] | None = None,
         streams: Mapping[str, str | Iterable[str]] | None = None,
         max_event: int = 1_000_000,
-        max_waiting: int = 10_000,
+        max_in_flight: int = 10_000,
         idle_secs: float = 300.0,
         tls: Mapping[str, Any] | None = None,
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
+        track: bool | None = None,
+        retry: Backoff | None = None,
     ) -> None:
         check_url(_NAME, url, SCHEMES)
         check_tls(_NAME, tls)
-        check_positive(_NAME, max_event=max_event, max_waiting=max_waiting, idle_secs=idle_secs)
+        check_positive(_NAME, max_event=max_event, max_in_flight=max_in_flight, idle_secs=idle_secs)
         self.url, self.headers, self.max_event = url, dict(headers or {}), max_event
         self.idle_secs, self.tls = idle_secs, None if tls is None else dict(tls)
         translation = Translation(
@@ -65,12 +72,15 @@ class SseSpout(FeedSpout):
             fields=fields,
             translate=translate,
             streams=streams,
+            missing=missing,
             on_bad=on_bad,
         )
-        self.set_up(translation, most=max_waiting)
+        self.set_up(translation, most=max_in_flight, track=track, retry=retry)
 
     def source(self) -> _Events:
-        target = Target(_NAME, self.url, self.headers, self.tls, timeout_secs=self.idle_secs)
+        target = Target(
+            _NAME, self.url, self.headers, self.tls, timeout_secs=self.idle_secs, follows=True
+        )
         return _Events(target, self.max_event)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 from topo.connectors.base import load_client
@@ -19,11 +20,19 @@ TP: TypeAlias = tuple[str, int]
 REQUIRES = "confluent_kafka>=2.6"
 RECONNECT_MS = 1_000  # a broker that is back is found within a second, not within ten
 _TIMEOUT_SECS = 10.0
+_NO_ID = "A" * 22  # zeros in base 64
 _OWNED = {
+    "allow.auto.create.topics": "a topic that is read is there already, or waited for: missing=",
+    "auto.offset.reset": "start= says where reading begins, on_data_loss= where it resumes if the "
+    "log has lost the position",
+    "bootstrap.servers": "it is the first argument",
     "enable.auto.commit": "positions are kept with the topology's state; group= commits them too",
     "enable.auto.offset.store": "positions are kept with the topology's state",
-    "bootstrap.servers": "it is the first argument",
+    "enable.partition.eof": "the spout has to hear where a partition ends",
+    "error_cb": "errors are the reason of STALLED, and in topo errors",
     "group.id": "it is group=",
+    "metadata.broker.list": "it is the first argument",
+    "on_commit": "commits that fail are counted: commits_failed",
 }
 
 
@@ -44,6 +53,9 @@ class Client(Protocol):
 
     def partitions(self, topics: Topics) -> set[TP]:
         """Return the partitions that there are of these topics."""
+
+    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
+        """Return the ids of topics, of those that have one: a topic made anew has another."""
 
     def ends(self, partition: TP) -> tuple[int, int]:
         """Return the first offset of the log and the one after its last."""
@@ -124,7 +136,7 @@ class Topics:
                         f"{existing[topic]}"
                     )
             return {partition for partition in self.given if partition[0] in existing}
-        names = [name for name in existing if self._has(name)]
+        names = [name for name in existing if self.has(name)]
         return {(name, number) for name in names for number in range(existing[name])}
 
     def missing(self, found: Collection[TP]) -> list[str]:
@@ -132,11 +144,17 @@ class Topics:
         there = {topic for topic, _ in found}
         return [name for name in self.names if name not in there]
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
+        """Return True if a topic of this name is chosen."""
         return name in self.names or bool(self.pattern and self.pattern.fullmatch(name))
 
     def __str__(self) -> str:
         return repr(self.pattern.pattern) if self.pattern else ", ".join(self.names)
+
+
+def split_of(partition: TP) -> str:
+    """Return the name of a partition as a part of the source."""
+    return f"{partition[0]}-{partition[1]}"
 
 
 def _partition(key: Any) -> TP:
@@ -149,7 +167,7 @@ def check_settings(connector: str, settings: Mapping[str, Any], owned: Mapping[s
     """Raise ComponentError for client settings that the connector sets itself."""
     for name, instead in owned.items():
         if name in settings:
-            raise ComponentError(f"{connector}: the setting {name!r} is not yours: {instead}")
+            raise ComponentError(f"{connector} sets {name!r} itself: {instead}")
 
 
 def checked_servers(servers: Any) -> str:
@@ -165,7 +183,11 @@ def checked_servers(servers: Any) -> str:
 
 def check_consumer_settings(settings: Mapping[str, Any]) -> None:
     """Raise ComponentError for consumer settings that the spout sets itself."""
-    check_settings("KafkaSpout", settings, _OWNED)
+    says_nothing = settings.get("auto.offset.reset") in ("none", "error")  # as the spout has it
+    owned = dict(_OWNED)
+    if says_nothing:
+        del owned["auto.offset.reset"]
+    check_settings("KafkaSpout", settings, owned)
 
 
 class KafkaClient:
@@ -197,6 +219,8 @@ class KafkaClient:
                 "on_commit": self._committed,
             },
         )
+        self._admin: Any = None
+        self._admin_settings = {**settings, "bootstrap.servers": servers, "log_level": 2}
         self._assigned: set[TP] = set()
         self._kept: list[Any] = []  # messages that came with an error
         self._ends_seen: dict[TP, int] = {}  # where reading came to the end, holes included
@@ -209,6 +233,21 @@ class KafkaClient:
             if topic.error is None and not name.startswith("__")
         }
         return topics.chosen(existing)
+
+    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
+        if not names:
+            return {}
+        admin = load_client("confluent_kafka.admin", "KafkaSpout", "kafka")
+        if self._admin is None:
+            self._admin = made("KafkaSpout", admin.AdminClient, self._admin_settings)
+        wanted = self._kafka.TopicCollection(list(names))
+        ids = {}
+        for name, future in self._admin.describe_topics(wanted).items():
+            with suppress(self._kafka.KafkaException):  # brokers before 2.8 have no ids
+                topic_id = str(future.result(_TIMEOUT_SECS).topic_id)
+                if topic_id != _NO_ID:
+                    ids[name] = topic_id
+        return ids
 
     def ends(self, partition: TP) -> tuple[int, int]:
         def ask() -> Any:
@@ -349,18 +388,52 @@ def made(connector: str, kind: Callable[[dict[str, Any]], Any], settings: dict[s
         ) from error
 
 
-def in_words(kafka: Any, error: Any, servers: str, last: str) -> Exception:
-    """Return what to raise for an error of librdkafka: what will pass is Unavailable."""
+def permanent_error(kafka: Any, error: Any, servers: str, last: str = "") -> ComponentError | None:
+    """Return what to raise for an error that no waiting mends; None if it may pass."""
     codes = kafka.KafkaError
-    wrong = {
+    reason = {
         codes._AUTHENTICATION: "authentication failed",
         codes.SASL_AUTHENTICATION_FAILED: "authentication failed",
         codes.TOPIC_AUTHORIZATION_FAILED: "no permission for the topic",
         codes.GROUP_AUTHORIZATION_FAILED: "no permission for the group",
         codes.CLUSTER_AUTHORIZATION_FAILED: "no permission",
+        codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "no permission for the transactional id",
         codes.UNSUPPORTED_SASL_MECHANISM: "the broker does not offer this SASL mechanism",
+        codes.SECURITY_DISABLED: "the broker has no security, and settings= ask for some",
+        codes.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms is more than the broker's "
+        "transaction.max.timeout.ms",
+        codes.INVALID_GROUP_ID: "the group's name is invalid",
+        codes.TOPIC_EXCEPTION: "the topic's name is invalid",
+        codes.INVALID_REQUIRED_ACKS: "acks= is invalid",
+        codes.INVALID_CONFIG: "a setting is invalid",
+        codes.POLICY_VIOLATION: "a policy of the broker forbids it",
+        codes.UNSUPPORTED_VERSION: "the broker is too old",
+        codes.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old",
     }.get(error.code())
-    said = error.str() + (f"; {last}" if last and last not in error.str() else "")
-    if wrong is not None:
-        return ComponentError(f"Kafka at {servers}: {wrong}: {said}", hint="see settings=")
-    return Unavailable(f"Kafka at {servers}: {said}")
+    # Another instance of a producer has taken over, or the broker has forgotten it: after a fatal
+    # error of these kinds a new producer goes on. _FATAL hides of which kind the first one was.
+    renewable = (
+        codes._FATAL,
+        codes._FENCED,
+        codes.INVALID_PRODUCER_EPOCH,
+        codes.INVALID_PRODUCER_ID_MAPPING,
+        codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        codes.PRODUCER_FENCED,
+        codes.UNKNOWN_PRODUCER_ID,
+    )
+    if reason is None and error.fatal() and error.code() not in renewable:
+        reason = "an error that stays"
+    if reason is None:
+        return None
+    text = _with_last(error, last)
+    return ComponentError(f"Kafka at {servers}: {reason}: {text}", hint="see settings=")
+
+
+def in_words(kafka: Any, error: Any, servers: str, last: str) -> Exception:
+    """Return what to raise for an error of librdkafka: what will pass is Unavailable."""
+    permanent = permanent_error(kafka, error, servers, last)
+    return permanent or Unavailable(f"Kafka at {servers}: {_with_last(error, last)}")
+
+
+def _with_last(error: Any, last: str) -> str:
+    return str(error.str()) + (f"; {last}" if last and last not in error.str() else "")

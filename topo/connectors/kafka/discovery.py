@@ -10,10 +10,10 @@ from topo.errors import TopoError
 
 
 class Discovery:
-    """The partitions as they were found last.
+    """The partitions as they were found last, and the ids of their topics.
 
-    `found` and `error` are read by the task's thread, and set by the asking one; each is replaced
-    as a whole. The client is used by the asking thread alone.
+    `found`, `ids` and `error` are read by the task's thread, and set by the asking one; each is
+    replaced as a whole. The client is used by the asking thread alone.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class Discovery:
         self._wake = wake
         self._ended = threading.Event()
         self.found: frozenset[TP] | None = None
+        self.ids: dict[str, str] = {}
         self.error: TopoError | None = None
         self._thread = threading.Thread(target=self._run, name="kafka discovery", daemon=True)
 
@@ -41,12 +42,13 @@ class Discovery:
                 if client is None:
                     client = self._connect()
                 found = frozenset(client.partitions(self._topics))
+                ids = client.topic_ids({topic for topic, _ in found})
             except TopoError as error:
                 self.error = error
                 pause = min(1.0, self._secs)
             else:
-                is_news = found != self.found
-                self.found, self.error = found, None
+                is_news = found != self.found or ids != self.ids
+                self.ids, self.found, self.error = ids, found, None
                 pause = self._secs
                 if is_news:
                     self._wake()

@@ -13,6 +13,7 @@ from topo.connectors.kafka.client import TP, Client, Message
 from topo.connectors.kafka.partitions import Partition
 from topo.connectors.kafka.replay import Replayer
 from topo.connectors.retries import Backoff, Retries
+from topo.errors import Unavailable
 from topo.state import KeyValueState
 
 
@@ -20,6 +21,9 @@ class Emits(Protocol):
     """The spout: its state, and how it emits what was read again."""
 
     state: KeyValueState[TP, Partition]
+
+    def room(self, most: int) -> int:
+        """Return how many messages may be emitted now, of as many as `most`."""
 
     def emit_once_more(self, key: TP, message: Message) -> bool:
         """Emit a message; return False if nothing is to be emitted of it now."""
@@ -61,6 +65,11 @@ class Failures:
 
     def __bool__(self) -> bool:
         return bool(len(self._retries)) or self._has_dead
+
+    @property
+    def asked(self) -> int:
+        """The number of messages that are being read again, and will be emitted."""
+        return self._replayer.wanted
 
     @property
     def is_waiting(self) -> bool:
@@ -107,15 +116,25 @@ class Failures:
                 self._done(key, offset)
                 emitted = True
             elif self._retries.remove(key, offset):
-                if self._spout.emit_once_more(key, message):
-                    emitted = True
-                else:
+                try:
+                    emits = self._spout.emit_once_more(key, message)
+                except Unavailable:  # a schema is out of reach; those behind it stay scheduled
+                    self._retries.schedule(key, offset)
+                    raise
+                emitted |= emits
+                if not emits:
                     self._done(key, offset)
         return emitted
 
     def _wanted(self) -> dict[TP, list[int]]:
-        """Return what is to be read again, by partition, in order."""
+        """Return what is to be read again, by partition, in order; no more than may be emitted."""
         wanted = self._retries.ready()
+        room = self._spout.room(sum(map(len, wanted.values())))
+        for key in list(wanted):
+            wanted[key] = wanted[key][:room]
+            room -= len(wanted[key])
+            if not wanted[key]:
+                del wanted[key]
         if self._has_dead:
             for key, partition in self._state.raw().items():
                 if partition.dead:

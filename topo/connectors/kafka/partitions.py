@@ -23,6 +23,13 @@ class Partition:
     dead: dict[int, str] = field(default_factory=dict)
     """Messages that are given up and not told of yet, with the reason of the last failure."""
 
+    topic_id: str = ""
+    """The id of the topic that the position is of; "" if the broker has told none."""
+
+    def know_topic(self, topic_id: str) -> None:
+        """Note the id of the topic that the position is of."""
+        self.topic_id = topic_id
+
     @property
     def is_finished(self) -> bool:
         return self.until is not None and self.position >= self.until
@@ -35,7 +42,8 @@ class Partition:
         return self.position
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.position, self.offsets, self.until, self.again, self.dead
+        return self.position, self.offsets, self.until, self.again, self.dead, self.topic_id
 
     def __setstate__(self, saved: tuple[Any, ...]) -> None:
-        self.position, self.offsets, self.until, self.again, self.dead = saved
+        self.position, self.offsets, self.until, self.again, self.dead, *topic_id = saved
+        self.topic_id = topic_id[0] if topic_id else ""  # an earlier topo has saved none

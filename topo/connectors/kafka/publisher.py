@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
-from topo.connectors.kafka.client import RECONNECT_MS, in_words, made
-from topo.errors import Unavailable
+from topo.connectors.kafka.client import RECONNECT_MS, in_words, made, permanent_error
+from topo.errors import ComponentError, Unavailable
 
 _NAME = "KafkaBolt"
 _GRACE_SECS = 2.0  # for a call to end by itself
@@ -139,6 +139,7 @@ class Sender(_Producer):
         super().__init__(servers, settings)
         self._rejected: Rejected = []
         self._lost: list[Any] = []
+        self._wrong: ComponentError | None = None  # why what is lost will never be taken
 
     def send(self, outgoing: Sequence[Any], secs: float = 30.0) -> Rejected:
         """Send a record; return those that no broker will take, with the reasons."""
@@ -155,6 +156,8 @@ class Sender(_Producer):
         if left or self._lost:
             count, self._lost = left + len(self._lost), []
             self.producer.purge()
+            if self._wrong is not None:
+                raise self._wrong
             raise self.unavailable(f"{count} records are not delivered")
         return self._taken()
 
@@ -174,6 +177,7 @@ class Sender(_Producer):
             self._rejected.append((values, ValueError(error.str())))
             return
         self.last_error = str(error.str())
+        self._wrong = self._wrong or permanent_error(self.kafka, error, self.servers)
         self._lost.append(values)
 
     def _taken(self) -> Rejected:
@@ -196,6 +200,14 @@ class Publisher:
         self._markers: dict[str, int] = {}  # by topic, the last batch that is published
         self._last = -1
 
+    def connect(self, secs: float) -> None:
+        """Make the producer, if the brokers answer in time; raise what is wrong for good."""
+        try:
+            if self._producer is None:
+                self._begin(secs)
+        except Unavailable:  # `publish` waits for them, once there is something to publish
+            self._let_go()
+
     def publish(self, batch: int, records: Batch) -> int:
         """Publish a batch, unless it is; return how many records that were."""
         until = time.monotonic() + self._retry_secs
@@ -211,7 +223,7 @@ class Publisher:
 
     def _publish(self, batch: int, records: Batch, topic: str, until: float) -> int:
         if self._producer is None:
-            self._begin(topic)
+            self._begin(self._retry_secs)
         producer = self._producer
         assert producer is not None
         if self._marker(topic) >= batch:
@@ -229,12 +241,12 @@ class Publisher:
         self._markers[topic] = batch
         return len(records)
 
-    def _begin(self, topic: str) -> None:
+    def _begin(self, secs: float) -> None:
         """Make the producer, and have what a dead one has left open aborted."""
         settings = {**self._settings, "transactional.id": self._name}
         self._producer = producer = _Producer(self._servers, settings)
         try:
-            self._call(self._retry_secs, producer.producer.init_transactions)
+            self._call(secs, producer.producer.init_transactions)
         except producer.kafka.KafkaException as error:
             raise in_words(
                 producer.kafka, error.args[0], self._servers, producer.last_error

@@ -26,7 +26,7 @@ class PartitionReader(StatefulSpout):
     start: Start
     until: Any
     group: str | None
-    missing: str
+    missing_topics: str
     on_data_loss: str
     discover_secs: float
     settings: Mapping[str, Any]
@@ -65,6 +65,10 @@ class PartitionReader(StatefulSpout):
             raise self._discovery.error
         return self._discovery.found
 
+    def topic_ids(self) -> dict[str, str]:
+        """Return the ids of the topics that `discover` has found, as far as they are known."""
+        return self._discovery.ids if self._discovery is not None else {}
+
     def owner(self, key: Any, tasks: int) -> int:
         """Return the task of a partition: one topic's go round from a hash of its name."""
         topic, number = key
@@ -78,11 +82,12 @@ class PartitionReader(StatefulSpout):
         if found is self._fetched:
             return True
         missing = self.topics.missing(found)
-        if missing and self.missing == "fail":
+        if missing and self.missing_topics == "fail":
             raise ComponentError(f"{_NAME}: there is no topic {', '.join(map(repr, missing))}")
         self.context.gauge("missing_topics", len(missing) or None)
         fresh = {key for key in found if self.owns(key)} - self._own
         self._begin(sorted(fresh))
+        self._look_for_new_topics(self._own & found)
         self._fetched, self._own, self.has_started = found, self._own | fresh, True
         return True
 
@@ -99,11 +104,35 @@ class PartitionReader(StatefulSpout):
         ends: dict[TP, int] = {}
         if self.until is not None:
             ends = end_offsets(self.until, client, unknown, self.topics.names[0])
+        ids = self.topic_ids()
         for key in unknown:
-            self.state[key] = Partition(first[key], Offsets(first[key]), ends.get(key))
+            partition = Partition(first[key], Offsets(first[key]), ends.get(key))
+            partition.topic_id = ids.get(key[0], "")
+            self.state[key] = partition
         for key in fresh:
-            self.check_position(key)
+            if not self._check_topic(key):
+                self.check_position(key)
         client.assign({key: self.state.raw()[key].position for key in fresh})
+
+    def _look_for_new_topics(self, keys: Iterable[TP]) -> None:
+        """Read partitions anew whose topics were made anew."""
+        assert self._client is not None
+        for key in keys:
+            if self._check_topic(key):
+                self._client.assign({key: self.state.raw()[key].position})
+
+    def _check_topic(self, key: TP) -> bool:
+        """Return True if a position was another topic's of the same name, and is given up."""
+        topic_id = self.topic_ids().get(key[0], "")
+        position_id = self.state.raw()[key].topic_id
+        if not topic_id or topic_id == position_id:
+            return False
+        if not position_id:
+            partition: Partition = self.state[key]
+            partition.know_topic(topic_id)
+            return False
+        self._lose_position(key, "is of an earlier topic of this name, and not of the log")
+        return True
 
     def check_position(self, key: TP) -> None:
         """Raise, or go on elsewhere, if the log has not got the position any more."""
@@ -112,19 +141,27 @@ class PartitionReader(StatefulSpout):
         first, end = self._client.ends(key)
         if first <= partition.position <= end:
             return
+        self._lose_position(key, "is not in the log")
+
+    def _lose_position(self, key: TP, reason: str) -> None:
+        """Raise, or resume at the log's beginning or end, as `on_data_loss` says."""
+        assert self._client is not None
+        partition: Partition = self.state.raw()[key]
+        first, end = self._client.ends(key)
         lost = (
-            f"{_NAME}: {key[0]}-{key[1]}: the position {partition.position} is not in the log, "
+            f"{_NAME}: {key[0]}-{key[1]}: the position {partition.position} {reason}, "
             f"which has {first} to {end}"
         )
         if self.on_data_loss == "stop":
             raise ComponentError(
                 f"{lost}: data was deleted before it was read, or the topic was made anew",
-                hint="on_data_loss='earliest' or 'latest' goes on there, and reports it",
+                hint="on_data_loss='earliest' or 'latest' resumes there, and reports it",
             )
-        self.report_error(f"{lost}: goes on at its {self.on_data_loss}")
+        self.report_error(f"{lost}: resumes at its {self.on_data_loss}")
         self.context.counter("data_losses")
         position = first if self.on_data_loss == "earliest" else end
         self.state[key] = Partition(position, Offsets(position), partition.until)
+        self.state[key].topic_id = self.topic_ids().get(key[0], "")
         self.position_lost(key)
 
     def follow_holes(self, keys: Iterable[TP]) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from topo.connectors.base import BadRecord, field_values
+from topo.connectors import translation
+from topo.connectors.base import BadRecord
+from topo.connectors.formats import Decode, Format, check_form, decoder, passes_on
 from topo.connectors.kafka.client import Message
-from topo.connectors.serdes import Decode, check_form, decoder
-from topo.errors import ComponentError
-from topo.tuples import Fields
+from topo.connectors.picking import Picker
 
+_NAME = "KafkaSpout"
 DEFAULT_FIELDS = ("topic", "partition", "offset", "key", "value")
 DEAD_FIELDS = (*DEFAULT_FIELDS, "headers", "reason", "failures")
 
@@ -32,48 +33,32 @@ class Record(NamedTuple):
     headers: list[tuple[str, bytes]]
 
 
-class Translation:
-    """A rule that makes values of records: decoded, and translated by a function or by fields."""
+class Translation(translation.Translation):
+    """A rule that makes values of records, which have keys as well."""
 
-    def __init__(
-        self,
-        key: str | Decode,
-        value: str | Decode,
-        fields: str | Iterable[str],
-        translate: Callable[[Record], Any] | None,
-    ) -> None:
-        self.key, self.value, self.translate = key, value, translate
-        self.fields = tuple(Fields(fields)) or DEFAULT_FIELDS
-        check_form(key, "KafkaSpout", "key")
-        check_form(value, "KafkaSpout", "value")
-        if translate is not None and self.fields == DEFAULT_FIELDS:
-            raise ComponentError(
-                "KafkaSpout: the fields of what translate returns are not known",
-                hint='name them: fields=("user", "url")',
-            )
-        unknown = [name for name in self.fields if name not in Record._fields]
-        self._of_value = bool(unknown) and translate is None
-        if self._of_value and value == "bytes":
-            raise ComponentError(
-                f"KafkaSpout: {unknown[0]!r} is no part of a record; fields of its value are read "
-                'with value="json"'
-            )
+    def __init__(self, key: str | Format | Decode, **more: Any) -> None:
+        check_form(key, _NAME, "key", asks=True)
+        super().__init__(_NAME, Record, DEFAULT_FIELDS, asks=True, **more)
+        self.key = key
 
     def decoders(self) -> tuple[Decode, Decode]:
         """Return the functions that read keys and values."""
-        return decoder(self.key, "KafkaSpout", "key"), decoder(self.value, "KafkaSpout", "value")
+        return decoder(self.key, _NAME, "key"), decoder(self.value, _NAME, "value")
 
-    def quick(self, key_of: Decode, value_of: Decode) -> Callable[[Message], Any] | None:
+    def quick(
+        self, key_of: Decode, value_of: Decode, pick: Picker
+    ) -> Callable[[Message], Any] | None:
         """Return a shorter way from a message to its values, if nothing else of it is wanted."""
         fields = self.fields
         if self.translate is not None:
             return None
-        if self._of_value:
+        if self.of_value:
 
             def chosen(message: Message) -> list[Any]:
                 value = message.value()
-                # A tombstone: a key without a value.
-                return field_values({} if value is None else value_of(value), fields)
+                if value is None:  # a tombstone: a key without a value
+                    return [None] * len(fields)
+                return pick(value_of(value))
 
             return chosen
         if fields != DEFAULT_FIELDS:
@@ -92,7 +77,7 @@ class Translation:
         return whole
 
     def record(self, message: Message, key_of: Decode, value_of: Decode) -> Record:
-        """Decode a message; raise BadRecord if it cannot be read."""
+        """Decode a message; raise BadRecord if it cannot be read, Unavailable if a schema is."""
         raw_key, raw_value = message.key(), message.value()
         try:
             kind, millis = message.timestamp()
@@ -107,18 +92,21 @@ class Translation:
                 message.headers() or [],
             )
         except Exception as error:
-            raise bad_record(message, error) from error
+            raise error_of(message, error) from error
 
     def values(self, record: Record, message: Message) -> Any:
         """Return the values to emit, (stream, values), or None; raise BadRecord."""
         try:
             if self.translate is not None:
                 return self.translate(record)
-            if self._of_value:
-                return field_values(record.value, self.fields)
             return [getattr(record, name) for name in self.fields]
         except Exception as error:
             raise bad_record(message, error) from error
+
+
+def error_of(message: Message, error: Exception) -> Exception:
+    """Return what to raise for a message that cannot be read: not always is that its fault."""
+    return error if passes_on(error) else bad_record(message, error)
 
 
 def bad_record(message: Message, error: Exception) -> BadRecord:

@@ -32,6 +32,11 @@ class Replayer:
         self._wanted |= fresh
 
     @property
+    def wanted(self) -> int:
+        """The number of offsets that are being fetched."""
+        return sum(map(len, self._wanted.values()))
+
+    @property
     def is_idle(self) -> bool:
         """True iff nothing is being fetched."""
         return not self._wanted

@@ -12,6 +12,7 @@ from typing import Any
 
 from topo.components import StatefulBasicBolt
 from topo.config.secrets import revealed
+from topo.connectors.arguments import answering
 from topo.connectors.base import (
     REJECTED_FIELDS,
     Guarantee,
@@ -21,18 +22,32 @@ from topo.connectors.base import (
     check_positive,
     load_client,
 )
+from topo.connectors.formats import (
+    Encode,
+    Format,
+    Place,
+    check_form,
+    encoder,
+    passes_on,
+    requirements_of,
+)
 from topo.connectors.kafka.client import REQUIRES, check_settings
 from topo.connectors.kafka.publisher import Batch, Publisher, Record, Sender
-from topo.connectors.serdes import Encode, check_form, encoder
+from topo.connectors.kafka.topics import NewTopic, ensure_topic
 from topo.errors import ComponentError
 from topo.tuples import Tuple
 
 _NAME = "KafkaBolt"
 _MOST_BYTES = 1_000_000
+_CONNECT_SECS = 5.0
 _OWNED = {
     "bootstrap.servers": "it is the first argument",
-    "transactional.id": "guarantee='exactly_once' sets it, for each task its own",
+    "delivery.report.only.error": "what is delivered is not reported",
     "enable.idempotence": "it is always on",
+    "error_cb": "errors are the reason of STALLED, and in topo errors",
+    "metadata.broker.list": "it is the first argument",
+    "on_delivery": "what is not delivered goes to `rejected`, or is sent again",
+    "transactional.id": "guarantee='exactly_once' sets it, for each task its own",
 }
 
 
@@ -41,26 +56,29 @@ class KafkaBolt(StatefulBasicBolt):
 
     `topic` is a name, or a function of the tuple; one that returns None skips it. A value is a dict
     of the tuple's fields, or what `map` makes of the tuple, encoded by `value`. `key`, `partition`,
-    `timestamp` (milliseconds) and `headers` are a field's name or a function of the tuple.
+    `timestamp` (milliseconds) and `headers` are a field's name or a function of the tuple. With
+    `create=NewTopic(partitions=6)` a topic that is missing is made before the first record.
     """
 
     requires: Iterable[str] = (REQUIRES,)
     transient = ("_sender", "_publisher", "_batch", "_encoders", "_most", "_has_more")
 
+    @answering()
     def __init__(
         self,
         servers: str,
         topic: str | Callable[[Tuple], str | None],
         *,
         key: str | Callable[[Tuple], Any] | None = None,
-        value: str | Encode = "json",
-        key_format: str | Encode = "str",
+        value: str | Format | Encode = "json",
+        key_format: str | Format | Encode = "str",
         map: Callable[[Tuple], Any] | None = None,
         partition: str | Callable[[Tuple], int] | None = None,
         timestamp: str | Callable[[Tuple], int] | None = None,
         headers: str | Callable[[Tuple], Any] | None = None,
         guarantee: Guarantee = "at_least_once",
         on_bad: OnBad = "stop",
+        create: NewTopic | None = None,
         retry_secs: float = 30.0,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
@@ -71,10 +89,12 @@ class KafkaBolt(StatefulBasicBolt):
         check_choice(_NAME, "guarantee", guarantee, ("none", "at_least_once", "exactly_once"))
         check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
         check_positive(_NAME, retry_secs=retry_secs)
-        check_form(value, _NAME, "value")
-        check_form(key_format, _NAME, "key_format")
+        check_form(value, _NAME, "value", writes=True, asks=True)
+        check_form(key_format, _NAME, "key_format", writes=True, asks=True)
+        self.requires = (REQUIRES, *requirements_of(value, key_format))
         self.servers, self.settings = servers, dict(settings or {})
         check_settings(_NAME, self.settings, _OWNED)
+        self.create = create
         self.topic, self.key, self.value, self.key_format = topic, key, value, key_format
         self.map, self.partition, self.timestamp, self.headers = map, partition, timestamp, headers
         self.guarantee, self.on_bad, self.retry_secs = guarantee, on_bad, retry_secs
@@ -84,13 +104,14 @@ class KafkaBolt(StatefulBasicBolt):
 
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
         load_client("confluent_kafka", _NAME, "kafka")
-        key_form, form = self.key_format, self.value
-        self._encoders = (encoder(key_form, _NAME, "key_format"), encoder(form, _NAME, "value"))
+        self._encoders: dict[str, tuple[Encode, Encode]] = {}  # by topic
         self._batch: list[Record] = []
         self._most = int(self.settings.get("message.max.bytes", _MOST_BYTES))
         self._has_more = any((self.partition, self.timestamp, self.headers))
         self._sender: Sender | None = None
         self._publisher: Publisher | None = None
+        if self.guarantee == "exactly_once":
+            self.publisher().connect(min(self.retry_secs, _CONNECT_SECS))
 
     def cleanup(self) -> None:
         if self._sender is not None:
@@ -115,6 +136,11 @@ class KafkaBolt(StatefulBasicBolt):
             )
         return self._publisher
 
+    def ensure_topic(self, topic: str, new: NewTopic) -> None:
+        """Make a topic that is missing."""
+        if ensure_topic(_NAME, self.servers, revealed(self.settings), topic, new):
+            self.context.counter("topics_created")
+
     # -- a batch ------------------------------------------------------------------------------
 
     def execute(self, tup: Tuple) -> None:
@@ -123,6 +149,8 @@ class KafkaBolt(StatefulBasicBolt):
         try:
             outgoing = self._outgoing(tup)
         except Exception as error:
+            if passes_on(error):
+                raise
             self._reject(list(tup.values), error)
             return
         if outgoing is None:
@@ -137,7 +165,7 @@ class KafkaBolt(StatefulBasicBolt):
         topic = self.topic if isinstance(self.topic, str) else self.topic(tup)
         if topic is None:
             return None
-        encode_key, encode = self._encoders
+        encode_key, encode = self._encoders.get(topic) or self._encoders_of(topic)
         key, record = _chosen(self.key, tup), as_record(tup, self.map)
         raw_key = None if key is None else encode_key(key)
         raw = None if record is None else encode(record)
@@ -153,6 +181,16 @@ class KafkaBolt(StatefulBasicBolt):
             _chosen(self.timestamp, tup),
             _chosen(self.headers, tup),
         )
+
+    def _encoders_of(self, topic: str) -> tuple[Encode, Encode]:
+        """Return what makes keys and values of a topic, which is made if it is to be."""
+        if self.create is not None:
+            self.ensure_topic(topic, self.create)
+        encoders = self._encoders[topic] = (
+            encoder(self.key_format, _NAME, "key_format", Place(topic, "key")),
+            encoder(self.value, _NAME, "value", Place(topic, "value")),
+        )
+        return encoders
 
     def _reject(self, values: list[Any], error: Exception) -> None:
         self.context.counter("rejected")

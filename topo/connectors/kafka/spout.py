@@ -11,9 +11,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
-from topo.connectors.base import BAD_FIELDS, BadRecord, OnBad, check_choice, check_positive
+from topo.config.secrets import revealed
+from topo.connectors.arguments import answering
+from topo.connectors.base import BadRecord, OnBad, check_choice, check_positive
+from topo.connectors.formats import Decode, Format, requirements_of
 from topo.connectors.kafka.client import (
     REQUIRES,
     TP,
@@ -22,15 +25,17 @@ from topo.connectors.kafka.client import (
     Topics,
     check_consumer_settings,
     checked_servers,
+    split_of,
 )
+from topo.connectors.kafka.dead_letters import DeadLetters
 from topo.connectors.kafka.failures import Failures
 from topo.connectors.kafka.partitions import Partition
 from topo.connectors.kafka.reading import PartitionReader
-from topo.connectors.kafka.records import DEAD_FIELDS, Record, Translation, bad_record
+from topo.connectors.kafka.records import DEAD_FIELDS, Record, Translation, error_of
 from topo.connectors.kafka.starts import Start
+from topo.connectors.picking import Picker
 from topo.connectors.retries import Backoff
-from topo.connectors.serdes import Decode
-from topo.errors import ComponentError
+from topo.errors import ComponentError, Unavailable
 from topo.tuples import DEFAULT_STREAM
 
 _NAME = "KafkaSpout"
@@ -51,12 +56,16 @@ class KafkaSpout(PartitionReader):
     pause (`retry`); "exactly_once" tracks nothing, and counts once in the state of bolts;
     "at_most_once" and "none" drop what fails. By default it is the first if there are ackers, the
     second if there are none.
+
+    `dead_letter` is a topic of the same brokers for messages that are given up after their retries,
+    and with `on_bad="dead_letter"` for those that cannot be read.
     """
 
     requires: Iterable[str] = (REQUIRES,)
     transient = (
         *PartitionReader.transient,
         "_failures",
+        "_letters",
         "_queue",
         "_held",
         "_is_tracked",
@@ -65,6 +74,7 @@ class KafkaSpout(PartitionReader):
         "_quick",
     )
 
+    @answering()
     def __init__(
         self,
         servers: str,
@@ -75,50 +85,71 @@ class KafkaSpout(PartitionReader):
         group: str | None = None,
         guarantee: str | None = None,
         fields: str | Iterable[str] = (),
-        key: str | Decode = "bytes",
-        value: str | Decode = "bytes",
+        key: str | Format | Decode = "bytes",
+        value: str | Format | Decode = "bytes",
         translate: Callable[[Record], Any] | None = None,
         streams: Mapping[str, str | Iterable[str]] | None = None,
         retry: Backoff | None = None,
-        max_uncommitted: int = 100_000,
+        dead_letter: str | None = None,
+        max_in_flight: int = 100_000,
         discover_secs: float = 10.0,
-        missing: str = "wait",
+        missing: str = "null",
+        missing_topics: str = "wait",
         on_data_loss: str = "stop",
-        on_bad: OnBad = "stop",
+        on_bad: OnBad | Literal["dead_letter"] = "stop",
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.servers, self.settings = checked_servers(servers), dict(settings or {})
         check_consumer_settings(self.settings)
-        reset = self.settings.pop("auto.offset.reset", None)
-        if reset in ("earliest", "latest", "smallest", "largest") and on_data_loss == "stop":
-            on_data_loss = "earliest" if reset in ("earliest", "smallest") else "latest"
         if guarantee is not None:
             check_choice(_NAME, "guarantee", guarantee, GUARANTEES)
-        check_choice(_NAME, "missing", missing, ("wait", "fail"))
+        if missing in ("wait", "fail"):  # as `missing_topics` was called
+            missing, missing_topics = "null", missing
+        check_choice(_NAME, "missing_topics", missing_topics, ("wait", "fail"))
         check_choice(_NAME, "on_data_loss", on_data_loss, ("stop", "earliest", "latest"))
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
-        check_positive(_NAME, max_uncommitted=max_uncommitted, discover_secs=discover_secs)
+        check_positive(_NAME, max_in_flight=max_in_flight, discover_secs=discover_secs)
         self.topics = Topics(topics)
         only = self.topics.names[0] if len(self.topics.names) == 1 else None
         given = {tp: offset for tp, offset in self.topics.given.items() if offset is not None}
         self.start = Start.of(given or start, only)
         self.until, self.group, self.guarantee = until, group, guarantee
-        self.translation = Translation(key, value, fields, translate)
-        self.retry = retry or Backoff()
-        self.max_uncommitted, self.discover_secs = max_uncommitted, discover_secs
-        self.missing, self.on_data_loss, self.on_bad = missing, on_data_loss, on_bad
-        self.outputs = self._streams(dict(streams or {}))
+        self.retry, self.dead_letter = retry or Backoff(), dead_letter
+        self._check_dead_letter(on_bad)
+        self.max_in_flight, self.discover_secs = max_in_flight, discover_secs
+        self.missing_topics, self.on_data_loss = missing_topics, on_data_loss
+        self.translation = Translation(
+            key,
+            value=value,
+            fields=fields,
+            translate=translate,
+            streams=streams,
+            dead=DEAD_FIELDS if self.retry.retries is not None else (),
+            missing=missing,
+            on_bad=on_bad,
+            on_bad_choices=("stop", "stream", "skip", "dead_letter"),
+        )
+        self.on_bad, self.outputs = on_bad, self.translation.outputs
+        self.requires = (REQUIRES, *requirements_of(key, value))
 
-    def _streams(self, others: dict[str, Any]) -> dict[str, Any]:
-        own: dict[str, Any] = {DEFAULT_STREAM: self.translation.fields}
-        if self.retry.retries is not None:
-            own["dead"] = DEAD_FIELDS
-        if self.on_bad == "stream":
-            own["bad"] = BAD_FIELDS
-        for name in others:
-            if name in own:
-                raise ComponentError(f"{_NAME}: the stream {name!r} has its fields already")
-        return {**own, **others}
+    def _check_dead_letter(self, on_bad: str) -> None:
+        if self.dead_letter is None:
+            if on_bad == "dead_letter":
+                raise ComponentError(
+                    f"{_NAME}: on_bad='dead_letter' without a topic",
+                    hint='dead_letter="clicks-dead"',
+                )
+            return
+        if self.topics.has(self.dead_letter):
+            raise ComponentError(
+                f"{_NAME}: dead_letter={self.dead_letter!r} is a topic that it reads itself"
+            )
+        gives_up = self.retry.retries is not None and self.guarantee in (None, "at_least_once")
+        if not gives_up and on_bad != "dead_letter":
+            raise ComponentError(
+                f"{_NAME}: dead_letter={self.dead_letter!r}, and nothing is ever given up",
+                hint="retry=Backoff(retries=3) with guarantee='at_least_once', or "
+                "on_bad='dead_letter' for what cannot be read",
+            )
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -126,12 +157,21 @@ class KafkaSpout(PartitionReader):
         default = "at_least_once" if conf["topology.acker.executors"] else "exactly_once"
         self._is_tracked = (self.guarantee or default) == "at_least_once"
         self._decoders = self.translation.decoders()
-        self._quick = self.translation.quick(*self._decoders)
+        form = self.translation
+        pick = Picker(_NAME, form.fields, form.missing, self.report_error)
+        self._quick = self.translation.quick(*self._decoders, pick)
         self.open_reader()
+        self._letters = self.dead_letters()
         self._failures = Failures(self, self.connect, self.retry, context.now)
         self._queue: deque[Message] = deque()
         self._held: dict[TP, deque[Message]] = {}  # of partitions at their limit
         self._ready_in = -1
+
+    def dead_letters(self) -> DeadLetters | None:
+        """Return what writes to the topic of messages that are given up, if there is one."""
+        if self.dead_letter is None:
+            return None
+        return DeadLetters(self.servers, revealed(self.settings), self.dead_letter)
 
     def restored(self) -> None:
         """Go on where the committed batch was."""
@@ -185,36 +225,55 @@ class KafkaSpout(PartitionReader):
             self.context.counter("fetched", len(fetched))
 
     def _emit_queue(self) -> None:
-        """Emit what was fetched; what is beyond a limit waits."""
+        """Emit what was fetched; what is beyond a limit waits, or lacks its schema for now."""
         rows: list[Any] = []
         ids: list[Any] = []
+        try:
+            self._read_queue(rows, ids)
+        finally:
+            if rows:
+                self.emit_many(rows, msg_ids=ids if self._is_tracked else None)
+
+    def _read_queue(self, rows: list[Any], ids: list[Any]) -> None:
+        """Take messages from the queue; add those of the default stream to `rows`, with ids."""
         key: TP = ("", -1)
-        while self._queue:
+        room = len(self._queue)
+        if self._is_tracked:
+            room = self.room(room + self._failures.asked) - self._failures.asked
+        while self._queue and room > 0:
             message = self._queue.popleft()
             if message.partition() != key[1] or message.topic() != key[0]:
+                if rows and self.collector.hears_splits:
+                    self.emit_many(list(rows), msg_ids=list(ids) if self._is_tracked else None)
+                    rows.clear()
+                    ids.clear()
                 key = (message.topic(), message.partition())
+                self.collector.from_split(split_of(key))
                 partition: Partition = self.state[key]
             offset = message.offset()
             if partition.until is not None and offset >= partition.until:
                 partition.position = max(partition.position, partition.until)
                 continue
-            if self._is_tracked and partition.offsets.span >= self.max_uncommitted:
+            if self._is_tracked and partition.offsets.span >= self.max_in_flight:
                 self._hold(key, message)
                 continue
+            try:
+                values = self._values(message)
+            except Unavailable:
+                self._queue.appendleft(message)
+                raise
             partition.position = offset + 1
-            values = self._values(message)
             if values is None:
                 continue
             if self._is_tracked:
                 partition.offsets.emit(offset)
+                room -= 1
             if isinstance(values, tuple) and len(values) == 2 and isinstance(values[0], str):
                 self.emit(values[1], stream=values[0], msg_id=self._id_of(key, offset))
                 continue
             rows.append(values)
             if self._is_tracked:
                 ids.append((*key, offset))
-        if rows:
-            self.emit_many(rows, msg_ids=ids if self._is_tracked else None)
 
     def _id_of(self, key: TP, offset: int) -> Any:
         return (*key, offset) if self._is_tracked else None
@@ -232,7 +291,7 @@ class KafkaSpout(PartitionReader):
         for key in list(self._held):
             partition: Partition = self.state.raw()[key]
             partition.offsets.settle()
-            if partition.offsets.span < self.max_uncommitted:
+            if partition.offsets.span < self.max_in_flight:
                 self._queue.extend(self._held.pop(key))
                 self._client.resume([key])
 
@@ -256,7 +315,7 @@ class KafkaSpout(PartitionReader):
                 try:
                     return self._quick(message)
                 except Exception as error:
-                    raise bad_record(message, error) from error
+                    raise error_of(message, error) from error
             record = self.translation.record(message, *self._decoders)
             return self.translation.values(record, message)
         except BadRecord as bad:
@@ -269,6 +328,9 @@ class KafkaSpout(PartitionReader):
                 ) from bad
             if self.on_bad == "stream":
                 self.emit([bad.raw, bad.error, bad.where], stream="bad")
+            if self.on_bad == "dead_letter" and self._letters is not None:
+                self._letters.bury(message, bad.error, 0)
+                self.context.end_batch()
             return None
 
     # -- what becomes of messages -------------------------------------------------------------
@@ -293,7 +355,7 @@ class KafkaSpout(PartitionReader):
     def _give_up(self, key: TP, offset: int, reason: str) -> None:
         """Tell of a message that failed too often; what it held is read again for that."""
         self.context.counter("dead")
-        if self.context.this_targets.get("dead"):
+        if self._letters is not None or self.context.this_targets.get("dead"):
             self._failures.give_up(key, offset, reason)
             return
         self.state[key].offsets.ack(offset)
@@ -315,11 +377,23 @@ class KafkaSpout(PartitionReader):
         if values is None:
             return False
         self.context.counter("replayed")
+        self.collector.from_split(split_of(key))
         self.emit(values, stream=stream, msg_id=(*key, message.offset()))
         return True
 
     def bury(self, key: TP, offset: int, message: Message | None, reason: str) -> None:
-        """Emit a message that was given up on the stream `dead`; None: the log has it no longer."""
+        """Tell of a message that was given up; None: the log has it no longer."""
+        if self._letters is not None:
+            self.context.end_batch()
+            if message is not None:
+                self._letters.bury(message, reason, self._most_failures)
+            else:
+                self.report_error(
+                    f"{split_of(key)} at {offset} is given up, and the log has it no longer; "
+                    f"the last time: {reason}"
+                )
+            if not self.context.this_targets.get("dead"):
+                return
         held = [None] * 3 if message is None else [message.key(), message.value()]
         if message is not None:
             held.append(message.headers())
@@ -329,6 +403,8 @@ class KafkaSpout(PartitionReader):
 
     def pre_commit(self, batch_id: int) -> None:
         """Note what the batch is to keep, and how far behind the reading is."""
+        if self._letters is not None:
+            self._letters.flush()
         if not self._queue:
             self.follow_holes(self._own - set(self._held))
         for key in self._own:
@@ -341,6 +417,21 @@ class KafkaSpout(PartitionReader):
             if end is not None:
                 behind = max(0, end - partition.position)
                 self.context.gauge("lag", behind, topic=key[0], partition=key[1])
+        if self._client is not None and self.has_started and self.collector.hears_splits:
+            self.collector.read_splits(self._splits())
+
+    def _splits(self) -> dict[str, bool]:
+        """Return the partitions that are not read to their end, each with whether it has more."""
+        assert self._client is not None
+        queued = {(message.topic(), message.partition()) for message in self._queue}
+        splits = {}
+        for key in self._own:
+            partition: Partition = self.state.raw()[key]
+            if not partition.is_finished:
+                end = self._client.known_end(key)
+                has_more = key in queued or key in self._held
+                splits[split_of(key)] = has_more or (end is not None and partition.position < end)
+        return splits
 
     def committed(self, batch_id: int) -> None:
         """Tell the group how far the topology is; tools look at it, the spout does not."""

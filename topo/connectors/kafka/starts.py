@@ -19,7 +19,6 @@ from topo.errors import ComponentError
 _NAMES = {
     "earliest": ("earliest", False),
     "latest": ("latest", False),
-    "timestamp": ("timestamp", False),
     "committed-earliest": ("earliest", True),
     "committed-latest": ("latest", True),
     "committed": ("none", True),
@@ -49,6 +48,10 @@ class Start:
         """Read what the user gave: a name, a datetime, or offsets by partition."""
         if isinstance(given, datetime):
             return cls("timestamp", millis=int(given.timestamp() * 1000))
+        if isinstance(given, tuple) and len(given) == 2:
+            name, time = given
+            if name == "committed" and isinstance(time, datetime):
+                return cls("timestamp", True, millis=int(time.timestamp() * 1000))
         if isinstance(given, Mapping):
             offsets = {}
             for key, offset in given.items():
@@ -61,10 +64,10 @@ class Start:
                     )
                 offsets[key] = int(offset)
             return cls("earliest", True, offsets=offsets)
-        if given not in _NAMES:
+        if not isinstance(given, str) or given not in _NAMES:
             raise ComponentError(
                 f"KafkaSpout: start={given!r}; it is one of {', '.join(map(repr, _NAMES))}, "
-                "a datetime, or {(topic, partition): offset}"
+                "a datetime, ('committed', datetime), or {(topic, partition): offset}"
             )
         return cls(*_NAMES[given])
 
@@ -78,7 +81,7 @@ class Start:
             if self.any_commit or metadata == owner:
                 found[key] = offset
         rest = [key for key in rest if key not in found]
-        if self.reset == "timestamp" and self.millis is not None:
+        if self.millis is not None:
             return found | client.at_time(rest, self.millis)
         for key in rest:
             if self.reset == "none":

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from topo.config.secrets import Secret
+from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_choice, check_positive
 from topo.connectors.brokers import BrokerSink
+from topo.connectors.formats import Encode, Format, check_form, requirements_of
 from topo.connectors.mqtt.connection import REQUIRES, SCHEMES, Access, Connection
 from topo.connectors.outbox import Outgoing, Refused
-from topo.connectors.serdes import Encode, check_form
 from topo.connectors.takeover import Shared
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
@@ -51,6 +52,7 @@ class MqttBolt(BrokerSink):
         "by_batch": "MQTT replaces nothing that was published; use 'at_least_once'",
     }
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,
@@ -58,7 +60,7 @@ class MqttBolt(BrokerSink):
         *,
         qos: int = 1,
         retain: bool = False,
-        value: str | Encode = "json",
+        value: str | Format | Encode = "json",
         map: Callable[[Tuple], Any] | None = None,
         guarantee: str = "at_least_once",
         after_commit: bool = False,
@@ -72,7 +74,7 @@ class MqttBolt(BrokerSink):
         self.set_access(url, tls)
         check_choice(_NAME, "qos", qos, (0, 1, 2))
         check_choice(_NAME, "version", version, (4, 5))
-        check_form(value, _NAME, "value")
+        check_form(value, _NAME, "value", writes=True)
         check_positive(_NAME, keepalive_secs=keepalive_secs)
         if qos == 0 and guarantee == "at_least_once":
             raise ComponentError(
@@ -84,6 +86,7 @@ class MqttBolt(BrokerSink):
             raise ComponentError(f"{_NAME}: topic={topic!r}; it is a name, or a function of tuples")
         self.topic, self.qos, self.retain, self.value = topic, qos, retain, value
         self.client_id, self.keepalive_secs, self.version = client_id, keepalive_secs, version
+        self.requires = (*self.requires, *requirements_of(value))
         self.set_up(
             guarantee=guarantee,
             after_commit=after_commit,

@@ -13,11 +13,13 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from topo.config.secrets import Secret
+from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_choice, check_positive
 from topo.connectors.deliveries import Delivery, DeliverySpout, Link
+from topo.connectors.formats import Decode, Format
 from topo.connectors.mqtt.connection import REQUIRES, SCHEMES, Access, Connection
+from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.serdes import Decode
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -56,6 +58,7 @@ class MqttSpout(DeliverySpout):
         "use 'at_least_once', and drop in a StatefulBolt the ids that it knows",
     }
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,
@@ -66,16 +69,17 @@ class MqttSpout(DeliverySpout):
         retry: Backoff | None = None,
         qos: int = 1,
         group: str | None = None,
-        value: str | Decode = "bytes",
+        value: str | Format | Decode = "bytes",
         fields: str | Iterable[str] = (),
         translate: Callable[[Message], Any] | None = None,
         streams: Mapping[str, str | Iterable[str]] | None = None,
-        max_unacked: int = 10_000,
+        max_in_flight: int = 10_000,
         session_secs: int = 86_400,
         client_id: str | None = None,
         keepalive_secs: int = 60,
         version: int = 5,
         tls: Mapping[str, Any] | None = None,
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
     ) -> None:
         self.set_access(url, tls)
@@ -83,12 +87,12 @@ class MqttSpout(DeliverySpout):
         check_choice(_NAME, "version", version, (4, 5))
         check_positive(
             _NAME,
-            max_unacked=max_unacked,
+            max_in_flight=max_in_flight,
             session_secs=session_secs,
             keepalive_secs=keepalive_secs,
         )
-        if max_unacked > 65_535:
-            raise ComponentError(f"{_NAME}: max_unacked={max_unacked}; MQTT has at most 65,535")
+        if max_in_flight > 65_535:
+            raise ComponentError(f"{_NAME}: max_in_flight={max_in_flight}; MQTT has at most 65,535")
         self.topics = tuple(Fields(topics))
         for topic in self.topics or ("",):
             _check_filter(topic)
@@ -98,7 +102,11 @@ class MqttSpout(DeliverySpout):
                 hint="qos=1, or guarantee='none'",
             )
         self.qos, self.group = qos, group
-        self.max_unacked, self.session_secs, self.client_id = max_unacked, session_secs, client_id
+        self.max_in_flight, self.session_secs, self.client_id = (
+            max_in_flight,
+            session_secs,
+            client_id,
+        )
         self.keepalive_secs, self.version = keepalive_secs, version
         self.set_up(
             Message,
@@ -106,11 +114,12 @@ class MqttSpout(DeliverySpout):
             guarantee=guarantee,
             track=track,
             retry=retry,
-            most_held=max_unacked,
+            most_held=max_in_flight,
             value=value,
             fields=fields,
             translate=translate,
             streams=streams,
+            missing=missing,
             on_bad=on_bad,
         )
 
@@ -127,7 +136,7 @@ class MqttSpout(DeliverySpout):
             [f"$share/{group}/{topic}" if group else topic for topic in self.topics],
             min(self.qos, 1) if keeps else self.qos,
             session_secs=self.session_secs if keeps else 0,
-            most=self.max_unacked,
+            most=self.max_in_flight,
             acks=keeps,
             session=self._session,
             wake=context.wake,

@@ -1,4 +1,4 @@
-"""SQL over the tuples of a batch, or of the latest ones: DuckDB in the slot (`topo[query]`).
+"""SQL over the tuples of a batch, or of the latest ones: DuckDB in the slot (`topo-spark[query]`).
 
 `bolt` is what topologies are written with, `engine` runs the query, and `retained` keeps the rows
 that a query over more than a batch looks back on.

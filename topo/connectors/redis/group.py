@@ -42,6 +42,7 @@ class GroupReader:
     def read(self, most: int, now: float) -> list[Entry]:
         """Return entries: old ones first, then new ones, then those of silent consumers."""
         client = self._server.client
+        most = max(1, most // len(self._streams))  # of each
         with self._server.reaching():
             if not self._is_known:
                 self._make_groups()
@@ -62,6 +63,10 @@ class GroupReader:
                 self._next_claim = now + self._claim_secs / 4
                 entries = self._claim(most)
         return self._fresh(entries)
+
+    def is_open(self, stream: str, number: str) -> None:
+        """Hear that an earlier instance has emitted an entry, which is still in flight."""
+        self._open.setdefault(stream, set()).add(number)
 
     def acknowledge(self, stream: str, ids: list[str]) -> None:
         """Acknowledge entries of committed batches."""

@@ -7,13 +7,20 @@ emitted again only if its batch was rolled back, and every item counts once in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 from topo.components import StatefulSpout
 from topo.config.secrets import Secret
-from topo.connectors.base import BAD_FIELDS, OnBad, check_choice, check_positive
-from topo.connectors.redis.server import REQUIRES, Server, bad_record, check_url
+from topo.connectors.arguments import answering
+from topo.connectors.base import OnBad, check_choice, check_positive
+from topo.connectors.formats import Decode, Format, requirements_of
+from topo.connectors.inflight import InflightSpout
+from topo.connectors.picking import Missing
+from topo.connectors.redis.server import REQUIRES, Server, as_bytes, check_url
+from topo.connectors.retries import Backoff
+from topo.connectors.translation import Translation
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -29,17 +36,30 @@ return removed
 """
 
 
-class RedisListSpout(StatefulSpout):
+class Item(NamedTuple):
+    """An item; what `translate` is given."""
+
+    list: str
+    value: Any
+
+
+class RedisListSpout(InflightSpout, StatefulSpout):
     """A spout of the items of Redis lists; several tasks share them.
 
-    A tuple is `(list, value)`; `translate` is given both and returns values, or None for nothing.
+    A tuple is `(list, value)`; `fields` names those, or keys of a value that is read by `value`.
+    `translate` is given an `Item` and returns values, `(stream, values)`, or None for nothing.
     Items are taken at the `side` "left" or "right". The list of a task is
     `LIST:topo:TOPOLOGY/COMPONENT/INDEX`: a topology of the same name gets what was left there.
+
+    Items are tracked if there are ackers, unless `track=False`: one that fails is emitted again
+    after a pause, `retry`, out of the topology's state.
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_server", "_read")
+    connector = _NAME
+    transient = (*InflightSpout.transient, "_server", "_read", "_reader")
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,
@@ -47,25 +67,41 @@ class RedisListSpout(StatefulSpout):
         *,
         side: Literal["left", "right"] = "left",
         fields: str | Iterable[str] = (),
-        translate: Callable[[str, str], Any] | None = None,
-        most: int = 1_000,
+        value: str | Format | Decode = "str",
+        translate: Callable[[Item], Any] | None = None,
+        streams: Mapping[str, str | Iterable[str]] | None = None,
+        page: int = 1_000,
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
+        track: bool | None = None,
+        retry: Backoff | None = None,
     ) -> None:
         check_url(_NAME, url)
         check_choice(_NAME, "side", side, ("left", "right"))
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
-        check_positive(_NAME, most=most)
+        check_positive(_NAME, page=page)
         self.url, self.lists, self.side = url, tuple(Fields(lists)), side
         if not self.lists:
             raise ComponentError(f"{_NAME}: lists={lists!r} names no list")
-        names = tuple(Fields(fields)) or ("list", "value")
-        if (translate is None) != (not fields):
-            raise ComponentError(f"{_NAME}: fields= names what translate= returns; give both")
-        self.translate, self.most, self.on_bad = translate, most, on_bad
-        self.outputs: Any = {"default": names, "bad": BAD_FIELDS} if on_bad == "stream" else names
+        self.set_up_inflight(track, retry)
+        self.page = page
+        self.requires = (*self.requires, *requirements_of(value))
+        self.translation = Translation(
+            _NAME,
+            Item,
+            Item._fields,
+            value=value,
+            fields=fields,
+            translate=translate,
+            streams=streams,
+            missing=missing,
+            on_bad=on_bad,
+        )
+        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self._server = Server(_NAME, self.url)
+        self.open_inflight(conf)
+        self._server = Server(_NAME, self.url, keeps_bytes=True)
+        self._reader = self.translation.reader(self)
         self._read: dict[tuple[str, int], int] = {}  # of a task's list, how many were emitted
 
     def close(self) -> None:
@@ -76,6 +112,8 @@ class RedisListSpout(StatefulSpout):
         return int(key[1]) % tasks
 
     def next_tuple(self) -> None:
+        if self.emit_again():
+            return
         for name in self.lists:
             key = (name, self.context.this_task_index)
             if key not in self.state:
@@ -89,14 +127,14 @@ class RedisListSpout(StatefulSpout):
     def _take(self, key: tuple[str, int]) -> bool:
         """Emit items of a task's list, and of the others' list if that has none; True: some."""
         name, index = key
-        read = self._read.get(key, 0)
+        read, most = self._read.get(key, 0), self.most(self.page)
         with self._server.reaching():
-            left = self._server.client.lrange(self._list_of(key), read, read + self.most - 1)
+            left = self._server.client.lrange(self._list_of(key), read, read + most - 1)
         if not left and index == self.context.this_task_index and name in self.lists:
             command = ["LMOVE", name, self._list_of(key), self.side.upper(), "RIGHT"]
 
             def fill(pipeline: Any) -> None:
-                for _ in range(self.most):
+                for _ in range(most):
                     pipeline.execute_command(*command)
 
             with self._server.reaching():
@@ -110,19 +148,13 @@ class RedisListSpout(StatefulSpout):
         self._read[key] = read + len(left)
         self.state[key] = self.state.raw()[key] + len(left)
         self.context.counter("items", len(left))
-        if not self.emit_many([values for value in left for values in self._rows(name, value)]):
+        rows: list[Any] = []
+        for text in left:
+            values = self._reader.read(self, as_bytes(text), partial(Item, name), name)
+            self.add_row(rows, values, name)
+        if not self.emit_rows(rows, name):
             self.context.end_batch()
         return True
-
-    def _rows(self, name: str, value: str) -> list[Any]:
-        if self.translate is None:
-            return [[name, value]]
-        try:
-            values = self.translate(name, value)
-        except Exception as error:
-            bad_record(self, _NAME, value, error, name)
-            return []
-        return [] if values is None else [values]
 
     def committed(self, batch_id: int) -> None:
         """Remove what was emitted."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from topo.components import Bolt
 from topo.config.secrets import Secret
+from topo.connectors.arguments import answering
 from topo.connectors.base import check_choice
 from topo.connectors.redis.server import REQUIRES, Server, check_type, check_url
 from topo.errors import ComponentError
@@ -94,6 +95,7 @@ class RedisLookupBolt(_Asking):
 
     connector = "RedisLookupBolt"
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,
@@ -136,6 +138,7 @@ class RedisFilterBolt(_Asking):
     connector = "RedisFilterBolt"
     commands = _FILTERS
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,

@@ -10,48 +10,91 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 from topo.components import StatefulSpout
 from topo.config.secrets import Secret
-from topo.connectors.base import check_positive
-from topo.connectors.redis.server import REQUIRES, Server, check_url
+from topo.connectors.arguments import answering
+from topo.connectors.base import OnBad, check_positive
+from topo.connectors.formats import Decode, Format, requirements_of
+from topo.connectors.picking import Missing
+from topo.connectors.redis.server import REQUIRES, Server, as_bytes, check_url
+from topo.connectors.translation import Translation, stream_and_values
 from topo.errors import ComponentError, Unavailable
-from topo.tuples import Fields
+from topo.tuples import DEFAULT_STREAM, Fields
 
 _NAME = "RedisPubSubSpout"
 _POLL_SECS = 0.2
 _PAUSE_SECS = 0.5
 
 
+class Published(NamedTuple):
+    """A message; what `translate` is given."""
+
+    channel: str
+    message: Any
+
+
 class RedisPubSubSpout(StatefulSpout):
     """A spout of published messages: (channel, message).
 
     `channels` are names, or patterns with `*`, `?` or `[`; they are dealt over the tasks. At most
-    `queue` messages wait; others are dropped, which the figure `dropped` counts.
+    `max_in_flight` messages wait; others are dropped, which the figure `dropped` counts. `fields`
+    names keys of a message that is read by `value`; `translate` is given a `Published`.
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    outputs = ("channel", "message")
-    transient = ("_listener",)
+    transient = ("_listener", "_reader")
 
+    @answering({"queue": "max_in_flight"})
     def __init__(
-        self, url: str | Secret, channels: str | Iterable[str], *, queue: int = 100_000
+        self,
+        url: str | Secret,
+        channels: str | Iterable[str],
+        *,
+        fields: str | Iterable[str] = (),
+        value: str | Format | Decode = "str",
+        translate: Callable[[Published], Any] | None = None,
+        streams: Mapping[str, str | Iterable[str]] | None = None,
+        max_in_flight: int = 100_000,
+        missing: Missing = "null",
+        on_bad: OnBad = "stop",
     ) -> None:
         check_url(_NAME, url)
-        check_positive(_NAME, queue=queue)
-        self.url, self.channels, self.queue = url, tuple(Fields(channels)), queue
+        check_positive(_NAME, max_in_flight=max_in_flight)
+        self.url, self.channels = url, tuple(Fields(channels))
+        self.max_in_flight = max_in_flight
+        self.requires = (*self.requires, *requirements_of(value))
+        self.translation = Translation(
+            _NAME,
+            Published,
+            Published._fields,
+            value=value,
+            fields=fields,
+            translate=translate,
+            streams=streams,
+            missing=missing,
+            on_bad=on_bad,
+        )
+        self.outputs = self.translation.outputs
         if not self.channels:
             raise ComponentError(f"{_NAME}: channels={channels!r} names no channel")
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         self._listener: _Listener | None = None
+        self._reader = self.translation.reader(self)
 
     def activate(self) -> None:
         own = [name for name in self.channels if self.owns(name)]
         if own and self._listener is None:
-            listener = _Listener(Server(_NAME, self.url), own, self.queue, self.context.wake)
+            listener = _Listener(
+                Server(_NAME, self.url, keeps_bytes=True),
+                own,
+                self.max_in_flight,
+                self.context.wake,
+            )
             # An instance that is rebuilt elsewhere is let go without a word.
             weakref.finalize(self, listener.stop).atexit = False
             self._listener = listener
@@ -72,9 +115,23 @@ class RedisPubSubSpout(StatefulSpout):
             self.context.counter("dropped", dropped)
         if found:
             self.context.counter("messages", len(found))
-            self.emit_many(found)
+            self._emit_all(found)
         elif self._listener.trouble:
             raise Unavailable(self._listener.trouble)
+
+    def _emit_all(self, messages: list[list[str]]) -> None:
+        rows: list[Any] = []
+        for channel, text in messages:
+            record = partial(Published, channel)
+            values = self._reader.read(self, as_bytes(text), record, channel)
+            if values is None:
+                continue
+            stream, own = stream_and_values(values)
+            if stream == DEFAULT_STREAM:
+                rows.append(own)
+            else:
+                self.emit(own, stream=stream)
+        self.emit_many(rows)
 
 
 class _Listener:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from topo.config.secrets import Secret, without_password
-from topo.connectors.base import BadRecord, load_client
+from topo.connectors.base import load_client
 from topo.errors import ComponentError, Unavailable
 
 REQUIRES = "redis>=5.0"
@@ -35,15 +35,22 @@ def check_type(connector: str, kind: str, additional: str) -> None:
 
 
 class Server:
-    """One connection, which is made when it is first used."""
+    """One connection, which is made when it is first used.
 
-    def __init__(self, connector: str, url: str | Secret) -> None:
+    `keeps_bytes` makes texts of what is none as well, which `as_bytes` turns back.
+    """
+
+    def __init__(self, connector: str, url: str | Secret, *, keeps_bytes: bool = False) -> None:
         self._connector = connector
         self._redis = load_client("redis", connector, "redis")
         text = url.reveal() if isinstance(url, Secret) else url
         self.shown = without_password(text)
         self.client: Any = self._redis.Redis.from_url(
-            text, decode_responses=True, socket_timeout=10, socket_connect_timeout=10
+            text,
+            decode_responses=True,
+            encoding_errors="surrogateescape" if keeps_bytes else "strict",
+            socket_timeout=10,
+            socket_connect_timeout=10,
         )
         # An instance that is rebuilt elsewhere is let go without a word.
         weakref.finalize(self, self.client.close).atexit = False
@@ -86,14 +93,6 @@ def by_stream(found: Any) -> Iterable[tuple[str, list[tuple[str, dict[str, str]]
     ]
 
 
-def bad_record(spout: Any, connector: str, raw: Any, error: Exception, where: str) -> None:
-    """Stop, emit on the stream `bad` or skip what a spout cannot read, as its `on_bad` says."""
-    bad = BadRecord(raw, f"{type(error).__name__}: {error}", where)
-    spout.context.counter("bad_records")
-    if spout.on_bad == "stop":
-        raise ComponentError(
-            f"{connector}: an entry cannot be read: {bad}",
-            hint="on_bad='stream' emits such entries on the stream 'bad'",
-        ) from error
-    if spout.on_bad == "stream":
-        spout.emit([bad.raw, bad.error, bad.where], stream="bad")
+def as_bytes(text: str) -> bytes:
+    """Return what Redis has sent, whose texts need be none."""
+    return text.encode("utf-8", "surrogateescape")

@@ -12,6 +12,7 @@ from typing import Any
 
 from topo.components import StatefulBasicBolt
 from topo.config.secrets import Secret
+from topo.connectors.arguments import answering
 from topo.connectors.base import (
     REJECTED_FIELDS,
     Guarantee,
@@ -45,6 +46,7 @@ class RedisStoreBolt(StatefulBasicBolt):
     requires: Iterable[str] = (REQUIRES,)
     transient = ("_server", "_commands")
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,

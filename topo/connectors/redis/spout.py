@@ -7,107 +7,183 @@ a group several tasks, and other programs, share a stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
 
 from topo.components import StatefulSpout
 from topo.config.secrets import Secret
-from topo.connectors.base import BAD_FIELDS, OnBad, check_choice, check_positive
+from topo.connectors.arguments import answering
+from topo.connectors.base import OnBad, check_positive
+from topo.connectors.inflight import InflightSpout, Sent
+from topo.connectors.picking import Missing
 from topo.connectors.redis.group import ACKS, GroupReader
-from topo.connectors.redis.server import REQUIRES, Server, bad_record, by_stream, check_url
+from topo.connectors.redis.server import REQUIRES, Server, by_stream, check_url
+from topo.connectors.retries import Backoff
+from topo.connectors.translation import Translation
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
 _NAME = "RedisStreamSpout"
+_OPEN = "open"
+"""In the state, with a stream, a task and an id: an entry of a group that is in flight."""
 
 
-class RedisStreamSpout(StatefulSpout):
+class Entry(NamedTuple):
+    """An entry; what `translate` is given."""
+
+    stream: str
+    id: str
+    entry: dict[str, str]
+
+
+class RedisStreamSpout(InflightSpout, StatefulSpout):
     """A spout of the entries of Redis streams.
 
-    A tuple is `(stream, id, entry)`, the entry a dict of texts; `fields` names the entry's fields
-    instead. `translate` is given `(stream, id, entry)` and returns values, or None for nothing.
-    `start` is "earliest", "latest", or an id: where a stream, or a new group, begins.
+    `keys` names them. A tuple is `(stream, id, entry)`, the entry a dict of texts; `fields` names
+    the entry's fields instead. `translate` is given an `Entry` and returns values, `(stream,
+    values)`, or None for nothing. `start` is "earliest", "latest", or an id: where a stream, or a
+    new group, begins.
     With `group`, tasks are consumers of that group; entries of one that is silent for `claim_secs`
     are taken over by the others.
+
+    Entries are tracked if there are ackers, unless `track=False`: one that fails is emitted again
+    after a pause, `retry`. In a group it is acknowledged when it is acked.
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_group", "_server")
+    connector = _NAME
+    transient = (*InflightSpout.transient, "_group", "_reader", "_server")
 
+    @answering({"streams": "keys", "stream": "keys"})
     def __init__(
         self,
         url: str | Secret,
-        streams: str | Iterable[str],
+        keys: str | Iterable[str],
         *,
         start: str = "earliest",
         group: str | None = None,
         claim_secs: float = 60.0,
         fields: str | Iterable[str] = (),
-        translate: Callable[[str, str, dict[str, str]], Any] | None = None,
-        most: int = 5_000,
+        translate: Callable[[Entry], Any] | None = None,
+        streams: Mapping[str, str | Iterable[str]] | None = None,
+        page: int = 5_000,
+        missing: Missing = "null",
         on_bad: OnBad = "stop",
+        track: bool | None = None,
+        retry: Backoff | None = None,
     ) -> None:
         check_url(_NAME, url)
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
-        check_positive(_NAME, most=most, claim_secs=claim_secs)
-        self.url, self.streams, self.start = url, tuple(Fields(streams)), start
-        if not self.streams:
-            raise ComponentError(f"{_NAME}: streams={streams!r} names no stream")
-        self.fields, self.translate, self.most = tuple(Fields(fields)), translate, most
-        if translate is not None and not self.fields:
-            raise ComponentError(f"{_NAME}: the fields of what translate returns are not known")
-        self.on_bad, self.group, self.claim_secs = on_bad, group, claim_secs
-        names = self.fields or ("stream", "id", "entry")
-        self.outputs: Any = {"default": names, "bad": BAD_FIELDS} if on_bad == "stream" else names
+        check_positive(_NAME, page=page, claim_secs=claim_secs)
+        self.url, self.keys, self.start = url, tuple(Fields(keys)), start
+        if not self.keys:
+            raise ComponentError(f"{_NAME}: keys={keys!r} names no stream")
+        self.set_up_inflight(track, retry)
+        self.page, self.group, self.claim_secs = page, group, claim_secs
+        self.translation = Translation(
+            _NAME,
+            Entry,
+            Entry._fields,
+            value="json",  # no bytes: Redis has dicts
+            fields=fields,
+            translate=translate,
+            streams=streams,
+            missing=missing,
+            on_bad=on_bad,
+        )
+        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self._server = Server(_NAME, self.url)
+        self.open_inflight(conf)
+        self._server = Server(_NAME, self.url, keeps_bytes=True)
+        self._reader = self.translation.reader(self)
         self._group: GroupReader | None = None
         if self.group is not None:
             name = f"topo/{context.topology_name}/{context.this_component_id}"
             consumer = f"{name}/{context.this_task_index}"
             self._group = GroupReader(
-                self._server, self.streams, self.group, consumer, self.start, self.claim_secs
+                self._server, self.keys, self.group, consumer, self.start, self.claim_secs
             )
 
     def owner(self, key: Any, tasks: int) -> int:
         """Return the task of a stream; in a group, that of the ids to acknowledge."""
         return int(key[2]) % tasks if isinstance(key, tuple) else super().owner(key, tasks)
 
+    def restored(self) -> None:
+        """Know what is in flight: the group gives a consumer its own entries again."""
+        if self._group is not None:
+            for key in self.state.raw():
+                if key[0] == _OPEN:
+                    self._group.is_open(key[1], key[3])
+
     def close(self) -> None:
         self._server.close()
 
     def next_tuple(self) -> None:
+        if self.emit_again():
+            return
+        most = self.most(self.page)
         if self._group is not None:
-            self._next_of_group(self._group)
+            self._next_of_group(self._group, most)
             return
         with self._server.reaching():
             positions = self._positions()
-            found = self._server.client.xread(positions, count=self.most) if positions else None
+            if len(positions) > most:  # of each stream one at least comes
+                positions = dict(islice(positions.items(), most))
+            each = most // max(1, len(positions)) if most < self.page else most
+            found = self._server.client.xread(positions, count=each) if positions else None
         if not found:
             return
-        rows = []
+        count = 0
         for stream, entries in by_stream(found):
+            rows: list[Any] = []
             for number, entry in entries:
-                rows += self._rows(stream, number, entry)
+                self._add_row(rows, stream, number, entry)
                 self.state[stream] = number
-        self.context.counter("entries", len(rows))
-        self.emit_many(rows)
+            count += self.emit_rows(rows, stream)
+        self.context.counter("entries", count)
 
-    def _next_of_group(self, group: GroupReader) -> None:
-        rows = []
-        entries = group.read(self.most, self.context.now())
+    def _next_of_group(self, group: GroupReader, most: int) -> None:
+        rows: list[Any] = []
+        tags: list[Any] = []
+        done: list[tuple[str, str]] = []
+        others: list[Any] = []  # of other streams
+        entries = group.read(most, self.context.now())
         for stream, number, entry in entries:
-            key = (ACKS, stream, self.context.this_task_index)
-            self.state[key] = [*self.state.raw().get(key, []), number]
-            if entry is not None:  # else it was deleted meanwhile
-                rows += self._rows(stream, number, entry)
+            before = len(rows)
+            emits = entry is not None and self._add_row(rows, stream, number, entry)
+            tags += [(stream, number)] * (len(rows) - before)
+            if not (emits and self._is_tracked):
+                done.append((stream, number))
+            elif len(rows) == before:
+                others.append((stream, number))
         if not entries:
             return
-        self.context.counter("entries", len(rows))
-        self.emit_many(rows)
+        if self._is_tracked:
+            for stream, number in [*tags, *others]:
+                self.state[_OPEN, stream, self.context.this_task_index, number] = None
+        for stream, number in done:
+            self._acknowledge_later(stream, number)
+        self.context.counter("entries", len(rows) + len(others))
+        self.emit_rows(rows, f"group {self.group!r}", tags=tags)
         if not rows:
             self.context.end_batch()
+
+    def _acknowledge_later(self, stream: str, number: str) -> None:
+        """Have an entry acknowledged once the batch in work has committed."""
+        key = (ACKS, stream, self.context.this_task_index)
+        self.state[key] = [*self.state.raw().get(key, []), number]
+
+    def ack(self, msg_id: Any) -> None:
+        if isinstance(msg_id, Sent):
+            self.is_done(msg_id.tag)
+
+    def is_done(self, tag: Any) -> None:
+        """Have an entry of a group acknowledged."""
+        if tag is not None:
+            stream, number = tag
+            self.state.pop((_OPEN, stream, self.context.this_task_index, number), None)
+            self._acknowledge_later(stream, number)
 
     def committed(self, batch_id: int) -> None:
         """Acknowledge what was emitted, as a consumer of a group."""
@@ -120,10 +196,10 @@ class RedisStreamSpout(StatefulSpout):
 
     def _positions(self) -> dict[str, str]:
         """Return the last id of each stream of this task; find where to begin the first time."""
-        for stream in self.streams:
+        for stream in self.keys:
             if self.owns(stream) and stream not in self.state:
                 self.state[stream] = self._begin(stream)
-        return {s: self.state.raw()[s] for s in self.streams if s in self.state.raw()}
+        return {s: self.state.raw()[s] for s in self.keys if s in self.state.raw()}
 
     def _begin(self, stream: str) -> str:
         if self.start == "earliest":
@@ -133,21 +209,24 @@ class RedisStreamSpout(StatefulSpout):
         last = self._server.client.xrevrange(stream, count=1)
         return str(last[0][0]) if last else "0-0"
 
-    def _rows(self, stream: str, number: str, entry: dict[str, str]) -> list[Any]:
+    def _add_row(self, rows: list[Any], stream: str, number: str, entry: dict[str, str]) -> bool:
+        """Add the row of an entry, or emit it on another stream; return False if it has none."""
+        where = f"{stream} at {number}"
+
+        def record(value: dict[str, str]) -> Entry:
+            return Entry(stream, number, value)
+
         try:
-            if self.translate is not None:
-                values = self.translate(stream, number, entry)
-                return [] if values is None else [values]
-            if self.fields:
-                return [[entry.get(name) for name in self.fields]]
-        except Exception as error:
-            bad_record(self, _NAME, entry, error, f"{stream} at {number}")
-            return []
-        return [[stream, number, entry]]
+            "".join(entry.values()).encode()
+        except UnicodeEncodeError:
+            self._reader.tell_bad(self, entry, ValueError("a value is no text"), where)
+            return False
+        values = self._reader.read_value(self, entry, record, where)
+        return self.add_row(rows, values, where, tag=(stream, number) if self.group else None)
 
     def pre_commit(self, batch_id: int) -> None:
         """Show how many entries the streams have."""
-        for stream in self.streams:
+        for stream in self.keys:
             if self.owns(stream):
                 with self._server.reaching():
                     length = self._server.client.xlen(stream)

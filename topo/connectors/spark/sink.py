@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from topo.components import BasicBolt
+from topo.connectors.arguments import answering
 from topo.connectors.base import REJECTED_FIELDS, OnBad, check_choice
 from topo.connectors.spark.schemas import arrow_schema
 from topo.connectors.spark.source import checked_options
@@ -33,6 +34,7 @@ class SparkSink(BasicBolt):
     stateless = True
     transient = ("_rows",)
 
+    @answering()
     def __init__(
         self,
         format: str,

@@ -13,6 +13,7 @@ from typing import Any
 
 from topo.components import StatefulSpout
 from topo.config.secrets import Secret
+from topo.connectors.arguments import answering
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -32,6 +33,7 @@ class SparkSource(StatefulSpout):
 
     transient = ("_is_active",)
 
+    @answering()
     def __init__(
         self,
         format: str,

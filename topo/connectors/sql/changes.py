@@ -19,6 +19,7 @@ from typing import Any
 
 from topo.components import StatefulSpout
 from topo.config.secrets import Secret
+from topo.connectors.arguments import answering
 from topo.connectors.base import check_positive
 from topo.connectors.sql.database import check_url
 from topo.connectors.sql.pgoutput import Change, Relation, Row, Transaction, decoded, transactions
@@ -49,6 +50,7 @@ class PostgresChanges(StatefulSpout):
     requires: Iterable[str] = ("psycopg>=3.2",)
     transient = ("_server", "_waiting", "_next_look", "_peeked")
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,
@@ -57,12 +59,11 @@ class PostgresChanges(StatefulSpout):
         snapshot: bool = True,
         slot: str | None = None,
         publication: str | None = None,
-        most: int = 20_000,
         page: int = 10_000,
         poll_secs: float = 0.5,
     ) -> None:
         check_url(_NAME, url)
-        check_positive(_NAME, most=most, page=page, poll_secs=poll_secs)
+        check_positive(_NAME, page=page, poll_secs=poll_secs)
         for name in (slot, publication):
             if name is not None and not re.fullmatch(r"[a-z0-9_]{1,63}", name):
                 raise ComponentError(
@@ -74,7 +75,7 @@ class PostgresChanges(StatefulSpout):
         self.tables = tuple(name if "." in name else f"public.{name}" for name in Fields(tables))
         if not self.tables:
             raise ComponentError(f"{_NAME}: tables={tables!r} names no table")
-        self.most, self.page, self.poll_secs = most, page, poll_secs
+        self.page, self.poll_secs = page, poll_secs
         self.outputs = {
             "default": ("op", "table", "key", "before", "after", "lsn"),
             "schema": ("table", "columns"),
@@ -164,7 +165,7 @@ class PostgresChanges(StatefulSpout):
         """Look what the slot has; leave out what was emitted."""
         done, _ = self.state.raw()[_AT]
         before = server.log_end()
-        there = list(transactions(server.peek(self.most)))
+        there = list(transactions(server.peek(self.page)))
         found = [one for one in there if one.end > done]
         self._waiting = deque(found)
         self._peeked = found[-1].end if found else 0

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from topo.components import Bolt
 from topo.config.secrets import Secret
+from topo.connectors.arguments import answering
 from topo.connectors.base import check_choice, check_positive
 from topo.connectors.sql.database import REQUIRES, Database, check_url
 from topo.errors import ComponentError
@@ -27,6 +28,7 @@ class SqlLookupBolt(Bolt):
     requires: Iterable[str] = (REQUIRES,)
     transient = ("_database", "_table", "_cache", "_waiting")
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from topo.components import StatefulBasicBolt
 from topo.config.secrets import Secret
+from topo.connectors.arguments import answering
 from topo.connectors.base import REJECTED_FIELDS, Guarantee, OnBad, as_record, check_choice
 from topo.connectors.sql.copying import can_copy, copy_rows
 from topo.connectors.sql.database import REQUIRES, Database, check_url, is_passing
@@ -42,6 +43,7 @@ class SqlBolt(StatefulBasicBolt):
     requires: Iterable[str] = (REQUIRES,)
     transient = ("_extend", "_checked", "_database", "_table", "_rows")
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,

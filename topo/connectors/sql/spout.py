@@ -8,13 +8,17 @@ emitted is known by its key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 from topo.components import StatefulSpout
 from topo.config.secrets import Secret
-from topo.connectors.base import check_choice, check_positive
+from topo.connectors.arguments import answering
+from topo.connectors.base import OnBad, check_choice, check_positive
+from topo.connectors.inflight import InflightSpout
+from topo.connectors.retries import Backoff
 from topo.connectors.sql.database import REQUIRES, Database, check_url
+from topo.connectors.translation import Translation
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -22,17 +26,25 @@ _NAME = "SqlSpout"
 _SETTLED = "age({table}.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)"
 
 
-class SqlSpout(StatefulSpout):
+class _Row(NamedTuple):
+    """A row has no parts but its columns."""
+
+
+class SqlSpout(InflightSpout, StatefulSpout):
     """A spout of the rows of a table, in the order of the columns `by`.
 
     `by` has to be unique together, and to grow: `"id"`, or `("updated_at", "id")`. The last key is
     saved with the batch that emitted up to it: every row counts once in the state of bolts.
-    `mode="once"` ends when there are no more rows.
+    `translate` is given a row as a dict of all columns. `mode="once"` ends when there are no more
+    rows. Rows are tracked if there are ackers, unless `track=False`: one that fails is emitted
+    again after a pause, `retry`.
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_database", "_table", "_next_look", "_ended")
+    transient = (*InflightSpout.transient, "_reader", "_database", "_table", "_next_look", "_ended")
+    connector = _NAME
 
+    @answering()
     def __init__(
         self,
         url: str | Secret,
@@ -46,18 +58,37 @@ class SqlSpout(StatefulSpout):
         poll_secs: float = 1.0,
         settle_secs: float = 2.0,
         translate: Callable[[dict[str, Any]], Any] | None = None,
+        streams: Mapping[str, str | Iterable[str]] | None = None,
+        on_bad: OnBad = "stop",
+        track: bool | None = None,
+        retry: Backoff | None = None,
     ) -> None:
         check_url(_NAME, url)
         check_choice(_NAME, "mode", mode, ("watch", "once"))
         check_positive(_NAME, page=page, poll_secs=poll_secs)
         self.url, self.table_name, self.where = url, table, where
-        self.by, self.outputs = tuple(Fields(by)), tuple(Fields(fields))
+        self.set_up_inflight(track, retry)
+        self.by, self.fields = tuple(Fields(by)), tuple(Fields(fields))
+        self.translation = Translation(
+            _NAME,
+            _Row,
+            (),
+            value="json",  # no bytes: the database has rows
+            fields=self.fields,
+            translate=translate,
+            streams=streams,
+            missing="null",
+            on_bad=on_bad,
+        )
+        self.outputs = self.with_dead(self.translation.outputs)
         if not self.by:
             raise ComponentError(f"{_NAME}: by={by!r} names no column")
-        self.mode, self.page, self.translate = mode, page, translate
+        self.mode, self.page = mode, page
         self.poll_secs, self.settle_secs = poll_secs, settle_secs
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.open_inflight(conf)
+        self._reader = self.translation.reader(self)
         self._database: Database | None = None
         self._table: Any = None
         self._next_look = 0.0
@@ -69,21 +100,34 @@ class SqlSpout(StatefulSpout):
 
     def is_exhausted(self) -> bool:
         """Return True if the table was read to its end, where that is meant to be the end."""
+        if self.failed:
+            return False
         return self.mode == "once" and (self._ended or not self.owns(self.table_name))
 
     def next_tuple(self) -> None:
+        if self.emit_again():
+            return
         now = self.context.now()
         if now < self._next_look or self._ended or not self.owns(self.table_name):
             return
-        rows = self._rows(now)
-        if rows:
-            self.emit_many(rows)
+        records = self._records(now)
+        if records:
+            self._emit(records)
         else:
             self._next_look = now + self.poll_secs
             self._ended = self.mode == "once"
 
-    def _rows(self, now: float) -> list[Any]:
-        """Return the values to emit of the next page, and note its last key."""
+    def _emit(self, records: list[dict[str, Any]]) -> None:
+        rows: list[Any] = []
+        for record in records:
+            where = f"{self.table_name} at {self._key(record)}"
+            values = self._reader.read_value(self, record, dict, where)
+            self.add_row(rows, values, where)
+        if not self.emit_rows(rows, self.table_name):
+            self.context.end_batch()
+
+    def _records(self, now: float) -> list[dict[str, Any]]:
+        """Return the next page, and note its last key."""
         if self._database is None:
             self._database = Database(_NAME, self.url)
             self._table = self._database.table(self.table_name)
@@ -91,7 +135,7 @@ class SqlSpout(StatefulSpout):
         is_postgres = self._database.dialect == "postgresql"
         settles = self.mode == "watch" and not is_postgres
         recent: dict[Any, float] = dict(entry["recent"])
-        records = self._page(entry["floor"], self.page + len(recent))
+        records = self._page(entry["floor"], self.most(self.page) + len(recent))
         fresh = [one for one in records if self._key(one) not in recent]
         if settles:
             recent |= {self._key(one): now for one in fresh}
@@ -106,15 +150,14 @@ class SqlSpout(StatefulSpout):
         if entry != self.state.raw().get(self.table_name):
             self.state[self.table_name] = entry
         self.context.counter("rows", len(fresh))
-        made = [self._values(one) for one in fresh]
-        return [values for values in made if values is not None]
+        return fresh
 
     def _page(self, floor: Any, most: int) -> list[dict[str, Any]]:
         assert self._database is not None
         database, table = self._database, self._table
         alchemy = database.alchemy
         keys = database.columns(table, self.by)
-        wanted = self.outputs if self.translate is None else tuple(table.columns.keys())
+        wanted = self.fields if self.translation.translate is None else tuple(table.columns.keys())
         listed = database.columns(table, dict.fromkeys([*wanted, *self.by]))
         query = alchemy.select(*listed).order_by(*keys).limit(most)
         if floor is not None:
@@ -131,8 +174,3 @@ class SqlSpout(StatefulSpout):
 
     def _key(self, record: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(record[name] for name in self.by)
-
-    def _values(self, record: dict[str, Any]) -> Any:
-        if self.translate is not None:
-            return self.translate(record)
-        return [record[name] for name in self.outputs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from topo.engine.base import Conf, Launch
@@ -10,6 +10,8 @@ from topo.engine.inline.realtime import RealTimeRun
 from topo.engine.inline.run import InlineRun
 from topo.engine.shapes import Check
 from topo.errors import EngineError
+from topo.runtime.describing import ways_of
+from topo.runtime.task import full_conf
 
 
 class _OneThread:
@@ -24,10 +26,16 @@ class _OneThread:
     def explain(self, launch: Launch) -> NoReturn:
         self.plan(launch)
 
+    def ways(self, launch: Launch) -> Mapping[str, str]:
+        return ways_of(launch.topology, full_conf(launch.conf))
+
     def check(self) -> Iterator[Check]:
         yield from ()
 
     def try_out(self, master: str, conf: Conf, archives: Sequence[str]) -> Iterator[Check]:
+        yield from ()
+
+    def warm(self, conf: Conf) -> Iterator[Check]:
         yield from ()
 
 
@@ -56,4 +64,6 @@ class SimulatedEngine(_OneThread):
             now=launch.now,
             active=launch.active,
             shuffled=launch.shuffled,
+            wake=launch.wake,
+            advance=launch.advance,
         )

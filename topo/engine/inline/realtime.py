@@ -2,8 +2,8 @@
 
 The engine needs no Java and saves nothing: state lives as long as the run. Requests from other
 threads are answered by the engine's own thread, between two steps. Code of the user's that does not
-return keeps that thread: a request then gets what is known without it after a while, and the run
-can still be stopped, whose thread is left behind.
+return keeps that thread: a request then gets what is known without it after a while, a command is
+obeyed when the code returns, and the run can still be stopped, whose thread is left behind.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from topo.config import Config
+from topo.drpc.calls import DEFAULT_SECS
 from topo.engine.completion import Completion
 from topo.engine.inline.recorder import RecordedRun
 from topo.engine.inline.run import InlineRun
@@ -43,6 +45,7 @@ class RealTimeRun(RecordedRun, Completion):
     """A run that advances in a thread of its own until it ends."""
 
     ui = ""
+    drpc = None  # it has no socket
 
     def __init__(
         self,
@@ -105,16 +108,24 @@ class RealTimeRun(RecordedRun, Completion):
         return self._ask_or(self._inner.errors, self._inner.errors)
 
     def batches(self) -> list[BatchRecord]:
-        return self._ask(self._inner.batches)
+        return self._ask_or(self._inner.batches, self._inner.batches)
 
     def tuples(self, component: str, stream: str = "default") -> list[list[Any]]:
-        return self._ask(lambda: self._inner.tuples(component, stream))
+        def look() -> list[list[Any]]:
+            return self._inner.tuples(component, stream)
+
+        return self._ask_or(look, look)
+
+    def call(self, function: str, args: str, timeout: float = DEFAULT_SECS) -> str:
+        """Call a function that the topology computes, and wait for the answer."""
+        desk = self._inner.desk
+        return desk.wait(desk.begin(function, args, timeout), timeout).value()
 
     def activate(self) -> None:
-        self._ask(self._inner.activate)
+        self._command(self._inner.activate)
 
     def deactivate(self) -> None:
-        self._ask(self._inner.deactivate)
+        self._command(self._inner.deactivate)
 
     def kill(self, wait_secs: float = 0) -> None:
         """Stop the spouts, wait up to `wait_secs` for messages in flight, then end."""
@@ -163,14 +174,22 @@ class RealTimeRun(RecordedRun, Completion):
             self._is_woken = True
             self._asked.notify()
 
+    def _command(self, command: Callable[[], None]) -> None:
+        """Let the engine's thread obey: now, or as soon as user code returns to it."""
+        with suppress(Busy):
+            self._ask(command, _PATIENCE_SECS, keep=True)
+
     def _ask_or(self, question: Callable[[], T], otherwise: Callable[[], T]) -> T:
         try:
             return self._ask(question, _PATIENCE_SECS)
         except Busy:
             return otherwise()
 
-    def _ask(self, question: Callable[[], T], patience: float | None = None) -> T:
-        """Return the answer of the engine's thread; raises Busy if it takes longer than that."""
+    def _ask(self, question: Callable[[], T], patience: float, *, keep: bool = False) -> T:
+        """Return the answer of the engine's thread; raise Busy if it takes longer than that.
+
+        With `keep` the question is answered nevertheless, when the thread is back.
+        """
         answer: Future[T] = Future()
 
         def reply() -> None:
@@ -191,7 +210,7 @@ class RealTimeRun(RecordedRun, Completion):
         try:
             return answer.result(patience)
         except TimeoutError:
-            if answer.cancel():
+            if keep or answer.cancel():
                 raise Busy from None
             return answer.result()  # it has just begun to answer
 

@@ -14,6 +14,9 @@ from time import perf_counter
 from typing import Any
 
 from topo.config import Config
+from topo.drpc.calls import DEFAULT_SECS
+from topo.drpc.desk import Desk, open_desk
+from topo.drpc.places import functions_of, no_server
 from topo.engine.completion import Completion
 from topo.engine.inline.external import refuse_external
 from topo.engine.inline.recorder import RecordedRun, Recorder
@@ -54,6 +57,7 @@ class InlineRun(RecordedRun, Completion):
     """A topology running in this thread; it advances when `settle` or `step` is called."""
 
     ui = ""
+    drpc = None  # it has no socket
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class InlineRun(RecordedRun, Completion):
         record: bool = True,
         listener: Listener | None = None,
         wake: Callable[[], None] | None = None,
+        advance: Callable[[float], None] | None = None,
     ) -> None:
         given = Config(conf or {})
         install_user_classes(topology.user_classes)
@@ -96,6 +101,8 @@ class InlineRun(RecordedRun, Completion):
             wake=wake,
             checkpoint_id=uuid.uuid4().hex,
         )
+        self._advance = advance
+        self._desk = self._opened_desk()
         self._ledger = self._new_ledger()
         self._incarnation = 1  # of the ledger; each restart loses it, as a driver's death does
         self._host: SlotTasks | None = None
@@ -145,7 +152,7 @@ class InlineRun(RecordedRun, Completion):
         counts = self._ledger.counts(now)
         return AckerStats(
             executors=1,
-            pending=counts.pending,
+            pending=self.pending,
             lag_secs=counts.oldest_secs,
             quiet_secs=now - self._last_clock,
             unheard=counts.unheard,
@@ -192,6 +199,34 @@ class InlineRun(RecordedRun, Completion):
             moved += more
         return moved
 
+    def call(self, function: str, args: str, timeout: float = DEFAULT_SECS) -> str:
+        """Call a function that the topology computes; the clock moves on until it is answered."""
+        if self._advance is None:
+            raise RunError("nobody moves this run's clock", hint="call it through a TestCluster")
+        self._require_live("be called")
+        desk = self.desk
+        id = desk.begin(function, args, timeout)
+        self.settle()
+        while (end := desk.take_end(id)) is None:
+            due = desk.next_due()
+            assert due is not None, "a call that has not ended is due"
+            event = self.next_event(due)
+            self._advance(max(0.0, min(due, due if event is None else event) - self._now()))
+        return end.value()
+
+    @property
+    def desk(self) -> Desk:
+        """The server of the functions that this topology computes."""
+        if self._desk is None:
+            raise no_server(self.name, self.topology.components)
+        return self._desk
+
+    def _opened_desk(self) -> Desk | None:
+        functions = functions_of(self.topology.components)
+        if not functions:
+            return None
+        return open_desk(self._setting.checkpoint_id, self._now, functions)
+
     def next_event(self, until: float) -> float | None:
         """Return the time of the next timeout or tick up to `until`, or None."""
         times = [self._ledger.next_timeout(), *self._tick_times(), *self._pause_times()]
@@ -229,6 +264,7 @@ class InlineRun(RecordedRun, Completion):
             if not reason.startswith("timeout")  # those are pending again
         }
         self._host = None
+        self._setting.shared.close()
         self._ledger = self._new_ledger()
         self._ledger.foretell(failures)
         self._incarnation += 1
@@ -383,15 +419,21 @@ class InlineRun(RecordedRun, Completion):
     def _end(self, status: str, reason: str) -> None:
         host, self._host = self._host, None
         self._status, self._reason = status, reason
+        if self._desk is not None:
+            self._desk.close()
         try:
             if host is not None:
                 host.close()
+            self._setting.shared.close()
         except BaseException as error:
             self._fail(error)
             raise
 
     def _fail(self, error: BaseException) -> None:
         self._status, self._host = FAILED, None
+        self._setting.shared.close()
+        if self._desk is not None:
+            self._desk.close()
         self.error = error if isinstance(error, Exception) else None  # or somebody's Ctrl-C
         is_topos = isinstance(error, TopoError) and not isinstance(error, UncaughtError)
         text = str(error) if is_topos else sentence_of(error)  # with the hint, or without

@@ -7,3 +7,6 @@ instances; `worker.execution` is one execution of a level. `driver.run` starts a
 """
 
 import topo.forks  # noqa: F401
+from topo.systems import check_system
+
+check_system()

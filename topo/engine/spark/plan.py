@@ -129,6 +129,18 @@ class Plan:
             },
         }
 
+    def is_rescaled(self, written: str) -> bool:
+        """Return True if `written`, found beside a checkpoint, differs in its slots alone.
+
+        Where the tasks are follows from that number.
+        """
+        try:
+            before = json.loads(written)
+            differs = before["format"] == FORMAT and before["slots"] != self.slots
+            return bool(differs) and len(_differences(before, self.as_dict())) == 1
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return False
+
     def check_same(self, written: str, where: str) -> None:
         """Raise a CheckpointError if `written`, found beside a checkpoint, is another plan."""
         try:
@@ -275,5 +287,8 @@ def _listed(reads: list[str]) -> str:
 
 def _remedy(found: Mapping[str, Any], slots: int) -> str:
     if found.get("slots") != slots:
-        return f"set topology.workers={found.get('slots')}, or start with a fresh checkpoint"
+        return (
+            f"set topology.workers={found.get('slots')}, or to another number, to which its tasks "
+            "then move"
+        )
     return "go back to the topology that made it, or start with a fresh checkpoint"

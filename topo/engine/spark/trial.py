@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.builder import TopologyBuilder
-from topo.components import BasicBolt, Spout
+from topo.components import BasicBolt
 from topo.config.masters import is_local
 from topo.engine.shapes import Check
-from topo.engine.spark.driver.executors import Executors, look_at
+from topo.engine.spark.driver.executors import executors_of
 from topo.engine.spark.driver.run import SparkRun
 from topo.engine.spark.driver.worker_check import SHIP, look_at_workers
 from topo.engine.spark.jvm.session import start_session, stop_session
 from topo.errors import EngineError, TopoError
+from topo.lists import FromList
 from topo.topology.model import Topology
 from topo.tuples import Tuple
 
@@ -26,23 +27,6 @@ if TYPE_CHECKING:
 
 _BATCH_SECS = 120.0
 _EXECUTORS_SECS = 30.0
-
-
-class One(Spout):
-    """A spout that emits one message and is exhausted."""
-
-    outputs = ("n",)
-
-    def __init__(self) -> None:
-        self.said = False
-
-    def next_tuple(self) -> None:
-        if not self.said:
-            self.said = True
-            self.emit([1], msg_id=1)
-
-    def is_exhausted(self) -> bool:
-        return self.said
 
 
 class Keep(BasicBolt):
@@ -65,7 +49,7 @@ def check_spark(master: str, given: Mapping[str, Any]) -> Iterator[Check]:
         try:
             yield Check("spark", "ok", f"spark {session.version} on {master}")
             well = True
-            for check in _workers(session, master):
+            for check in _workers(session, master, log):
                 yield check
                 well &= check.status != "FAIL"
             if well:
@@ -74,10 +58,10 @@ def check_spark(master: str, given: Mapping[str, Any]) -> Iterator[Check]:
             stop_session()
 
 
-def _workers(session: SparkSession, master: str) -> Iterator[Check]:
+def _workers(session: SparkSession, master: str, log: Path) -> Iterator[Check]:
     """Compare the workers' packages with the driver's."""
     try:
-        tasks = _executors(session, master)
+        tasks = _executors(session, master, log)
         seen = look_at_workers(session, tasks)
     except TopoError as error:
         yield Check("workers", "FAIL", error.message, error.hint)
@@ -96,17 +80,17 @@ def _workers(session: SparkSession, master: str) -> Iterator[Check]:
             yield Check("workers", "ok", f"{host}: Python {found.python}, same packages")
 
 
-def _executors(session: SparkSession, master: str) -> int:
+def _executors(session: SparkSession, master: str, log: Path) -> int:
     """Wait for executors; return the number of tasks that reaches them all."""
     if is_local(master):
         return 1
-    executors = Executors(look_at(session))
+    executors = executors_of(session, None, log)
     late = time.monotonic() + _EXECUTORS_SECS
     executors.wait_for_cores(lambda: time.monotonic() > late, time.sleep)
     if not executors.cores:
         raise EngineError(
             f"{master} gave no executor within {_EXECUTORS_SECS:.0f} s",
-            hint="has it a free core, and workers with as much memory as spark.executor.memory?",
+            hint=executors.why_none,
         )
     return executors.cores
 
@@ -126,7 +110,7 @@ def _batch(master: str, conf: dict[str, Any], log: Path) -> Check:
 
 def _topology() -> Topology:
     builder = TopologyBuilder()
-    builder.set_spout("one", One())
+    builder.set_spout("one", FromList([1], "n"))
     builder.set_bolt("keep", Keep()).shuffle_grouping("one")
     return builder.create_topology()
 

@@ -32,10 +32,16 @@ class SinkWriter:
     """The function that Spark calls with the output of each batch.
 
     Spark calls it in a thread of its own; `failure` is what it raised in the query's last batch.
+    Spark counts from the first batch of the checkpoint's generation, which is `generation_batch`.
     """
 
     def __init__(
-        self, plan: Plan, topology: Topology, checkpoint_id: str, first_batch: int
+        self,
+        plan: Plan,
+        topology: Topology,
+        checkpoint_id: str,
+        first_batch: int,
+        generation_batch: int = 0,
     ) -> None:
         self._sinks = {
             len(plan.levels) + at: _Sink(
@@ -44,9 +50,11 @@ class SinkWriter:
             for at, placed in enumerate(plan.sinks)
         }
         self._first_batch = first_batch
+        self._generation_batch = generation_batch
         self.failure: TopoError | None = None
 
-    def __call__(self, output: DataFrame, batch: int) -> None:
+    def __call__(self, output: DataFrame, sparks_batch: int) -> None:
+        batch = self._generation_batch + sparks_batch
         output.persist()
         try:
             found = {row.level for row in output.select("level").collect()}

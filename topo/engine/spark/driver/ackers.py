@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from topo.config.masters import is_loopback, join_address, split_address
@@ -53,11 +52,13 @@ class Ackers:
             server.stop(0.0)
 
 
-def outer_ackers(topology: str, conf: Mapping[str, Any], checkpoint_id: str) -> AckerTarget | None:
+def outer_ackers(
+    topology: str, conf: Mapping[str, Any], checkpoint_id: str, token: Callable[[], str]
+) -> AckerTarget | None:
     """Return the ackers of `topology.acker.addresses`, if tracking is on and there are any.
 
     A later driver of the same checkpoint has to be known to them as the same topology: its name
-    there and its token follow from the checkpoint's id.
+    there follows from the checkpoint's id, and `token` returns what is kept in the checkpoint.
     """
     addresses = conf["topology.acker.addresses"]
     if not addresses or not conf["topology.acker.executors"]:
@@ -68,10 +69,9 @@ def outer_ackers(topology: str, conf: Mapping[str, Any], checkpoint_id: str) -> 
     tls = Tls.read(
         conf[f"{prefix}client.certificate"], conf[f"{prefix}client.key"], conf[f"{prefix}ca"]
     )
-    key = f"{admission or ''}{checkpoint_id}".encode()
     return AckerTarget(
         f"{topology}-{checkpoint_id[:8]}",
-        hmac.new(key, topology.encode(), "sha256").hexdigest(),
+        token(),
         tuple(addresses),
         tls=None if tls.is_empty else tls,
         admission=admission,

@@ -8,28 +8,43 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from topo.config.masters import is_local
+from topo.engine.spark.jvm.local_files import keep_private
 from topo.engine.spark.plan import Plan
 from topo.errors import CheckpointError
 from topo.storage.checkpoints import (
+    ACKER_TOKEN,
     OWNER_FILE,
     PLAN_FILE,
     REMOVED,
+    Generation,
+    generation_in,
     is_known,
     local_path,
+    located,
+    names_of_others,
+    names_to_remove,
     slots_in,
 )
+from topo.storage.moving import METADATA, move_local, moved_here, swap_local, sync_tree
 from topo.storage.ownership import Ownership
-from topo.storage.recovery import cut_back
+from topo.storage.recovery import cut_back, incomplete
+from topo.storage.trust import ON_A_CLUSTER, ON_ONE_MACHINE
+from topo.tracking.security import fresh_token
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MICRO_BATCH, REAL_TIME = "micro-batch", "real-time"
 """The values of topology.mode."""
+REFUSE, RESUME, FRESH = "refuse", "resume", "fresh"
+"""What is to be done with the state that is found; nothing said: resume it if there is any."""
+_EPOCHS_BEGUN = "epochs_begun"
 
+Rescale = Callable[[Mapping[str, Any]], None]
 
 log = logging.getLogger("topo.spark")
 
@@ -39,34 +54,105 @@ class Checkpoint:
 
     def __init__(self, session: SparkSession, path: str) -> None:
         self.path = path
+        self._context = session.sparkContext
         jvm: Any = session._jvm
         self._jvm = jvm
-        self._root = jvm.org.apache.hadoop.fs.Path(path)
+        self._root = jvm.org.apache.hadoop.fs.Path(located(path))
         self._files = self._root.getFileSystem(session._jsc.hadoopConfiguration())
+        self._ownership: Ownership | None = None
+        self._run = ""
+        self.generation = Generation()
+        """The present one, once the checkpoint is adopted."""
 
     @property
     def location(self) -> str:
-        """The path with its file system, which Hadoop's settings name if the path does not."""
+        """The path with its file system, as Hadoop writes it."""
         return str(self._files.makeQualified(self._root).toString())
 
     def claim(self, topology: str, run: str, sleep: Callable[[float], None]) -> Ownership:
         """Take the checkpoint for this driver, before anything of it is read or changed."""
+        self._run = run
         directory = local_path(self.location)
         file = None if directory else _OwnerFile(self)
-        owned = Ownership(self.path, topology, run, directory=directory, file=file, sleep=sleep)
-        return owned.claim()
+        is_shared = not is_local(self._context.master)
+        owned = Ownership(
+            self.path,
+            topology,
+            run,
+            directory=directory,
+            file=file,
+            forbidden=ON_A_CLUSTER if is_shared else ON_ONE_MACHINE,
+            sleep=sleep,
+        )
+        self._ownership = owned.claim()
+        if directory is not None and not is_shared:
+            keep_private(self._context, str(directory))
+        return self._ownership
 
-    def adopt(self, plan: Plan, mode: str = MICRO_BATCH) -> str:
-        """Begin a checkpoint, or resume one of the same plan; return the checkpoint's id."""
+    def meet(self, fate: str, topology: str) -> None:
+        """Do what was asked for with the state that is here: "refuse", "resume" or "fresh" it.
+
+        Where `submit` has no file system to look at, it leaves that to the driver. A later driver
+        of the same run finds the checkpoint that the run has begun, and resumes it.
+        """
+        if self.read(PLAN_FILE) is None:
+            if fate == RESUME:
+                raise CheckpointError(
+                    f"{topology} left no checkpoint to resume in {self.path}",
+                    at=self.path,
+                    hint="submit it without --resume",
+                )
+            if self.read(REMOVED) is not None:
+                self._remove_all()
+            return
+        if fate == RESUME or self.document().get("run") == self._run:
+            return
+        if fate == FRESH:
+            self._files.rename(self._path(PLAN_FILE), self._path(REMOVED))
+            self._remove_all()
+            return
+        raise CheckpointError(
+            f"{topology} has a checkpoint in {self.path}: continue it or start again?",
+            at=self.path,
+            hint="--resume or --fresh",
+        )
+
+    def _remove_all(self) -> None:
+        """Delete all but the owner's record, which is this driver's; what says so goes last."""
+        for name in names_to_remove(self._names()):
+            if name != OWNER_FILE:
+                self._files.delete(self._path(name), True)
+        self._files.delete(self._path(REMOVED), False)
+
+    def adopt(
+        self,
+        plan: Plan,
+        mode: str = MICRO_BATCH,
+        rescale: Rescale | None = None,
+        begin_with: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> str:
+        """Begin a checkpoint, or resume one of the same plan; return the checkpoint's id.
+
+        `rescale` makes one of this plan of it if only its number of slots is another; it gets the
+        plan before. `begin_with` lays down what a new one begins with, and returns what its plan
+        has to say of that.
+        """
         written = self.read(PLAN_FILE)
         if written is None:
             self._check_empty()
+            if self._ownership is not None:
+                self._ownership.note_committed(-1)
             checkpoint_id = uuid.uuid4().hex
-            document = {"id": checkpoint_id, "plan": plan.as_dict()}
+            document = {"id": checkpoint_id, "plan": plan.as_dict(), "run": self._run}
             if mode != MICRO_BATCH:
                 document["mode"] = mode
-            self.write(PLAN_FILE, json.dumps(document, indent=1))
+            if begin_with is not None:
+                document.update(begin_with())
+            text = json.dumps(document, indent=1)
+            self.write(PLAN_FILE, text)
+            self.generation = generation_in(text)
             return checkpoint_id
+        self.generation = generation_in(written)
         self._recover()
         where = f"{self.path}/{PLAN_FILE}"
         try:
@@ -85,13 +171,137 @@ class Checkpoint:
                 at=where,
                 hint=f"set topology.mode={made_in}, or start with a fresh checkpoint",
             )
-        plan.check_same(before, where)
+        is_rescaled = rescale is not None and plan.is_rescaled(before)
+        if not is_rescaled:
+            plan.check_same(before, where)
+        if mode == MICRO_BATCH:
+            self._check_committed()
+            self._follow_moves()
+        if is_rescaled and rescale is not None:
+            rescale(json.loads(before))
         return checkpoint_id
+
+    # -- generations --------------------------------------------------------------------------
+
+    @property
+    def query_place(self) -> str:
+        """Where the query of the present generation has its log and its state."""
+        return self.place_of(self.generation.place)
+
+    def place_of(self, name: str) -> str:
+        """Return the place of a file or directory in the checkpoint, with its file system."""
+        return f"{self.location}/{name}".removesuffix("/")
+
+    def following(self, first_batch: int | None = None) -> Generation:
+        """Return the generation that would follow the last committed batch."""
+        first = self.next_batch() if first_batch is None else first_batch
+        return Generation(self.generation.number + 1, first)
+
+    def clear(self, name: str) -> None:
+        """Delete a directory in the checkpoint, if it is there."""
+        self._files.delete(self._path(name), True)
+
+    def sync(self, generation: Generation) -> None:
+        """Make durable what a generation begins with, before the plan names it."""
+        directory = local_path(self.location)
+        if directory is not None:
+            sync_tree(directory / generation.place)
+
+    def begin(self, generation: Generation, plan: Plan) -> None:
+        """Make this the present generation, which is written: after a crash it is, or is not."""
+        document = {
+            **self.document(),
+            "plan": plan.as_dict(),
+            "generation": generation.number,
+            "first_batch": generation.first_batch,
+        }
+        self._swap(PLAN_FILE, json.dumps(document, indent=1))
+        self.generation = generation
+
+    def clear_others(self) -> None:
+        """Delete what is of other generations, and what this one began with: it has a commit."""
+        for name in names_of_others(self._names(), self.generation):
+            self.clear(name)
+        if self.generation.number:
+            self.clear(self.generation.initial)
+
+    def _swap(self, name: str, text: str) -> None:
+        """Write a file over another one; whoever reads it finds one of them, whole."""
+        unfinished, target = self._path(f".{name}.{uuid.uuid4().hex}"), self._path(name)
+        directory = local_path(self.location)
+        if directory is not None:
+            swap_local(directory / name, text)
+            return
+        stream = self._files.create(unfinished, True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
+        hadoop, context = self._jvm.org.apache.hadoop.fs, self._context
+        rename = hadoop.Options.Rename
+        options = context._gateway.new_array(rename, 1)
+        options[0] = rename.OVERWRITE
+        settings = context._jsc.hadoopConfiguration()
+        hadoop.FileContext.getFileContext(target.toUri(), settings).rename(
+            unfinished, target, options
+        )
+
+    def acker_token(self) -> str:
+        """Return the topology's token at ackers that outlive this driver; draw it once.
+
+        It is kept, so that a later driver is known to them, for its owner alone: whoever has it
+        may ack and fail every message.
+        """
+        token = (self.read(ACKER_TOKEN) or "").strip()
+        if not token:
+            token = fresh_token()
+            self.write(ACKER_TOKEN, token, is_private=True)
+        return token
+
+    def _check_committed(self) -> None:
+        """Raise a CheckpointError if batches were committed, and are all gone."""
+        committed = self._ownership.committed if self._ownership else -1
+        if committed >= 0 and not self.next_batch():
+            raise incomplete(self.path, f"batch {committed} was committed, and no commit is there")
+
+    def _follow_moves(self) -> None:
+        """Correct what Spark has written of the place of the checkpoint, if that is another now."""
+        place = self.query_place
+        query = local_path(place)
+        is_moved = move_local(query, place) if query else self._moved_remotely(place)
+        if is_moved:
+            log.info("%s was moved here; the paths in it are corrected", self.path)
+
+    def _moved_remotely(self, location: str) -> bool:
+        is_moved = False
+        for operator in self.names_in(self._in_query("state")):
+            place = self._in_query(METADATA.format(operator=operator))
+            for name in self.names_in(place):
+                text = self.read(f"{place}/{name}")
+                moved = None if text is None else moved_here(text, location)
+                if moved is not None:
+                    self.replace(f"{place}/{name}", moved)
+                    is_moved = True
+        return is_moved
+
+    @property
+    def has_begun_epochs(self) -> bool:
+        """True iff the plan says that there is a log of epochs beside it."""
+        return bool(self.document().get(_EPOCHS_BEGUN))
+
+    def note_epochs(self) -> None:
+        """Note in the plan that there is a log of epochs, of which nothing may be missing now."""
+        if not self.has_begun_epochs:
+            document = {**self.document(), _EPOCHS_BEGUN: True}
+            self.write(PLAN_FILE, json.dumps(document, indent=1))
+
+    def document(self) -> dict[str, Any]:
+        """Return what the plan says; nothing if there is none."""
+        document: dict[str, Any] = json.loads(self.read(PLAN_FILE) or "{}")
+        return document
 
     def _recover(self) -> None:
         """Take back what a power cut left half written, of a checkpoint on this machine."""
         directory = local_path(self.location)
-        lost = cut_back(directory) if directory else None
+        lost = cut_back(directory / self.generation.place) if directory else None
         if lost is not None:
             whole, last = lost
             log.warning(
@@ -129,14 +339,19 @@ class Checkpoint:
 
     def next_batch(self) -> int:
         """Return the first batch of the next query: the one after the last committed batch."""
-        commits = self._path("commits")
-        if not self._files.exists(commits):
-            return 0
-        names = [status.getPath().getName() for status in self._files.listStatus(commits)]
-        return 1 + max((int(name) for name in names if name.isdigit()), default=-1)
+        names = self.names_in(self._in_query("commits"))
+        last = max((int(name) for name in names if name.isdigit()), default=-1)
+        return self.generation.first_batch + last + 1
+
+    def _in_query(self, name: str) -> str:
+        return f"{self.generation.place}/{name}".removeprefix("/")
+
+    def exists(self, name: str) -> bool:
+        """Return True if there is such a file or directory in the checkpoint."""
+        return bool(self._files.exists(self._path(name)))
 
     def names_in(self, directory: str) -> list[str]:
-        """Return the names of the files in a directory of topo's; empty if it does not exist."""
+        """Return the names in a directory of the checkpoint; empty if it does not exist."""
         path = self._path(directory)
         if not self._files.exists(path):
             return []
@@ -154,6 +369,16 @@ class Checkpoint:
         stream.write(bytearray(text.encode()))
         stream.close()
 
+    def look(self) -> None:
+        """Get ready to be read, without a plan to compare; raise if there is nothing to read."""
+        text = self.read(PLAN_FILE)
+        if text is None:
+            raise CheckpointError(f"{self.path} holds no checkpoint of topo's", at=self.path)
+        self.generation = generation_in(text)
+        if self.document().get("mode", MICRO_BATCH) == MICRO_BATCH:
+            self._recover()
+            self._follow_moves()
+
     def read(self, name: str) -> str | None:
         """Return the text of a file in the checkpoint; None if there is none."""
         path = self._path(name)
@@ -165,11 +390,14 @@ class Checkpoint:
         finally:
             stream.close()
 
-    def write(self, name: str, text: str) -> None:
-        """Write atomically: under another name first."""
+    def write(self, name: str, text: str, *, is_private: bool = False) -> None:
+        """Write atomically: under another name first; a private file is its owner's alone."""
         directory, _, file = name.rpartition("/")
         unfinished = self._path(f"{directory}/.{file}.{uuid.uuid4().hex}".removeprefix("/"))
         stream = self._files.create(unfinished, True)
+        if is_private:  # before there is anything in it
+            owners = self._jvm.org.apache.hadoop.fs.permission.FsPermission("600")
+            self._files.setPermission(unfinished, owners)
         stream.write(bytearray(text.encode()))
         stream.close()
         target = self._path(name)

@@ -7,10 +7,14 @@ missing, and a slot whose spouts have no data soon leaves its core to other slot
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from topo.config.masters import STANDALONE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +27,10 @@ _REGISTRATION_SECS = 30.0
 _ALL_REGISTERED_SECS = 60.0  # where fewer will not do
 _PAUSE_SECS = 0.1
 _WHY_NONE = "is the cluster full, or spark.executor.memory more than its workers have?"
+_MANY_ENDS = 3
+"""So many executors that end without a batch are no accident."""
+_CLIENT = "org.apache.spark.deploy.client.StandaloneAppClient$ClientEndpoint"
+_END = re.compile(r"Executor updated: \S+ is now (?:EXITED|FAILED) \(([^)\n]{1,200})\)")
 
 
 @dataclass(frozen=True)
@@ -32,15 +40,24 @@ class Executor:
     cores: int
     lost_at: float | None = None
     """When Spark noticed the loss; None if the executor is alive."""
+    place: str = ""
+    """Its host and port."""
+    why: str = ""
+    """Of its loss, in Spark's words."""
+    tasks: int = 0
+    """How many it is executing."""
 
 
 Look = Callable[[], Sequence[Executor]]
+Ends = Callable[[], Sequence[str]]
 
 
 class Executors:
     """The executors of a run; `look` asks Spark.
 
     `at_once`: all slots, of which each level is one then, run at the same time or not at all.
+    `ends`: how executors ended that the cluster started and Spark never saw.
+    `driver`: where the executors have to reach the driver.
     """
 
     def __init__(
@@ -50,7 +67,11 @@ class Executors:
         wanted: int | None = None,
         *,
         at_once: bool = False,
+        ends: Ends = tuple,
+        driver: str = "",
     ) -> None:
+        self._ends = ends
+        self._driver = driver
         self._at_once = at_once
         self._look = look
         self._monotonic = monotonic
@@ -63,6 +84,7 @@ class Executors:
         """That many slots, because the state that is continued is of as many."""
         self.known: Sequence[Executor] = ()
         self._settled = False
+        self._at_start = 0
         self._waiting: tuple[int, float] | None = None
 
     @property
@@ -70,12 +92,16 @@ class Executors:
         return sum(executor.cores for executor in self.known if executor.lost_at is None)
 
     @property
+    def _there(self) -> int:
+        return sum(executor.lost_at is None for executor in self.known)
+
+    @property
     def reason(self) -> str:
         """The shortage of cores or slots in words; "" if there is none."""
         cores, slots = self.cores, self.slots or self.wanted or 1
         if not self._settled and cores < slots:
             waiting = f"waiting for executors: {cores} of {_counted(slots, 'core')} so far"
-            return waiting if cores else f"{waiting}; {_WHY_NONE}"
+            return waiting if cores else f"{waiting}; {self.why_none}"
         if cores < slots:
             return self._loss(cores, slots)
         if self.wanted and self.slots < self.wanted:
@@ -84,9 +110,32 @@ class Executors:
         return ""
 
     @property
+    def why_none(self) -> str:
+        """Why there may be no executor, in words."""
+        lost = [f"{each.why} on {each.place}" for each in self.known if each.lost_at and each.why]
+        ends = [*lost, *self._ends()]
+        if len(ends) < _MANY_ENDS:
+            return _WHY_NONE
+        where = f" at {self._driver}" if self._driver else ""
+        return (
+            f"{len(ends)} executors ended at once: {ends[-1]}; can the workers reach the "
+            f"driver{where}? set spark.driver.host"
+        )
+
+    @property
+    def in_work(self) -> str:
+        """Where tasks are that have not ended, in words: a host that is gone may say nothing."""
+        places = sorted(each.place for each in self.known if each.tasks and each.lost_at is None)
+        return f"tasks are with the executors at {', '.join(places)}" if places else ""
+
+    @property
     def are_gone(self) -> bool:
         """True iff the run has no executor left, or not enough of them to go on."""
         return self._settled and (self.cores < self.slots if self._at_once else not self.cores)
+
+    def plan_for(self, slots: int, *, of_checkpoint: bool = False) -> None:
+        """Note how many slots there are."""
+        self.slots, self.are_of_checkpoint = slots, self.are_of_checkpoint or of_checkpoint
 
     def look(self) -> None:
         """Ask Spark, unless it was asked just before."""
@@ -125,6 +174,7 @@ class Executors:
                 break
             sleep(_PAUSE_SECS)
         self._settled = True
+        self._at_start = self._there
         return self.cores
 
     def _loss(self, cores: int, slots: int) -> str:
@@ -133,11 +183,9 @@ class Executors:
             return f"{_counted(cores, 'core')} for {_counted(slots, 'task')} at the same time"
         if not lost:
             return f"{_counted(cores, 'core')} for {_counted(slots, 'slot')}: one after the other"
-        size = max(1, lost[-1].cores)
-        missing = -(-(slots - cores) // size)
-        there = sum(executor.lost_at is None for executor in self.known)
+        missing = max(1, self._at_start - self._there)
         since = time.strftime("%H:%M", time.localtime(max(e.lost_at or 0.0 for e in lost)))
-        text = f"{missing} of {_counted(there + missing, 'executor')} lost since {since}"
+        text = f"{missing} of {_counted(self._there + missing, 'executor')} lost since {since}"
         if not cores or self._at_once:
             return f"{text}; nothing runs until the cluster gives another"
         return f"{text}; {_counted(slots, 'slot')} share {_counted(cores, 'core')}"
@@ -147,21 +195,61 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def executors_of(
+    session: SparkSession, wanted: int | None, log: Path | None, *, at_once: bool = False
+) -> Executors:
+    """Return the executors of this session's Spark, whose output goes to `log`."""
+    if session.sparkContext.master.startswith(STANDALONE):
+        jvm: Any = session._jvm
+        log4j = jvm.org.apache.logging.log4j
+        log4j.core.config.Configurator.setLevel(_CLIENT, log4j.Level.INFO)
+    host, port = (session.conf.get(f"spark.driver.{name}", "") or "" for name in ("host", "port"))
+    return Executors(
+        look_at(session),
+        wanted=wanted,
+        at_once=at_once,
+        ends=ends_in(log),
+        driver=f"{host}:{port}",
+    )
+
+
 def look_at(session: SparkSession) -> Look:
     """Return a function that lists the executors of this session's Spark."""
     jsc: Any = session.sparkContext._jsc
 
     def look() -> list[Executor]:
         summaries = jsc.sc().statusStore().executorList(False)
-        found = [summaries.apply(number) for number in range(summaries.size())]
-        return [_executor(summary) for summary in found if summary.id() != "driver"]
+        listed = [summaries.apply(number) for number in range(summaries.size())]
+        return [_executor(summary) for summary in listed if summary.id() != "driver"]
 
     return look
 
 
 def _executor(summary: Any) -> Executor:
-    removed = summary.removeTime()
+    removed, place = summary.removeTime(), str(summary.hostPort())
     if summary.isActive():
-        return Executor(summary.totalCores())
+        return Executor(summary.totalCores(), place=place, tasks=summary.activeTasks())
     lost_at = removed.get().getTime() / 1000 if removed.isDefined() else time.time()
-    return Executor(summary.totalCores(), lost_at)
+    reason = summary.removeReason()
+    why = str(reason.get()).strip().partition("\n")[0] if reason.isDefined() else ""
+    return Executor(summary.totalCores(), lost_at, place, why)
+
+
+def ends_in(log: Path | None) -> Ends:
+    """Return a function that lists how executors of a standalone cluster ended, as the log says.
+
+    One that does not reach the driver is never known to Spark; its master tells of it.
+    """
+    start = log.stat().st_size if log is not None and log.exists() else 0
+
+    def ends() -> list[str]:
+        if log is None:
+            return []
+        try:
+            with log.open("rb") as file:
+                file.seek(start)
+                return _END.findall(file.read().decode(errors="replace"))
+        except OSError:  # cut down meanwhile
+            return []
+
+    return ends

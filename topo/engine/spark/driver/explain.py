@@ -9,7 +9,7 @@ from typing import Any
 
 from topo.engine.spark.driver.checkpoint import REAL_TIME
 from topo.engine.spark.driver.query import build_query
-from topo.engine.spark.driver.resources import tracking_plan
+from topo.engine.spark.driver.run_resources import tracking_plan
 from topo.engine.spark.jvm.session import (
     query_session,
     query_settings,

@@ -40,6 +40,16 @@ class CheckpointJournal:
         self._remove(shard, written, lambda earlier: earlier < batch - 1)
         self._written[shard] = [b for b in written if b >= batch - 1 and b != batch] + [batch]
 
+    def failures_of(self, batch: int) -> dict[int, str]:
+        """Return the failures of a batch, of all shards."""
+        failures: dict[int, str] = {}
+        for name in self._checkpoint.names_in(FAILURES):
+            if name.partition("-")[2] == f"{batch}.json":
+                failures.update(
+                    unpack_failures(self._checkpoint.read(f"{FAILURES}/{name}") or "{}")
+                )
+        return failures
+
     def _find(self, shard: int) -> Iterator[int]:
         for name in self._checkpoint.names_in(FAILURES):
             owner, _, batch = name.removesuffix(".json").partition("-")

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 from topo.engine.spark.worker import handover
@@ -26,7 +27,7 @@ class NurseryProcess:
     def __init__(self, directory: str) -> None:
         self.command = str(Path(directory) / "python")
         path = os.path.join(directory, "nursery")
-        words = [sys.executable, "-IS", str(handover.__file__), path]
+        words = [sys.executable, "-IS", str(_file_of_handover(directory)), path]
         Path(self.command).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         os.chmod(self.command, 0o700)
         # Inherited: a Ctrl-C that comes before the process can ignore it would end it.
@@ -53,3 +54,13 @@ class NurseryProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _file_of_handover(directory: str) -> Path:
+    """Return where the command's source is; of a topo in an archive, it is copied from there."""
+    file = Path(handover.__file__)
+    if file.is_file():
+        return file
+    copy = Path(directory) / file.name
+    copy.write_bytes(files(handover.__package__ or "").joinpath(file.name).read_bytes())
+    return copy

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from topo.engine.spark.driver.checkpoint import REAL_TIME
 from topo.engine.spark.worker.report import Report
 from topo.errors import EngineError
 from topo.logs.capture import ReceivedLines
@@ -41,18 +42,30 @@ class Progress:
         self.book = RunTotals(topology, self._layout)
         self.logs = ReceivedLines()
         self._executors: int = conf["topology.acker.executors"]
+        self._is_real_time = conf["topology.mode"] == REAL_TIME
         self._timeouts = bool(conf["topology.enable.message.timeouts"])
         self._listener = listener
         self._status: AckerStatus | None = None
         self._monotonic = monotonic
         self._moved = monotonic()
         self._spout_slots = 0
+        self._hanging = ""
+
+    def begin_anew(self) -> None:
+        """Note that other ackers, which number their reports from 1, take the place of these."""
+        self.last_payload = 0
+        self._status = None
 
     def begin_epoch(self, spout_slots: int) -> None:
         """Note that a query starts, in so many slots with spouts: no report is there yet."""
         self.reports.clear()
         self._spout_slots = spout_slots
+        self._hanging = ""
         self._moved = self._monotonic()
+
+    def note_hanging(self, tasks: str) -> None:
+        """Note which tasks do not come to an end, to be told if the batch makes no progress."""
+        self._hanging = tasks
 
     def take_in(
         self, status: AckerStatus, batch_ms: float, phases: Mapping[str, float] | None = None
@@ -60,6 +73,8 @@ class Progress:
         """Take a new status; return True if batches were committed since the last one."""
         self._status = status
         if not status.payloads:
+            if status.waiting >= self._spout_slots > 0 and not status.pending:
+                self.book.settle()  # they wait for data, and began with all verdicts
             return False
         lost = status.payloads[0].number - self.last_payload - 1
         if lost and (
@@ -106,14 +121,25 @@ class Progress:
             return None
         return AckerStats(
             executors=len(status.incarnations),
-            pending=status.pending,
-            lag_secs=status.oldest_secs,
+            pending=self.book.total("pending"),
+            lag_secs=self._lag_secs(status),
             quiet_secs=self._monotonic() - self._moved,
             unheard=status.unheard,
             updates=status.updates,
             updates_per_sec=status.updates_per_sec,
             held_bytes=status.held_bytes,
         )
+
+    def _lag_secs(self, status: AckerStatus) -> float:
+        """Return the age of the oldest message of which its spout has not heard.
+
+        The ackers know a verdict when a batch commits; in micro-batches, the spout hears of it when
+        the next one begins. What it knew at the end of a batch was older by that batch's time.
+        """
+        if self._is_real_time or not self.book.total("pending"):
+            return status.oldest_secs
+        secs = self.book.oldest_pending_secs() + self.batch().ms / 1000
+        return max(status.oldest_secs, secs + self._monotonic() - self._moved)
 
     def _note(self, report: Report) -> None:
         for component, stream, task, rows in report.rows:
@@ -141,8 +167,9 @@ class Progress:
             return f"spout {spout!r} at its pending limit, nothing in flight"
         if quiet > _SLOW_SECS and status.waiting < self._spout_slots:
             done = ", ".join(f"level {level} slot {slot}" for level, slot in status.staged)
+            hanging = f"{self._hanging}; " if self._hanging else ""
             return (
-                f"batch {status.next_batch} has made no progress for {quiet:.0f} s; "
+                f"batch {status.next_batch} has made no progress for {quiet:.0f} s; {hanging}"
                 f"done: {done or 'nothing'}"
             )
         return ""

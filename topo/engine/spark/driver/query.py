@@ -6,6 +6,7 @@ its partition p is slot p; a row for a deeper level passes through the stages be
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.datasets.sinks import SinkWriter
@@ -15,7 +16,7 @@ from topo.engine.spark.worker.stages import ROW_SCHEMA, MapStage, StageSetup, St
 from topo.topology.model import Topology
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, GroupedData, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from topo.tracking.client import Lease
@@ -29,14 +30,20 @@ def build_query(
     lease: Lease,
     paths: tuple[str, ...] = (),
     factory: bytes = b"",
+    *,
+    first_batch: int = 0,
+    initial: Callable[[int], DataFrame | None] = lambda level: None,
 ) -> DataFrame:
-    """Build the levels of `plan`, one after the other."""
+    """Build the levels of `plan`, one after the other.
+
+    `initial` is what a level's state begins with, in a query that begins anew with `first_batch`.
+    """
     rows = with_sources(session, _slot_rows(session, plan), plan, topology)
     for level in range(len(plan.levels)):
-        setup = StageSetup(level, run, lease, plan.keys, paths, factory)
+        setup = StageSetup(level, run, lease, plan.keys, paths, first_batch, factory)
         if plan.keeps_state(level):
             rows = rows.groupBy("key").transformWithStateInPandas(
-                _processor(setup), ROW_SCHEMA, "append", "none"
+                _processor(setup), ROW_SCHEMA, "append", "none", _by_slot(initial(level))
             )
         else:
             by_slot = rows.repartition(plan.slots, "key")
@@ -69,6 +76,10 @@ def _slot_rows(session: SparkSession, plan: Plan) -> DataFrame:
         f.lit(0).alias("level"),
         f.lit(b"").alias("payload"),
     )
+
+
+def _by_slot(records: DataFrame | None) -> GroupedData | None:
+    return None if records is None else records.groupBy("key")
 
 
 def _processor(setup: StageSetup) -> Any:

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topo.config import for_component
+from topo.config import Config
 from topo.config.masters import is_local, local_cores
 from topo.engine.spark.datasets.sinks import SinkWriter
 from topo.engine.spark.driver.ackers import Ackers, outer_ackers
 from topo.engine.spark.driver.attempts import task_failures
 from topo.engine.spark.driver.checkpoint import Checkpoint
-from topo.engine.spark.driver.executors import Executors, look_at
+from topo.engine.spark.driver.executors import executors_of
+from topo.engine.spark.driver.hangs import Hangs
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
 from topo.engine.spark.driver.query import build_query, start_query
 from topo.engine.spark.driver.query_errors import error_of, with_cause
+from topo.engine.spark.driver.rescaling import deal, initial_of
+from topo.engine.spark.driver.run_resources import (
+    Abandoned,
+    OpenedRun,
+    RunResources,
+    tracking_plan,
+)
+from topo.engine.spark.driver.savepoints import begin_batches, save
 from topo.engine.spark.driver.scratch import make_run_directory
 from topo.engine.spark.driver.slots import SlotProcesses
 from topo.engine.spark.driver.worker_check import check_workers
 from topo.engine.spark.jvm.local_files import sync_below
 from topo.engine.spark.jvm.session import query_session, query_settings, start_session
-from topo.engine.spark.plan import Plan, make_plan
+from topo.engine.spark.realtime.beginning import start_of
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.engine.spark.worker.slot_runner import SlotRunner
 from topo.engine.spark.worker.stage_errors import STATE_REFUSED
@@ -36,19 +47,18 @@ from topo.errors import AckerError, ConfigError, EngineError
 from topo.logs.capture import LOG_DIR
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import REPORTS, local_path
-from topo.storage.ownership import Ownership
-from topo.topology.model import Topology
+from topo.storage.savepoints import Savepoint
 from topo.tracing.exporting import check_tracing
 from topo.tracking.client import AckerClient, AckerControl, BatchStart, Lease
 from topo.tracking.figures import AckerStatus
-from topo.tracking.plan import Mode, TrackingPlan
+from topo.tracking.plan import Mode
 from topo.tracking.transport import GrpcTransport
 from topo.wire.column import dump
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from topo.engine.spark.driver.run import SparkRun
+log = logging.getLogger("topo.spark")
 
 # The log lines of a batch travel with its reports, of which the ackers hold 64 MB.
 _LOGGED_BYTES = 4 << 20
@@ -59,33 +69,22 @@ _DURATION = re.compile(r"(\w+)=(\d+)")
 _ALL_PAYLOADS = 1 << 62
 
 
-class Abandoned(Exception):
-    """The signal that a run was killed before it began."""
+class BatchResources(RunResources):
+    """The open resources of a run in micro-batches; also the ackers and the slot processes."""
 
+    preparing = ""  # which belongs to the batch here
 
-class RunResources(ExitStack):
-    """The open resources of a run: Spark, the ackers, the slot processes, the checkpoint."""
-
-    def __init__(self, run: SparkRun) -> None:
-        super().__init__()
-        self._run = run
-        self._spec: RunSpec
+    def __init__(self, run: OpenedRun) -> None:
+        super().__init__(run)
         self._lease: Lease
         self._has_begun = False
+        self._is_alone = False  # the generation of the checkpoint: there is no other
         self._ackers: Ackers | None = None  # in this process
-        self._ownership: Ownership | None = None  # of a checkpoint that outlives the run
         self._run_id = uuid.uuid4().hex  # of this opening, as the workers know it
         self._sinks: SinkWriter | None = None
         self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
-
-    def __enter__(self) -> RunResources:
-        super().__enter__()
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
-        return self
+        self._slots: SlotProcesses | None = None
+        self._hangs = Hangs(())
 
     def _open(self) -> None:
         run = self._run
@@ -99,8 +98,7 @@ class RunResources(ExitStack):
             self._start_slots(directory)
         drop_dead_spark()
         session = start_session(run.master, run.conf, run.log_file)
-        run.jvm = Jvm(session.sparkContext)
-        run.ui = session.sparkContext.uiWebUrl or ""
+        run.take_spark(Jvm(session.sparkContext), session.sparkContext.uiWebUrl or "")
         path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
         self.checkpoint = Checkpoint(session, path)
         if run.conf["topology.checkpoint.dir"]:
@@ -111,21 +109,32 @@ class RunResources(ExitStack):
             self._plan_for_cluster(session)
         settings = query_settings(self.plan.slots, self.checkpoint.location, run.conf)
         self.session: SparkSession = query_session(session, settings)
-        self._id = self.checkpoint.adopt(self.plan)
+        self._id = self.checkpoint.adopt(
+            self.plan,
+            rescale=self._rescale_if(self._deal),
+            begin_with=self._begin_with if run.begin else None,
+        )
         self._open_outer_ackers()
         if self._ackers is not None:
             self._ackers.keep_failures_in(self.checkpoint)
 
-    def _own_checkpoint(self) -> None:
+    def _deal(self, before: Mapping[str, Any]) -> None:
+        log.info("%s has the state of %s slots: dealing it", self._run.name, before["slots"])
+        deal(self.session, self.checkpoint, self.plan)
+
+    def _begin_with(self) -> Mapping[str, Any]:
         run = self._run
+        ackers = max(1, run.conf["topology.acker.executors"])
+        start = start_of(run.begin)
+        return begin_batches(self.session, self.checkpoint, start, self.plan, ackers)
 
-        def sleep(secs: float) -> None:
-            if run.is_pointless:
-                raise Abandoned
-            time.sleep(secs)
-
-        owned = self.checkpoint.claim(run.name, run.run_id, sleep)
-        self._ownership = self.enter_context(closing(owned))
+    def save(self, directory: Path) -> Savepoint:
+        """Write the last committed batch into a directory; any thread may call it."""
+        session = query_session(
+            self.session,
+            query_settings(self.plan.slots, self.checkpoint.location, self._run.conf),
+        )
+        return save(session, self.checkpoint, directory, self._run.name)
 
     def _sync_checkpoint(self, session: SparkSession) -> None:
         wanted = self._run.conf["topology.checkpoint.sync"]
@@ -141,21 +150,17 @@ class RunResources(ExitStack):
             )
         sync_below(session.sparkContext, str(path), is_required=bool(wanted))
 
-    @property
-    def spout_slots(self) -> int:
-        """The number of slots that have a task of a spout."""
-        spouts = (placed for placed in self.plan.components if placed.kind == "spout")
-        return len({slot for placed in spouts for slot in placed.slots})
-
-    def check_ownership(self) -> None:
-        """Raise a CheckpointError if another driver was seen to have taken the checkpoint."""
-        if self._ownership is not None:
-            self._ownership.check()
-
-    def confirm_ownership(self) -> None:
-        """Look whether the checkpoint is still this run's; raise a CheckpointError if not."""
-        if self._ownership is not None:
-            self._ownership.confirm()
+    def look_for_hangs(self, batch: int) -> str:
+        """Return which tasks do not come to an end; end slots whose task may take no longer."""
+        self._hangs.look(batch)
+        limit = self._run.conf[Config.hang_secs.key]
+        if limit is not None and self._slots is not None:
+            for hang in self._hangs.longer_than(limit):
+                why = f"was ended after more than {limit:g} s ({Config.hang_secs.key})"
+                self._slots.end(hang.slot, why)
+                self._hangs.forget(hang.slot)
+        executors = self._run.executors
+        return self._hangs.words or (executors.in_work if executors else "")
 
     def _open_own_ackers(self, host: str) -> None:
         conf = self._run.conf
@@ -167,7 +172,8 @@ class RunResources(ExitStack):
         self.control = AckerControl(self._ackers.target, transport, rebuilds=True)
 
     def _open_outer_ackers(self) -> None:
-        target = outer_ackers(self._run.name, self._run.conf, self._id)
+        token = self.checkpoint.acker_token
+        target = outer_ackers(self._run.name, self._run.conf, self._id, token)
         if target is None:
             return
         transport = self.enter_context(closing(GrpcTransport(target)))
@@ -185,43 +191,31 @@ class RunResources(ExitStack):
         self._plan_for(local_cores(self._run.master), directory)
         slots = range(self.plan.slots)
         factories = {slot: dump(_Factory(self._spec, slot)) for slot in slots}
-        processes = self.enter_context(closing(SlotProcesses(factories)))
-        self._paths = tuple(map(processes.path, slots))
+        self._slots = self.enter_context(closing(SlotProcesses(factories)))
+        self._paths = tuple(map(self._slots.path, slots))
+        self._hangs = Hangs(self._paths)
 
     def _plan_for_cluster(self, session: SparkSession) -> None:
         run = self._run
         asked, planned = run.conf["topology.workers"], self.checkpoint.slots()
-        executors = run.executors = Executors(look_at(session), wanted=asked or planned)
-        if planned and (asked is None or asked >= planned):
+        executors = executors_of(session, asked or planned, run.log_file)
+        run.take_executors(executors)
+        if planned and asked in (None, planned):
             # A checkpoint's slots stay, whatever the cluster gives now.
-            executors.slots, executors.are_of_checkpoint = planned, True
+            executors.plan_for(planned, of_checkpoint=True)
         cores = executors.wait_for_cores(lambda: run.is_pointless, time.sleep)
         if run.is_pointless or not cores:
             raise Abandoned
         check_workers(session, cores, run.topology)
-        self._plan_for(executors.slots or cores, "")
-        executors.slots = self.plan.slots
+        has_asked = asked is not None and cores >= asked
+        self._plan_for(executors.slots or (cores if has_asked else planned or cores), "")
+        executors.plan_for(self.plan.slots)
         executions = self.plan.slots * len(self.plan.levels)
         logged = min(_LOGGED_BYTES // executions, _LOGGED_BYTES_EACH)
         self._spec = replace(
             self._spec,
             reports=_reports_in(self.checkpoint.location),
             log_bytes=logged if os.environ.get(LOG_DIR) else 0,
-        )
-
-    def _plan_for(self, cores: int, directory: str) -> None:
-        run = self._run
-        slots = min(run.conf["topology.workers"] or cores, cores)
-        self.plan: Plan = make_plan(run.topology, slots, run.conf)
-        self._spec = RunSpec(
-            run.name,
-            run.topology.to_bytes(),
-            run.conf,
-            self.plan,
-            run.capture,
-            run.conclusions,
-            frames=directory,
-            reports=directory,
         )
 
     def go_on(self, batch: int) -> None:
@@ -272,12 +266,30 @@ class RunResources(ExitStack):
         self._has_begun = True
         factory = b"" if self._paths else dump(_AnyFactory(self._spec))
         topology = self._run.topology
+        generation = self.checkpoint.generation
         rows = build_query(
-            self.session, self.plan, topology, self._run_id, lease, self._paths, factory
+            self.session,
+            self.plan,
+            topology,
+            self._run_id,
+            lease,
+            self._paths,
+            factory,
+            first_batch=generation.first_batch,
+            initial=partial(initial_of, self.session, self.checkpoint),
         )
         if self.plan.sinks:
-            self._sinks = SinkWriter(self.plan, topology, self._id, first_batch)
-        return start_query(rows, self._run.name, self.checkpoint.path, self._sinks)
+            self._sinks = SinkWriter(
+                self.plan, topology, self._id, first_batch, generation.first_batch
+            )
+        return start_query(rows, self._run.name, self.checkpoint.query_place, self._sinks)
+
+    def note_committed(self, batch: int) -> None:
+        """Have the checkpoint remember it; it needs no earlier generation any more."""
+        super().note_committed(batch)
+        if not self._is_alone:
+            self._is_alone = True
+            self.checkpoint.clear_others()
 
 
 def _reports_in(checkpoint: str) -> str:
@@ -312,21 +324,3 @@ class _Factory:
 
     def __call__(self) -> SlotRunner:
         return SlotRunner(self._spec, self._slot)
-
-
-def tracking_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any]) -> TrackingPlan:
-    """Return the part of a plan that the ackers need."""
-    spouts = [placed for placed in plan.components if placed.kind == "spout"]
-    periods = {
-        for_component(conf, bolt.id, bolt.conf)["topology.tick.tuple.freq.secs"]
-        for bolt in topology.bolts
-    }
-    timeouts = conf["topology.enable.message.timeouts"]
-    return TrackingPlan(
-        levels=len(plan.levels),
-        slots=plan.slots,
-        spout_tasks=tuple(task for placed in spouts for task in placed.tasks),
-        components={p.id: (p.tasks.start, len(p.tasks)) for p in plan.components},
-        timeout_secs=conf["topology.message.timeout.secs"] if timeouts else None,
-        tick_secs=tuple(sorted(float(p) for p in periods if isinstance(p, int | float))),
-    )

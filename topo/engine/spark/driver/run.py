@@ -12,26 +12,33 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from topo.config import Config
+from topo.drpc.calls import DEFAULT_SECS
+from topo.drpc.hosting import DriverServer, driver_server
+from topo.drpc.places import ADDRESSES, TOKEN_FILE, call_elsewhere, functions_of, no_server
 from topo.engine.completion import Completion
 from topo.engine.spark.driver.checkpoint import REAL_TIME
 from topo.engine.spark.driver.executors import Executors
 from topo.engine.spark.driver.jvm_death import Jvm
 from topo.engine.spark.driver.lifecycle import Lifecycle
+from topo.engine.spark.driver.moves import Moves
 from topo.engine.spark.driver.progress import Progress
 from topo.engine.spark.driver.query_errors import in_words, sentence
-from topo.engine.spark.driver.resources import Abandoned, RunResources
+from topo.engine.spark.driver.resources import BatchResources
 from topo.engine.spark.driver.restarts import Restarts
+from topo.engine.spark.driver.run_resources import Abandoned, RunResources
+from topo.engine.spark.jvm.session import stop_session
+from topo.engine.spark.realtime.places import FewerSlots
 from topo.engine.spark.realtime.resources import (
     RealTimeResources,
     real_time_warnings,
     refuse_external,
 )
-from topo.errors import RunError, TopoError, Unavailable, UncaughtError
+from topo.errors import EngineError, RunError, TopoError, Unavailable, UncaughtError, sentence_of
 from topo.running import (
     ACTIVE,
     COMPLETED,
@@ -39,6 +46,7 @@ from topo.running import (
     FAILED,
     INACTIVE,
     KILLED,
+    REBALANCING,
     STALLED,
     STARTING,
     BatchRecord,
@@ -48,6 +56,7 @@ from topo.running import (
 )
 from topo.runtime.slot import full_conf
 from topo.runtime.user_errors import report_of
+from topo.storage.savepoints import summary_of
 from topo.topology.model import Topology
 from topo.tracking.figures import AckerStatus
 
@@ -55,6 +64,7 @@ log = logging.getLogger("topo.spark")
 _WATCH_SECS = 0.05
 _IDLE_WATCH_SECS = 0.5
 _FIRST_PAUSE_SECS = 0.25
+_FIRST_BATCH = "in its first batch"
 _LONGEST_PAUSE_SECS = 30.0
 
 
@@ -74,7 +84,13 @@ class SparkRun(Completion):
         log_file: Path | None = None,
         listener: Listener | None = None,
         run_id: str = "",
+        fate: str = "",
+        begin: Mapping[str, Any] | None = None,
     ) -> None:
+        self.begin = begin or {}
+        """The savepoint that its checkpoint is to begin with, if there is none yet."""
+        self.fate = fate
+        """Of the state that is found in its checkpoint."""
         self.run_id = run_id or uuid.uuid4().hex[:12]
         """Names this run in what it owns; a submitted one keeps it from driver to driver."""
         given = Config(conf or {})
@@ -97,13 +113,19 @@ class SparkRun(Completion):
         """Of the cluster it runs on."""
         self.jvm: Jvm | None = None
         """That of its Spark, once there is one."""
+        self._drpc: DriverServer | None = None
+        self._has_server = threading.Event()
         self._progress = Progress(topology, self.conf, listener)
         self._ending = Lifecycle(topology, active)
-        self._started = time.time()
+        self._moves = Moves(topology, self.conf, master)
+        self._slots = 0
+        self._opened: RunResources | None = None
+        self._started = time.monotonic()
         self._status = STARTING
         self._reason = "starting Spark"
         self._is_unavailable = False
         """True while the query is not running, or runs again, for what is out of reach outside."""
+        self._preparing = ""
         self._ended = threading.Event()
         self._asked = threading.Event()
         self._lock = threading.RLock()
@@ -127,8 +149,8 @@ class SparkRun(Completion):
         if self._status in ENDED:
             return self._reason
         missing = self.executors.reason if self.executors else ""
-        why = self._reason or (self._progress.stall() if self._status == ACTIVE else "")
-        return "; ".join(filter(None, [missing, why]))
+        stall = self._progress.stall() if self._status in (STARTING, ACTIVE) else ""
+        return "; ".join(filter(None, [missing, self._preparing, self._reason, stall]))
 
     @property
     def _has_no_executor(self) -> bool:
@@ -145,7 +167,7 @@ class SparkRun(Completion):
                 name=self.name,
                 status=self.status,
                 reason=self.reason,
-                uptime_secs=time.time() - self._started,
+                uptime_secs=time.monotonic() - self._started,
                 window="all",
                 batch=self._progress.batch(),
                 components=self._progress.book.components(),
@@ -189,11 +211,59 @@ class SparkRun(Completion):
 
     # -- what can be asked of it --------------------------------------------------------------
 
+    def call(self, function: str, args: str, timeout: float = DEFAULT_SECS) -> str:
+        """Call a function that the topology computes, and wait for the answer."""
+        if functions_of(self.topology.components):
+            self._has_server.wait(timeout)
+        if self._drpc is not None:
+            return self._drpc.call(function, args, timeout)
+        if not self.conf[ADDRESSES]:
+            raise no_server(self.name, self.topology.components)
+        return call_elsewhere(self.conf, function, args, timeout)
+
+    @property
+    def drpc(self) -> tuple[str, str] | None:
+        """The address of the server of calls and the file with the token for it."""
+        addresses = self.conf[ADDRESSES]
+        if not addresses or not functions_of(self.topology.components):
+            return None
+        return addresses[0], self.conf[TOKEN_FILE] or ""
+
     def activate(self) -> None:
         self._ask("activated", lambda: self._ending.set_active(True))
 
     def deactivate(self) -> None:
         self._ask("deactivated", lambda: self._ending.set_active(False))
+
+    @property
+    def slots(self) -> int:
+        """How many slots it has; 0 before that is known."""
+        return self._slots
+
+    def rebalance(self, workers: int) -> None:
+        """Begin to go over to so many slots, behind the last commit; raise if that cannot be.
+
+        Its status is REBALANCING until it runs again; `rebalance_failure` says why it went back.
+        """
+        if not self._slots:
+            raise RunError(f"{self.name} is {self._status}; it cannot be rebalanced yet")
+        self._ask("rebalanced", lambda: self._moves.ask(workers, self._slots))
+
+    def save(self, directory: Path) -> dict[str, Any]:
+        """Write the last commit as a savepoint, while it runs."""
+        opened = self._opened
+        if opened is None:
+            raise RunError(f"{self.name} is {self.status}; it cannot be saved yet")
+        return summary_of(opened.save(directory))
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self._moves.is_asked and self._status not in ENDED
+
+    @property
+    def rebalance_failure(self) -> str:
+        """Why it could not go over to other slots, the last time that was asked for; or ""."""
+        return sentence(self._moves.failure) if self._moves.failure else ""
 
     def kill(self, wait_secs: float = 0) -> None:
         """Stop the spouts, wait up to `wait_secs` for messages in flight, close, stop."""
@@ -201,6 +271,14 @@ class SparkRun(Completion):
             return
         self._ending.kill(time.monotonic(), wait_secs)
         self._await_end()
+
+    def take_spark(self, jvm: Jvm, ui: str) -> None:
+        """Take note of the Spark it runs on, and of the address of its pages."""
+        self.jvm, self.ui = jvm, ui
+
+    def take_executors(self, executors: Executors) -> None:
+        """Take note of the cluster it runs on."""
+        self.executors = executors
 
     def wake(self) -> None:
         """Look at once how far the run is; any thread may call it."""
@@ -231,32 +309,94 @@ class SparkRun(Completion):
     # -- the thread ---------------------------------------------------------------------------
 
     def _main(self) -> None:
+        """Run to the end and say which it was. Whatever fails on the way, nobody waits for ever."""
         status, error = KILLED, None
         try:
-            with self._resources() as opened:
-                self._supervise(opened)
+            with ExitStack() as stack:
+                self._open_server(stack)
+                self._run_and_move()
             status = COMPLETED if self._ending.is_completed else KILLED
         except Abandoned:
             pass
-        except Exception as raised:
+        except BaseException as raised:
             log.debug("%s failed", self.name, exc_info=True)
-            error, status = self._in_words(raised), FAILED
-        with suppress(OSError):  # a full disk's, and nobody is to wait for ever
-            self._progress.logs.close()
-        with self._lock:
-            self.error = error
+            error, status = self._words_of_end(raised), FAILED
+        try:
+            with suppress(OSError):  # a full disk's
+                self._progress.logs.close()
             if isinstance(error, UncaughtError):  # its batch will never report it
-                self._progress.book.add_error(report_of(error), time.time())
-            self._reason = "" if error is None else sentence(error)
-            self._status = status
-        self._ended.set()
+                with self._lock:
+                    self._progress.book.add_error(report_of(error), time.time())
+        finally:
+            self._has_server.set()
+            with self._lock:
+                self.error = error
+                self._reason = "" if error is None else sentence(error)
+                self._status = status
+            self._ended.set()
+
+    def _run_and_move(self) -> None:
+        """Run to the end, in one number of slots after the other."""
+        goes_on = True
+        while goes_on:
+            try:
+                with self._resources() as opened:
+                    self._slots = opened.plan.slots
+                    self._opened = opened
+                    self.conf = dict(self._moves.arrive(self.conf, self._slots))
+                    goes_on = self._supervise(opened)
+            except FewerSlots as lost:
+                log.warning("%s: %s", self.name, lost.message)
+                self._moves.shrink(lost.slots)
+            except Exception as error:
+                if not self._moves.is_moving:
+                    raise
+                self.conf = self._moves.take_back(self.conf, self._in_words(error))
+                log.warning("%s keeps its slots: %s", self.name, self.rebalance_failure)
+                continue
+            finally:
+                self._opened = None
+            if goes_on:
+                self._begin_move()
+
+    def _begin_move(self) -> None:
+        grows = self._moves.grows_beyond(self._slots)
+        self.conf = self._moves.begin(self.conf)
+        self._status, self._reason = REBALANCING, "moving its tasks to other slots"
+        log.info("%s goes over to %s slots", self.name, self.conf["topology.workers"])
+        self._progress.begin_anew()
+        if grows:  # a cluster has given this Spark what it asked for at its start, and no more
+            stop_session()
+
+    def _open_server(self, stack: ExitStack) -> None:
+        """Start the server of calls, if there is one; workers find it by the settings."""
+        server = driver_server(self.topology.components, self.conf, self.master)
+        if server is not None:
+            stack.callback(server.close)
+            self.conf = {**self.conf, **server.settings()}
+            self._drpc = server
+        self._has_server.set()
+
+    def _words_of_end(self, raised: BaseException) -> TopoError:
+        """Return what ended the run; an error of a JVM that has died may not even have a text."""
+        if not isinstance(raised, Exception):  # SystemExit, of a user's grouping for example
+            return EngineError(f"{type(raised).__name__}: {sentence_of(raised)}", code="uncaught")
+        try:
+            return self._in_words(raised)
+        except Exception as wordless:
+            log.debug("the end of %s has no words", self.name, exc_info=True)
+            return EngineError(
+                f"{type(raised).__name__}, whose text cannot be read: {type(wordless).__name__}",
+                hint="Spark's JVM may have died; its log is beside the topology's",
+                code="spark-start",
+            )
 
     @property
     def _is_real_time(self) -> bool:
         return bool(self.conf["topology.mode"] == REAL_TIME)
 
     def _resources(self) -> RunResources:
-        return RealTimeResources(self) if self._is_real_time else RunResources(self)
+        return RealTimeResources(self) if self._is_real_time else BatchResources(self)
 
     def _in_words(self, raised: Exception) -> TopoError:
         if self.jvm is None:
@@ -265,7 +405,8 @@ class SparkRun(Completion):
         self.jvm.drop_if_dead()
         return death or in_words(raised)
 
-    def _supervise(self, opened: RunResources) -> None:
+    def _supervise(self, opened: RunResources) -> bool:
+        """Run query after query; return True if the run is to go on in other slots."""
         self._reason = ""
         restarts = Restarts(
             opened.checkpoint.path,
@@ -278,7 +419,7 @@ class SparkRun(Completion):
             restarts.begin(first)
             again, self._reason = self._reason, self._reason or "starting its query"
             query = opened.start_query(first, mode)
-            self._reason = again or "in its first batch"
+            self._reason = again or _FIRST_BATCH
             self._ending.registered(mode)
             self._progress.begin_epoch(opened.spout_slots)
             ended = False
@@ -289,7 +430,7 @@ class SparkRun(Completion):
                     self._look_once_more(opened, query)
                 query.stop()
             if ended:
-                return
+                return self._moves.is_due and not self._ending.is_over
             error = opened.error_of(query)
             self._progress.logs.write("failed", error.__dict__.pop("lines", ()))
             restarts.failed(error, opened.next_batch())
@@ -298,6 +439,7 @@ class SparkRun(Completion):
                 continue
             log.warning("%s starts again from its last commit: %s", self.name, sentence(error))
             self._reason = f"starting again: {sentence(error)}"
+        return False
 
     def _wait_for(self, error: Unavailable, failures: int) -> None:
         """Wait before the batch is tried again; such failures never end a topology."""
@@ -317,7 +459,9 @@ class SparkRun(Completion):
         while query.isActive:
             opened.check_ownership()
             status = opened.status(self._progress.last_payload)
+            self._preparing = opened.preparing
             self._take_in(status, opened, query)
+            self._progress.note_hanging(opened.look_for_hangs(status.next_batch))
             if self.executors:
                 self.executors.look()
                 if self.executors.idle_slots_block_others(status.next_batch, status.waiting):
@@ -326,6 +470,9 @@ class SparkRun(Completion):
             if command is not None:
                 self._ending.commanded(opened.command(command), command)
             if self._ending.is_over or (self.is_pointless and self._has_no_executor):
+                return True
+            if self._moves.is_due and not self.is_pointless:
+                self._look_once_more(opened, query)
                 return True
             # An idle topology commits little and is looked at less often.
             pause = _WATCH_SECS if status.payloads else min(1.2 * pause, _IDLE_WATCH_SECS)
@@ -348,8 +495,11 @@ class SparkRun(Completion):
 
     def _take_in(self, status: AckerStatus, opened: RunResources, query: Any) -> None:
         with self._lock:
-            if self._status in (STARTING, ACTIVE, INACTIVE) and status.clock:
+            if self._status in (STARTING, ACTIVE, INACTIVE, REBALANCING) and status.clock:
                 self._status = ACTIVE if self._ending.wants_active else INACTIVE
+                if self._status == INACTIVE and self._reason == _FIRST_BATCH:
+                    self._reason = ""  # it may stay there for as long as nobody activates it
             ms, phases = opened.batch_times(query) if status.payloads else (0.0, {})
             if self._progress.take_in(status, ms, phases):
                 self._reason, self._is_unavailable = "", False
+                opened.note_committed(status.next_batch - 1)

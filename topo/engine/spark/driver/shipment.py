@@ -11,7 +11,9 @@ import os
 import shlex
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +28,31 @@ _SCRIPT = f"""#!/bin/sh
 command -v {{python}} > /dev/null || {{{{ echo "{NO_PYTHON} "{{python}} >&2; exit 127; }}}}
 exec {{python}} "$@"
 """
-_PACKAGE = Path(__file__).parents[3]
-_DAEMON_SOURCE = _PACKAGE / "engine" / "spark" / "worker" / "cluster_daemon.py"
+_DAEMON_SOURCE = "engine/spark/worker/cluster_daemon.py"
 
 
 def pack_topo(directory: Path) -> Path:
-    """Pack the running topo into an archive from which Python can import; return its path."""
+    """Pack the running topo into an archive from which Python can import; return its path.
+
+    The running one may have been imported from an archive itself: `spark-submit --py-files`.
+    """
     archive = directory / ARCHIVE
+    package = files("topo")
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.write(_DAEMON_SOURCE, f"{DAEMON}.py")
-        for file in sorted(_PACKAGE.rglob("*")):
-            if file.suffix in (".py", ".typed"):
-                packed.write(file, Path("topo") / file.relative_to(_PACKAGE))
+        packed.writestr(f"{DAEMON}.py", package.joinpath(_DAEMON_SOURCE).read_bytes())
+        for name, content in sorted(_files_of(package, "topo")):
+            packed.writestr(name, content)
     return archive
+
+
+def _files_of(directory: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the modules of a package, by their names in an archive."""
+    for entry in directory.iterdir():
+        path = f"{name}/{entry.name}"
+        if entry.is_dir():
+            yield from _files_of(entry, path)
+        elif path.endswith((".py", ".typed")):
+            yield path, entry.read_bytes()
 
 
 def workers_python(conf: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from topo.engine.spark.driver.scratch import make_slots_directory
 from topo.engine.spark.worker.doing import note_end
 from topo.engine.spark.worker.slot_process import write_setup
+from topo.systems import wait_for_group
 
 log = logging.getLogger("topo.spark")
 _QUICK_SECS = 2.0
@@ -40,6 +41,7 @@ class SlotProcesses:
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._reasons: dict[int, str] = {}  # why the driver has ended one
         self._watchers = [
             threading.Thread(
                 target=self._watch, args=(slot, factory), name=f"slot-{slot}", daemon=True
@@ -56,6 +58,13 @@ class SlotProcesses:
     def pids(self) -> dict[int, int]:
         with self._lock:
             return {slot: process.pid for slot, process in self._processes.items()}
+
+    def end(self, slot: int, why: str) -> None:
+        """End the slot's process, whatever it does; another one follows."""
+        with self._lock:
+            if slot in self._processes and slot not in self._reasons:
+                self._reasons[slot] = why
+                self._processes[slot].kill()
 
     def close(self) -> None:
         self._closed.set()
@@ -76,12 +85,14 @@ class SlotProcesses:
                 log.warning("the process of slot %d could not be started: %s", slot, error)
                 pause = _longer(pause)
                 continue
-            code = _wait(process)
+            code = wait_for_group(process)
             _close_input(process)
             if self._closed.is_set():
                 return
-            note_end(self.path(slot), code)
-            log.warning("the process of slot %d ended (%d); starting another", slot, code)
+            with self._lock:
+                why = self._reasons.pop(slot, "")
+            text = note_end(self.path(slot), code, why)
+            log.warning("slot %d: %s; starting another", slot, text)
             quick = time.monotonic() - started < _QUICK_SECS
             pause = _longer(pause) if quick else 0.0
 
@@ -102,16 +113,6 @@ class SlotProcesses:
         with contextlib.suppress(OSError):  # gone already: the watcher will see
             write_setup(process.stdin, self.path(slot), list(sys.path), factory)
         return process
-
-
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a slot process, and end its children."""
-    # Until it is reaped, nobody else's group can have its number.
-    with contextlib.suppress(ChildProcessError):
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    return process.wait()
 
 
 def _longer(pause: float) -> float:

@@ -6,8 +6,9 @@ Callers hold the lock of `session`: one process has one JVM.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
 
 _JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
-_TRAINING_AFTER_SECS = 60.0
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
+_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_ODD = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class JvmStart:
@@ -42,7 +44,6 @@ class JvmStart:
             settings = {**settings, "spark.pyspark.python": self._nursery.command}
         self._settings = settings
         self._archive: ClassArchive | None = None
-        self._training: threading.Timer | None = None
         if is_local(settings["spark.master"]):
             self._archive = find_archive(java, settings)
 
@@ -52,19 +53,14 @@ class JvmStart:
         if archive is None:
             return self._gateway([], log, shipment)
         if records:
-            self._archive = None
             return self._gateway(archive.making_options, log, shipment)
         try:
-            gateway = self._gateway(archive.options, log, shipment)
+            return self._gateway(archive.options, log, shipment)
         except Exception:
             if not archive.options:
                 raise
             archive.discard()  # it may be why
-            gateway = self._gateway([], log, shipment)
-        self._training = threading.Timer(_TRAINING_AFTER_SECS, archive.train)
-        self._training.daemon = True
-        self._training.start()
-        return gateway
+            return self._gateway([], log, shipment)
 
     def conf(self, options: Sequence[str] = ()) -> SparkConf:
         from pyspark import SparkConf
@@ -79,16 +75,8 @@ class JvmStart:
         self.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def ended(self) -> None:
-        """End the rest after the JVM, and let the next one start faster."""
-        self.close()
-        if self._archive is not None:
-            self._archive.train()
-
     def close(self) -> None:
         """End what was started beside the JVM."""
-        if self._training is not None:
-            self._training.cancel()
         if self._nursery is not None:
             self._nursery.close()
             self._nursery = None
@@ -97,13 +85,45 @@ class JvmStart:
         """Start a JVM that removes its directory when it ends, even if this process is killed."""
         from pyspark.java_gateway import launch_gateway
 
-        with log.open("ab") as sink:
-            there = shipment.jvm_options if shipment else {}
-            gateway = launch_gateway(self.conf(options), {"stdout": sink, "stderr": sink, **there})
+        there = shipment.jvm_options if shipment else {}
+        with log.open("ab") as sink, self._submit_arguments(options):
+            gateway = launch_gateway(None, {"stdout": sink, "stderr": sink, **there})
         with suppress(Exception):  # Spark's own affair: without it the next run removes it
             hooks = gateway.jvm.org.apache.spark.util.ShutdownHookManager
             hooks.registerShutdownDeleteDir(gateway.jvm.java.io.File(self.directory))
         return gateway
+
+    @contextmanager
+    def _submit_arguments(self, options: Sequence[str]) -> Iterator[None]:
+        """Hand over the settings in a file of this user's, as long as a JVM may start in this.
+
+        A setting may be a secret, and every user of the machine can read a command line.
+        """
+        path = os.path.join(self.directory, "spark.properties")
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(as_properties(dict(self.conf(options).getAll())))
+        own = f"--properties-file {shlex.quote(path)} --load-spark-defaults"
+        theirs = os.environ.get(_SUBMIT_ARGUMENTS, "pyspark-shell")
+        try:
+            with environment({_SUBMIT_ARGUMENTS: f"{own} {theirs}"}):
+                yield
+        finally:
+            os.unlink(path)
+
+
+def as_properties(settings: Mapping[str, str]) -> str:
+    """Return settings as a file of Java's properties; every odd character by its UTF-16 units."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+
+
+def _escaped(text: str) -> str:
+    return _ODD.sub(_by_units, text)
+
+
+def _by_units(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def with_jvm_options(settings: Mapping[str, str], options: Sequence[str]) -> dict[str, str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -77,6 +79,13 @@ _REAL_TIME = {
     "spark.dynamicAllocation.enabled": "false",
 }
 
+# Whoever reaches one of Spark's ports, which by default are at the machine's outer address, can
+# send it messages and objects, and read its blocks. On one machine nobody else needs them, and what
+# the processes of other users may reach is behind a secret, which Spark draws.
+_HOST, _BIND_ADDRESS = "spark.driver.host", "spark.driver.bindAddress"
+_LOOP_BACK = "127.0.0.1"
+_LOCAL_IP = "SPARK_LOCAL_IP"
+_SHUFFLES = "spark.shuffle.service.enabled"
 
 # On one machine, compressing frames for the local disk gains nothing, and the UI's records are
 # needed by the UI only.
@@ -97,8 +106,25 @@ _CORE_LOCAL = {
     **_REAL_TIME,
 }
 
+# A host that loses its power, or its network, says nothing: with Spark's own limits a topology
+# stood still for 95 to 190 s, a third of that in one fetch of a block that nobody would send any
+# more. A JVM that collects garbage for 20 s is not lost yet.
+_SILENT_HOSTS = {
+    "spark.network.timeout": "40s",
+    "spark.network.timeoutInterval": "5s",
+    "spark.executor.heartbeatInterval": "5s",
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.connectionTimeout": "20s",
+}
+
+# The state is in Python's memory, beside the JVM's heap: Spark's tenth more is no room for it.
+_ROOM_FOR_PYTHON = {"spark.executor.memoryOverheadFactor": "0.4"}
+
 # Only one executor has a slot's instances, and no other slot may share it.
 _CORE_CLUSTER = {
+    # YARN's directory for temporary files has a longer path than a unix socket may have.
+    "spark.python.unix.domain.socket.dir": "/tmp",
+    **_SILENT_HOSTS,
     "spark.executor.cores": "1",
     "spark.python.daemon.module": DAEMON,
     "spark.driver.extraJavaOptions": _JVM,
@@ -132,8 +158,10 @@ _SQL_FILE_CHECKPOINT = {
     f"{_STREAMING}checkpoint.fileChecksum.enabled": "false",
 }
 
+_CAUSED_BY = re.compile(r"^Caused by: (.{1,300})", re.MULTILINE)
 _starting = threading.Lock()
 _STOP_SECS = 30.0
+_ENOUGH_FILES = 4096
 _EXECUTOR_CORES = "spark.executor.cores"
 _jvm: JvmStart | None = None  # guarded by _starting, as is the next
 _records = False
@@ -162,8 +190,9 @@ def core_settings(
 
     `places` is the number of task places of a topology in real-time mode, if it is known.
     """
+    users = spark_settings(conf)
     if is_local(master):
-        kind = _CORE_LOCAL
+        kind = {**_CORE_LOCAL, **_loop_back(users)}
     elif conf.get("topology.mode") == "real-time":
         cluster = {key: value for key, value in _CORE_CLUSTER.items() if key != _EXECUTOR_CORES}
         kind = {**cluster, **_REAL_TIME_CLUSTER, **_share(master, conf, places)}
@@ -175,8 +204,32 @@ def core_settings(
         "spark.pyspark.python": sys.executable,
         **_CORE,
         **kind,
-        **spark_settings(conf),
+        **(_ROOM_FOR_PYTHON if _is_in_containers(master) else {}),
+        **_authenticated(master, users),
+        **users,
     }
+
+
+def _loop_back(users: Mapping[str, str]) -> dict[str, str]:
+    """Return where Spark listens on one machine, if the user does not say."""
+    if _HOST in users:  # it is bound where it is called, unless they say otherwise
+        return {}
+    return {_HOST: _LOOP_BACK, _BIND_ADDRESS: _LOOP_BACK}
+
+
+def _authenticated(master: str, users: Mapping[str, str]) -> dict[str, str]:
+    """Have Spark draw a secret for its ports, where it can give it to the executors.
+
+    A standalone cluster's secret is its master's and workers', so the user has to say it; and a
+    shuffle service that does not ask for one fails those that do.
+    """
+    draws = is_local(master) or _is_in_containers(master)
+    return {"spark.authenticate": "true"} if draws and users.get(_SHUFFLES) != "true" else {}
+
+
+def _is_in_containers(master: str) -> bool:
+    """Return True for a cluster that ends an executor which takes more memory than was asked."""
+    return master == "yarn" or master.startswith("k8s://")
 
 
 def _share(master: str, conf: Mapping[str, Any], wanted: int | None) -> dict[str, str]:
@@ -220,6 +273,7 @@ def start_session(
         # Real-time mode has no Python processes of Spark's.
         forks = is_local(master) and conf.get("topology.mode") != REAL_TIME
         variables = {
+            **(_ui_at_loop_back(os.environ) if is_local(master) else {}),
             "JAVA_HOME": str(home),
             # Otherwise each JVM thread has a glibc arena and keeps freed memory in it.
             "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "4"),
@@ -229,6 +283,14 @@ def start_session(
         }
         with environment({**variables, **_locale(os.environ)}):
             return _launched(JvmStart(settings, java, forks=forks), path, java, shipment)
+
+
+def _ui_at_loop_back(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable by which Spark's own pages, if the user wants them, know their address.
+
+    Without it they are at every address of the machine, whatever the settings say.
+    """
+    return {} if environ.get(_LOCAL_IP) else {_LOCAL_IP: _LOOP_BACK}
 
 
 def _locale(environ: Mapping[str, str]) -> dict[str, str]:
@@ -256,17 +318,28 @@ def _launched(start: JvmStart, path: Path, java: Java, shipment: Shipment | None
         session = SparkSession(context)
     except Exception as error:
         start.abandon()
+        _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
         raise EngineError(
             f"Spark did not start on {java}: {_first_error(path, begun) or error}",
             code="spark-start",
             at=str(path),
-            hint="topo doctor --spark",
+            hint=_few_files(files) or "topo doctor --spark",
         ) from error
     context.setLogLevel("WARN")
     if is_local(context.master):
         apply_jvm_speedups(context)
     log.info("Spark %s on %s, %s; its log: %s", context.version, context.master, java, path)
     return session
+
+
+def _few_files(limit: int) -> str:
+    """Return a hint if a JVM may not open as many files as Spark has jars; else ""."""
+    if limit == resource.RLIM_INFINITY or limit >= _ENOUGH_FILES:
+        return ""
+    return (
+        f"a process may open {limit} files here, and Spark has hundreds of jars: "
+        f"ulimit -n {_ENOUGH_FILES}"
+    )
 
 
 def _with_topo(python_path: str) -> str:
@@ -323,19 +396,25 @@ def query_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSe
 
 
 def _first_error(path: Path, begun: int) -> str:
-    """Return the first error of a log since it had `begun` bytes: earlier starts append to it."""
+    """Return the first error of a log since it had `begun` bytes: earlier starts append to it.
+
+    An error of Java's start of a class says nothing; the last of its causes does.
+    """
     try:
         text = path.read_bytes()[begun:].decode(errors="replace")
     except OSError:
         return ""
     telling = [line for line in text.splitlines() if "Exception" in line or "rror" in line]
-    return telling[0].strip() if telling else ""
+    if not telling:
+        return ""
+    first, causes = telling[0].strip(), _CAUSED_BY.findall(text)
+    return f"{first}; caused by {causes[-1]}" if causes and causes[-1] not in first else first
 
 
-def record_classes() -> None:
-    """Have the next JVM of this process write the archive of its classes when it ends."""
+def record_classes(records: bool) -> None:
+    """Have JVMs that this process starts from now on write the archive of their classes, or not."""
     global _records
-    _records = True
+    _records = records
 
 
 def stop_session(patience_secs: float = _STOP_SECS) -> None:
@@ -352,4 +431,4 @@ def stop_session(patience_secs: float = _STOP_SECS) -> None:
         gateway.proc.stdin.close()
         gateway.proc.wait(patience_secs)
         if _jvm is not None:
-            _jvm.ended()
+            _jvm.close()

@@ -3,21 +3,25 @@
 One thread per start of the query. The log, and what is committed, outlive it. What others ask of it
 (`status`, `command`) takes a lock that the thread holds only while it changes what they see.
 
+Reports wait for the run to take them. While it is busy elsewhere and many wait, no epoch is cut, so
+spouts, which may emit only so much in an epoch, wait as well.
+
 An epoch is appended to the log first, then applied, then told: nothing is acked before it is
 durable. If the log cannot be written, the thread ends and nothing is acked any more.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 import selectors
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 
 from topo.engine.spark.plan import Plan
+from topo.engine.spark.realtime.encryption import server_context
 from topo.engine.spark.realtime.epochs import Committed, Epochs
 from topo.engine.spark.realtime.messages import (
     Kind,
@@ -27,18 +31,23 @@ from topo.engine.spark.realtime.messages import (
     pack_cut,
     pack_setup,
     pack_start,
+    pack_value,
     pack_verdicts,
+    unpack_levels,
     unpack_staged,
     unpack_updated,
-    unpack_want,
 )
+from topo.engine.spark.realtime.records import PIECE_BYTES, pieces_of
 from topo.engine.spark.realtime.store import EpochStore
 from topo.engine.spark.realtime.stream import Listener, Stream
 from topo.errors import EngineError
+from topo.systems import Bell
+from topo.tracking.clock import monotonic
 from topo.tracking.exchange import CommittedPayload
 from topo.tracking.figures import AckerStatus
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode, TrackingPlan
+from topo.tracking.security import Tls
 from topo.tracking.verdicts import Verdicts
 
 _RATE_SECS = 10.0
@@ -46,13 +55,18 @@ _RATE_STEP_SECS = 0.25  # of what is counted together
 _NOTICE_SECS = 0.1  # between two words to the run, which looks by itself as well
 START_SECS = 60.0
 _LEAST_PATIENCE_SECS = 60.0
+_MOST_REPORTS = 20_000
+_MOST_REPORT_BYTES = 64 << 20
 
 
 class SlotLost(EngineError):
     """A slot's process is gone, or does not come."""
 
     code = "slot-lost"
-    slot: int | None = None
+
+    def __init__(self, message: str, *, slot: int | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.slot = slot
 
 
 class Coordinator(threading.Thread):
@@ -71,6 +85,9 @@ class Coordinator(threading.Thread):
         address: str,
         token: str,
         setup: Callable[[int], SlotSetup],
+        clock: Callable[[], float],
+        shares_files: bool = True,
+        tls: Tls | None = None,
         payload_number: int = 0,
         notify: Callable[[], None] = lambda: None,
     ) -> None:
@@ -88,19 +105,27 @@ class Coordinator(threading.Thread):
         self._lock = threading.Lock()
         self._closing = False
         self._selector = selectors.DefaultSelector()
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._selector.register(self._wake_fd, selectors.EVENT_READ, self)
+        self._bell = Bell()
+        self._selector.register(self._bell, selectors.EVENT_READ, self)
         self._setup = setup
-        self._listener = Listener(address, token, self._selector, self._accepted)
-        self._saved: dict[int, dict[str, bytes]] = store.restore() if store else {}
+        self._clock = clock
+        context = server_context(tls) if tls else None
+        self._listener = Listener(address, token, self._selector, self._accepted, context)
+        self._shares_files = shares_files
+        self._restoring: dict[Stream, Iterator[tuple[Kind, bytes]]] = {}
+        """What is still to be sent to slots that resume."""
         self._streams: list[Stream] = []
         self._wanted: dict[tuple[int, int], Stream] = {}
         """By level and slot, the process that has it."""
         self._ready: set[tuple[int, int]] = set()
+        self._preparing: dict[tuple[int, int], float] = {}
+        """Levels whose tasks are being opened, and since when."""
         self._cursors: dict[int, int] = {}
         self._is_going = False
-        self._begun_at = time.monotonic()
+        self._moved_at = monotonic()
+        """When a slot last said how far it is."""
         self._payloads: deque[CommittedPayload] = deque()
+        self._payload_bytes = 0
         self._rates: deque[tuple[float, int]] = deque()
         self._cut_at = 0.0
         self._updates: list[Updates] = []
@@ -122,7 +147,7 @@ class Coordinator(threading.Thread):
         self._wake()
         if self.is_alive():
             self.join()
-        os.close(self._wake_fd)  # not before: nobody may write to what has its number then
+        self._bell.close()  # not before: nobody may write to what has its number then
 
     def command(self, mode: Mode) -> int:
         """Change what the topology does from its next epoch on."""
@@ -134,14 +159,18 @@ class Coordinator(threading.Thread):
     def status(self, payloads_after: int | None = None) -> AckerStatus:
         """Return figures, with the reports of committed epochs behind this number."""
         with self._lock:
-            now, epochs = time.time(), self._epochs
-            counts = self._committed.ledger.counts(now)
+            epochs = self._epochs
+            counts = self._committed.ledger.counts(self._clock())
+            had_room = self._has_room
             while self._payloads and self._payloads[0].number <= (payloads_after or 0):
-                self._payloads.popleft()
+                self._payload_bytes -= len(self._payloads.popleft().payload)
+            if self._has_room and not had_room:
+                self._wake()
             in_work = epochs.in_work
             missing = set(epochs.missing)
             places = self._places
-            recent = sum(count for at, count in self._rates if at > now - _RATE_SECS)
+            since = monotonic() - _RATE_SECS
+            recent = sum(count for at, count in self._rates if at > since)
             return AckerStatus(
                 epoch=0,
                 incarnations=(0,),
@@ -167,6 +196,23 @@ class Coordinator(threading.Thread):
             )
 
     @property
+    def preparing(self) -> str:
+        """The level that has been opening its tasks for the longest time, in words; or ""."""
+        opening = min(
+            ((since, *place) for place, since in dict(self._preparing).items()), default=None
+        )
+        if opening is None:
+            return ""
+        since, level, slot = opening
+        names = ", ".join(repr(placed.id) for placed in self._plan.levels[level])
+        return f"slot {slot} has been preparing {names} for {monotonic() - since:.0f} s"
+
+    @property
+    def _has_room(self) -> bool:
+        """True if the run has taken its reports: no more are made while it is busy elsewhere."""
+        return len(self._payloads) < _MOST_REPORTS and self._payload_bytes < _MOST_REPORT_BYTES
+
+    @property
     def epoch_ms(self) -> float:
         """The duration of the last epoch, from its cut to its commit."""
         return self._epoch_ms
@@ -180,7 +226,7 @@ class Coordinator(threading.Thread):
         return [(le, s) for le in range(len(self._plan.levels)) for s in range(self._slots)]
 
     def _wake(self) -> None:
-        os.eventfd_write(self._wake_fd, 1)
+        self._bell.ring()
 
     # -- the thread ---------------------------------------------------------------------------
 
@@ -200,34 +246,39 @@ class Coordinator(threading.Thread):
 
     def event(self, mask: int) -> None:
         """Take note that another thread wants something."""
-        os.eventfd_read(self._wake_fd)
+        self._bell.silence()
 
     def _turn(self) -> None:
         for key, mask in self._selector.select(self._timeout()):
             key.data.event(mask)
         if self._is_going:
-            now = time.monotonic()
-            if self._epochs.due_at(now, time.time()) <= now:
+            now = monotonic()
+            if self._has_room and self._epochs.due_at(now, self._clock()) <= now:
                 self._cut(now)
-            elif self._epochs.in_work and now > self._cut_at + self._patience_secs:
+            elif self._epochs.in_work and self._is_quiet(now, self._patience_secs):
                 raise SlotLost(self._overdue())
-        elif time.monotonic() > self._begun_at + START_SECS:
+        elif self._is_quiet(monotonic(), START_SECS):
             missing = sorted(set(self._places) - self._ready)
             raise SlotLost(
                 f"not ready after {START_SECS:g} s: {_in_words(missing)}",
                 hint="Spark's log says why its tasks did not start",
             )
         self._apply()
+        self._restore()
         for stream in self._streams:
             stream.flush()
+
+    def _is_quiet(self, now: float, secs: float) -> bool:
+        """Return True if nothing has moved for so long, and no user code is why."""
+        return not self._preparing and now > self._moved_at + secs
 
     def _timeout(self) -> float | None:
         if not self._is_going:
             return 1.0
-        now = time.monotonic()
-        if self._epochs.in_work:
+        now = monotonic()
+        if self._epochs.in_work or not self._has_room:
             return 1.0
-        due = self._epochs.due_at(now, time.time())
+        due = self._epochs.due_at(now, self._clock())
         return None if due == float("inf") else max(0.0, due - now)
 
     def _overdue(self) -> str:
@@ -240,7 +291,8 @@ class Coordinator(threading.Thread):
         if not 0 <= slot < self._slots:
             raise SlotLost(f"a process came as slot {slot}, and there are {self._slots}")
         self._streams.append(stream)
-        stream.on_event = lambda: self._hear(slot, stream)
+        self._moved_at = monotonic()
+        stream.listen(lambda: self._hear(slot, stream))
         stream.send(Kind.SETUP, pack_setup(self._setup(slot)))
 
     def _start(self, slot: int, levels: tuple[int, ...], stream: Stream) -> None:
@@ -250,10 +302,37 @@ class Coordinator(threading.Thread):
                 raise SlotLost(f"level {level} of slot {slot} came twice")
             self._wanted[level, slot] = stream
         mine = {task for level in levels for task in self._plan.tasks_at(level, slot)} | {0}
-        saved = {task: records for task, records in self._saved.items() if task in mine}
-        known = self._committed
-        start = Start(levels, known.epoch, known.clock, self._mode, self._incarnation, saved)
-        stream.send(Kind.START, pack_start(start))
+        before = self._restoring.get(stream, iter(()))
+        self._restoring[stream] = chain(before, self._what_starts(levels, mine))
+
+    def _what_starts(
+        self, levels: tuple[int, ...], tasks: set[int]
+    ) -> Iterator[tuple[Kind, bytes]]:
+        """Yield the messages by which these levels begin where they were."""
+        last, store = self._committed, self._store
+        start = Start(
+            levels, last.epoch, last.clock, self._mode, self._incarnation, now=self._clock()
+        )
+        if store is not None and self._shares_files:
+            places = store.places(tasks)
+            start = replace(start, directory=str(store.directory.absolute()), places=places)
+        elif store is not None:
+            for key, piece in pieces_of(store.directory, store.places(tasks)):
+                yield Kind.VALUE, pack_value(key, piece)
+            start = replace(start, now=self._clock())
+        yield Kind.START, pack_start(start)
+
+    def _restore(self) -> None:
+        """Send slots what they resume from, no faster than they take it."""
+        for stream, messages in list(self._restoring.items()):
+            while stream.waiting < PIECE_BYTES:
+                message = next(messages, None)
+                if message is None:
+                    del self._restoring[stream]
+                    break
+                stream.send(*message)
+                stream.flush()
+                self._moved_at = monotonic()
 
     def _hear(self, slot: int, stream: Stream) -> None:
         for kind, data in stream.receive():
@@ -267,24 +346,32 @@ class Coordinator(threading.Thread):
                 case Kind.UPDATES:
                     self._updates.append(unpack_updated(data))
                 case Kind.WANT:
-                    self._start(slot, unpack_want(data), stream)
+                    self._start(slot, unpack_levels(data), stream)
+                case Kind.PREPARING | Kind.PREPARED:
+                    self._note_preparing(slot, unpack_levels(data), kind == Kind.PREPARING)
                 case Kind.READY:
                     level, cursors = pickle.loads(data)
                     self._cursors.update(cursors)
                     self._ready.add((level, slot))
+                    self._moved_at = monotonic()
                     if len(self._ready) == len(self._places):
                         self._go()
                 case Kind.FAILED:
                     error: Exception = pickle.loads(data)
                     raise error
         if not stream.is_open:
-            lost = SlotLost(f"the process of slot {slot} is gone")
-            lost.slot = slot
-            raise lost
+            raise SlotLost(f"the process of slot {slot} is gone", slot=slot)
+
+    def _note_preparing(self, slot: int, levels: tuple[int, ...], begins: bool) -> None:
+        self._moved_at = monotonic()
+        for level in levels:
+            if begins:
+                self._preparing.setdefault((level, slot), self._moved_at)
+            else:
+                self._preparing.pop((level, slot), None)
 
     def _go(self) -> None:
         self._is_going = True
-        self._saved = {}
         never_heard = dict.fromkeys(self._spouts, 0)
         self._epochs.resume_from({**never_heard, **self._cursors})
         for stream in self._streams:
@@ -293,8 +380,8 @@ class Coordinator(threading.Thread):
 
     def _cut(self, now: float) -> None:
         with self._lock:
-            cut = self._epochs.cut(now, time.time())
-        self._cut_at = now
+            cut = self._epochs.cut(now, self._clock())
+        self._cut_at = self._moved_at = now
         for slot in range(self._slots):
             self._wanted[0, slot].send(Kind.CUT, pack_cut(cut.epoch, cut.mode, cut.clock))
 
@@ -312,14 +399,15 @@ class Coordinator(threading.Thread):
                     self.payload_number += 1
                     number, epoch = self.payload_number, record.epoch
                     self._payloads.append(CommittedPayload(number, epoch, level, slot, report))
+                    self._payload_bytes += len(report)
             self._count(len(record.updates))
-        self._epoch_ms = 1000 * (time.monotonic() - self._cut_at)
-        self._tell_committed(moved)
+        self._epoch_ms = 1000 * (monotonic() - self._cut_at)
+        self._tell_committed(record.epoch, moved)
         self._notice(any(report for _, _, report in reports))
 
     def _notice(self, has_reports: bool) -> None:
         """Wake the run, if it has not been woken lately; on its way to its end, each time."""
-        now = time.monotonic()
+        now = monotonic()
         waits = self._epochs.mode == Mode.ACTIVE and now < self._noticed + _NOTICE_SECS
         if has_reports and not waits:
             self._noticed = now
@@ -329,15 +417,14 @@ class Coordinator(threading.Thread):
         """Take in what came in this turn and waits for no epoch; one word answers all of it."""
         if not self._updates:
             return
-        now = time.time()
         updates, self._updates = Updates.concat(self._updates), []
         with self._lock:
-            self._committed.ledger.apply(updates, now)
+            self._committed.ledger.apply(updates, self._clock())
             self._count(len(updates))
         self._tell(self._epochs.new_verdicts())
 
     def _count(self, updates: int) -> None:
-        now = time.time()
+        now = monotonic()
         if self._rates and now < self._rates[-1][0] + _RATE_STEP_SECS:
             began, so_far = self._rates[-1]
             self._rates[-1] = (began, so_far + updates)
@@ -346,20 +433,21 @@ class Coordinator(threading.Thread):
         while self._rates[0][0] < now - _RATE_SECS:
             self._rates.popleft()
 
-    def _tell_committed(self, moved: int) -> None:
+    def _tell_committed(self, epoch: int, moved: int) -> None:
         verdicts = self._by_slot(self._epochs.new_verdicts())
-        hearing = {id(self._wanted[0, slot]): said for slot, said in verdicts.items()}
+        hearing = {id(self._wanted[0, slot]): each for slot, each in verdicts.items()}
         for stream in self._streams:
-            stream.send(Kind.COMMITTED, pack_committed(moved, hearing.get(id(stream), {})))
+            own = hearing.get(id(stream), {})
+            stream.send(Kind.COMMITTED, pack_committed(epoch, moved, own))
 
     def _tell(self, verdicts: Mapping[int, Verdicts]) -> None:
-        for slot, said in self._by_slot(verdicts).items():
-            self._wanted[0, slot].send(Kind.TOLD, pack_verdicts(said))
+        for slot, own in self._by_slot(verdicts).items():
+            self._wanted[0, slot].send(Kind.TOLD, pack_verdicts(own))
 
     def _by_slot(self, verdicts: Mapping[int, Verdicts]) -> dict[int, dict[int, Verdicts]]:
         by_slot: dict[int, dict[int, Verdicts]] = {}
-        for task, said in verdicts.items():
-            by_slot.setdefault(self._plan.place_of(task)[1], {})[task] = said
+        for task, own in verdicts.items():
+            by_slot.setdefault(self._plan.place_of(task)[1], {})[task] = own
         return by_slot
 
 

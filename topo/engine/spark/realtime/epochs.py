@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from topo.errors import EngineError
 from topo.tracking.ids import Updates
@@ -60,10 +61,9 @@ class EpochRecord:
 class Committed:
     """The last committed epoch, and the ledger as of then."""
 
-    def __init__(self, plan: TrackingPlan) -> None:
-        self.epoch = 0
+    def __init__(self, plan: TrackingPlan, epoch: int = 0) -> None:
+        self.epoch = epoch
         self.clock = 0.0
-        # A method of data that pickles: snapshots hold the ledger.
         self.ledger = Ledger(plan.timeout_secs, plan.component_of)
 
     def apply(self, record: EpochRecord) -> None:
@@ -75,6 +75,15 @@ class Committed:
         for task, number in record.cursors.items():
             self.ledger.forget(task, number)
         self.epoch, self.clock = record.epoch, record.clock
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data, for a snapshot."""
+        return {"epoch": self.epoch, "clock": self.clock, "ledger": self.ledger.as_data()}
+
+    def take_data(self, data: Mapping[str, Any]) -> None:
+        """Take over what `as_data` gave; nothing was applied before."""
+        self.epoch, self.clock = data["epoch"], data["clock"]
+        self.ledger.take_data(data["ledger"])
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,8 @@ class Cut:
 class Epochs:
     """The epoch in work, and when it ends.
 
-    `now` is a monotonic time, in seconds; `wall` the time that ticks and timeouts go by.
+    `now` is a monotonic time, in seconds; `clock` what the run's steady clock shows, by which ticks
+    and timeouts go.
     """
 
     def __init__(
@@ -120,7 +130,7 @@ class Epochs:
             self.mode_version += 1
         return self.mode_version
 
-    def due_at(self, now: float, wall: float) -> float:
+    def due_at(self, now: float, clock: float) -> float:
         """Return when the present epoch is to end: `now` or later, infinity if nothing is known."""
         if self._cut is not None:
             return math.inf
@@ -129,16 +139,16 @@ class Epochs:
         timeout = self.committed.ledger.next_timeout()
         if timeout is None:
             return math.inf
-        return max(now + timeout - wall, self._next_cut)
+        return max(now + timeout - clock, self._next_cut)
 
-    def cut(self, now: float, wall: float) -> Cut:
+    def cut(self, now: float, clock: float) -> Cut:
         """End the present epoch."""
         if self._cut is not None:
             raise EpochRefused(f"epoch {self._cut.epoch} is not committed yet")
         self._has_news = False
         self._next_cut = now + self._period
         self.mode_version_begun = self.mode_version
-        self._cut = Cut(self.committed.epoch + 1, self.mode, max(wall, self.committed.clock))
+        self._cut = Cut(self.committed.epoch + 1, self.mode, max(clock, self.committed.clock))
         return self._cut
 
     @property
@@ -204,10 +214,10 @@ class Epochs:
 
     def new_verdicts(self) -> dict[int, Verdicts]:
         """Return, by spout task, the committed verdicts that were not told yet."""
-        found = {}
+        new = {}
         ledger = self.committed.ledger
         for task, number in self._pushed.items():
             if ledger.last_verdict(task) > number:
-                found[task] = verdicts = ledger.verdicts(task, number)
+                new[task] = verdicts = ledger.verdicts(task, number)
                 self._pushed[task] = verdicts.last
-        return found
+        return new

@@ -1,4 +1,4 @@
-"""The Java that real-time mode runs inside Spark: its compilation, and its way to the executors.
+"""The Java that real-time mode runs inside Spark, and its way to the executors.
 
 Spark's real-time mode streams row by row between stages. Its Python workers would hold rows back by
 milliseconds a stage, so the stages here are Java, and no more than pipes: a slot's process has a
@@ -6,25 +6,22 @@ unix socket for each level, through which the level's input comes in and its out
 source is the output of the spouts' level. All of it passes Spark's own check of what real-time mode
 allows, which is why the sink is a `foreach` and not `noop`.
 
-`jvm/compiler.py` says how it gets there; executors of a cluster get a jar.
+`jvm/classes.py` says how it gets there; executors of a cluster get the jar.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.config.masters import is_local
-from topo.engine.spark.jvm.compiler import compile_classes, define, is_defined, write_jar
-from topo.engine.spark.realtime.java_slots import SLOTS
-from topo.engine.spark.realtime.java_tasks import TASKS
+from topo.engine.spark.jvm.classes import JAR, load
 from topo.errors import EngineError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-SOURCE_CLASS = "TopoSource"
-_JAR = "topo-real-time.jar"
+SOURCE_CLASS = "topo.Spouts"
+_CLASSES = ("Pipe", "Relay", "Sink", "Slot", "Spouts")
 _SINCE = (4, 3)
 _INSTEAD = "real-time mode needs Spark 4.3 or later; else set topology.mode=micro-batch"
 
@@ -39,24 +36,18 @@ def check_spark(version: str) -> None:
 
 
 def load_classes(context: SparkContext) -> Any:
-    """Compile the classes into this Spark, unless it has them; return its JVM."""
+    """Load the classes into this Spark, unless it has them; return their package."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-    jvm: Any = context._jvm
     try:
-        if not is_defined(context, SOURCE_CLASS):
-            classes = compile_classes(context, TASKS + SLOTS)
-            if not is_local(context.master):
-                jar = Path(jvm.java.lang.System.getProperty("java.io.tmpdir")) / _JAR
-                write_jar(jar, classes)
-                jsc: Any = context._jsc
-                jsc.addJar(str(jar))
-            define(context, classes, SOURCE_CLASS)
+        if not is_local(context.master):
+            jsc: Any = context._jsc
+            jsc.addJar(str(JAR))  # again is not twice
+        return load(context, *_CLASSES)
     except (Py4JError, TypeError) as error:  # the latter where Spark lacks the classes
-        said = [line for line in str(error).splitlines() if "Exception" in line]
+        reasons = [line for line in str(error).splitlines() if "Exception" in line]
         raise EngineError(
-            f"this Spark cannot run in real-time mode: {said[0].strip() if said else error}",
+            f"this Spark cannot run in real-time mode: {reasons[0].strip() if reasons else error}",
             code="real-time",
             hint=_INSTEAD,
         ) from error
-    return jvm

@@ -5,6 +5,10 @@ next level of this slot in this process, and else by way of Spark. A message for
 passes through the slot of the same number on every level between, where it is counted, held and
 sent on like all others; so a marker ends an epoch for whatever goes before it, however far.
 
+If a bolt's inputs are of several levels, tuples of the deepest ones could come before what their
+producers' producers sent it directly: two slots' ways through Spark take no turns. So the tuples
+from below its first input wait for the end of the epoch, when everything before them is here.
+
 It works in portions, and not at all while its output waits to be written: what it has in memory is
 bounded by that, by what one tuple becomes, and by what the spouts may emit in two epochs.
 """
@@ -12,8 +16,8 @@ bounded by that, by what one tuple becomes, and by what the spouts may emit in t
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +27,14 @@ from topo.engine.spark.realtime.epochs import Key, Staged
 from topo.engine.spark.realtime.messages import SlotSetup, Start
 from topo.engine.spark.realtime.output import DATA, END, HEAD, LENGTH, MARKER, Item, Output
 from topo.engine.spark.realtime.portions import Portion, Queue, shares_of_turn
+from topo.engine.spark.realtime.rescaling import last_tick_key
 from topo.engine.spark.worker.report import Capture, Report
 from topo.logs.capture import collected_lines
 from topo.metrics.counters import TaskMetrics
 from topo.runtime.input_times import Marks
 from topo.runtime.slot import Batch, SlotTasks
 from topo.runtime.task import TaskEnvironment
+from topo.tracking.clock import monotonic
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode
 from topo.wire.frame import AnyFrame, PackedFrame
@@ -40,10 +46,18 @@ _NOTHING = TaskMetrics()
 
 
 class Level:
-    """One level of one slot. Level 0 has no input: `poll` and `deliver` feed it."""
+    """One level of one slot. Level 0 has no input: `poll` and `deliver` feed it.
+
+    User code opens tasks within `preparing`, which may take any time.
+    """
 
     def __init__(
-        self, setup: SlotSetup, number: int, environment: TaskEnvironment, start: Start
+        self,
+        setup: SlotSetup,
+        number: int,
+        environment: TaskEnvironment,
+        start: Start,
+        preparing: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         plan: Plan = setup.plan
         self.number = number
@@ -54,6 +68,7 @@ class Level:
         if number:
             name = f"level {number} of slot {setup.slot}"
             self.alignment = Alignment(name, plan.slots, self.epoch)
+        self._preparing = preparing
         self._plan = plan
         self._slot = setup.slot
         self._sends_updates = setup.acks_at_once
@@ -65,15 +80,17 @@ class Level:
         captures = setup.spec.capture or setup.spec.conclusions
         self._environment = replace(environment, listener=self._capture if captures else None)
         self._saved = {task: dict(start.saved.get(task, {})) for task in self._tasks}
-        self._now = start.clock or time.time()
+        self._now = start.clock or start.now
         self._mode = start.mode
-        self._last_tick_key: Key = (0, f"last ticked/{number}/{setup.slot}")
+        self._last_tick_key = last_tick_key(number, setup.slot)
         self._had_last_tick = self._last_tick_key[1] in start.saved.get(0, {})
         self._more_came = False
         self._closed = False
         self.has_ticks = self.is_woken = False  # if any of its tasks ticks, or has timers
         self._may_have_updates = False
         self._queue = Queue()
+        self._waiting: list[AnyFrame] = []  # for the end of the epoch
+        self._waits_for_end = {} if setup.acks_at_once else _longer_ways(plan, environment, number)
         self._near_tasks: frozenset[int] = frozenset()
         self._polls = Portion(_POLL_TUPLES * shares_of_turn(setup.epoch_ms))
         self._sizes: dict[int, dict[str, int]] = {}
@@ -88,7 +105,8 @@ class Level:
         """Bring the tasks to life; those of a topology that was never active wait until it is."""
         if self.host is None:
             host = SlotTasks(self._environment, self._tasks)
-            host.open(self._saved)
+            with self._preparing():
+                host.open(self._saved)
             host.keep_decoded_for(self._near_tasks)
             self._saved = {}
             host.begin(Batch(self.epoch, self._now, self._now))
@@ -102,7 +120,7 @@ class Level:
 
         `tasks` are those of this slot that are reached without leaving the process.
         """
-        self.output.near = near
+        self.output.lead_to(near)
         self._near_tasks = tasks
         if self.host is not None:
             self.host.keep_decoded_for(tasks)
@@ -139,7 +157,7 @@ class Level:
         return self._queue.nbytes
 
     def work(self, now: float) -> bool:
-        """Work on what has come, and on ticks that are due; return True if there was any.
+        """Work on what has come, and on ticks that are due; return True if there was either.
 
         It stops when the output has to go first, and now and then to let others have a turn.
         """
@@ -150,7 +168,15 @@ class Level:
                 self.output.pass_on(item)
                 continue
             for frame in item[1]:
+                if frame.source_task in self._waits_for_end.get(frame.target_task, ()):
+                    self._waiting.append(frame)
+                else:
+                    self._queue.add(frame)
+        if self.alignment.is_complete and self._waiting:
+            self._waiting.sort(key=lambda frame: self._plan.place_of(frame.source_task)[0])
+            for frame in self._waiting:
                 self._queue.add(frame)
+            self._waiting = []
         until = 0.0
         while self._queue and not self.output.is_full:
             self._more_came = True
@@ -160,18 +186,21 @@ class Level:
             if self._queue:
                 self.output.send(at_once=True)
                 self.output.flush()
-                until = until or time.monotonic() + _WORK_SECS
-                if time.monotonic() > until:
+                until = until or monotonic() + _WORK_SECS
+                if monotonic() > until:
                     break
-        if self.tick_at <= now:
+        ticks = self.tick_at <= now
+        if ticks:
             self._run(now)
         self.output.send()
-        return bool(items)
+        return ticks or bool(items)
 
     @property
     def has_work(self) -> bool:
         """True if something of what has come is still to be worked on."""
-        return bool(self._queue) or (self.alignment is not None and self.alignment.has_ready)
+        if self._queue or self.alignment is None:
+            return bool(self._queue)
+        return self.alignment.has_ready or (self.alignment.is_complete and bool(self._waiting))
 
     @property
     def has_ended(self) -> bool:
@@ -203,8 +232,8 @@ class Level:
         if self._closed:
             return
         self._may_have_updates = True
-        for task, said in verdicts.items():
-            host.deliver(task, incarnation, said)
+        for task, own in verdicts.items():
+            host.deliver(task, incarnation, own)
 
     @property
     def tick_at(self) -> float:
@@ -226,7 +255,7 @@ class Level:
 
     def tick(self) -> None:
         """Run the ticks that are due."""
-        self._run(time.time())
+        self._run(self._environment.now())
         self.output.send()
 
     @property
@@ -245,10 +274,10 @@ class Level:
         """The state of the spouts that the driver hears of even if nothing is emitted."""
         return (self.is_exhausted, self.host.stalls if self.host else ())
 
-    def tell_committed(self) -> None:
-        """Tell the components that the epoch before the present one is committed."""
+    def tell_committed(self, epoch: int) -> None:
+        """Tell the components that this epoch is committed; a later one may be staged already."""
         if self.host is not None and not self._closed:
-            self.host.tell_committed()
+            self.host.tell_committed(epoch)
 
     def take_updates(self) -> list[Updates]:
         """Return what the acker is to hear at once, before the epoch ends."""
@@ -291,11 +320,11 @@ class Level:
         deletes: list[Key] = []
         updates, cursors = Updates(), {}
         marks = Marks()
-        for said in self.alignment.marks if self.alignment is not None else ():
-            marks.add(Marks.unpack(said))
+        for packed in self.alignment.marks if self.alignment is not None else ():
+            marks.add(Marks.unpack(packed))
         if host is not None and not self._closed:
             ticks_last = self._note_last_tick(mode, puts, deletes)
-            now = max(time.time(), self._now)
+            now = max(clock, self._now)
             host.turn(now, ticking=mode not in (Mode.LAST_TICK, Mode.CLOSE))
             self._now = now
             self._collect(host.work(last_tick=ticks_last, marks=[marks]))
@@ -352,11 +381,11 @@ class Level:
                 report.stalls = host.stalls
         self._capture.move_to(report)
         report.lines = collected_lines()
-        told = (mode, report.exhausted, report.at_limit, report.stalls)
+        state = (mode, report.exhausted, report.at_limit, report.stalls)
         rest = report.rows or report.concluded or report.lines
-        if not (report.metrics or rest or told != self._told):
+        if not (report.metrics or rest or state != self._told):
             return b""
-        self._told = told
+        self._told = state
         return report.pack(self._reports)
 
     def _figures(self, host: SlotTasks) -> dict[int, TaskMetrics]:
@@ -378,6 +407,18 @@ def link(levels: Mapping[int, Level]) -> None:
             near.update(levels[deeper].tasks)
             deeper += 1
         level.connect(levels.get(number + 1), frozenset(near))
+
+
+def _longer_ways(plan: Plan, environment: TaskEnvironment, level: int) -> dict[int, frozenset[int]]:
+    """Return, for each task of a level, the tasks that it reads from below its first input."""
+    tasks: dict[int, frozenset[int]] = {}
+    for placed in plan.levels[level]:
+        reads = environment.topology.component(placed.id).inputs
+        sources = [plan.component(read.component) for read in reads]
+        first = min((source.level for source in sources), default=0)
+        if late := frozenset(t for s in sources if s.level > first for t in s.tasks):
+            tasks |= dict.fromkeys(placed.tasks, late)
+    return tasks
 
 
 def _frames_in(data: memoryview) -> Iterator[PackedFrame]:

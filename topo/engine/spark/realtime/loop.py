@@ -19,12 +19,14 @@ has put into its executor, and learns of each when its task connects.
 from __future__ import annotations
 
 import math
-import os
 import selectors
-import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from topo.config.secrets import masked
 from topo.engine.spark.realtime.level import Level, link
@@ -33,25 +35,32 @@ from topo.engine.spark.realtime.messages import (
     Place,
     SlotSetup,
     Start,
+    pack_levels,
     pack_staged,
     pack_updated,
-    pack_want,
     unpack_committed,
     unpack_cut,
     unpack_setup,
     unpack_start,
+    unpack_value,
     unpack_verdicts,
 )
 from topo.engine.spark.realtime.portions import shares_of_turn
+from topo.engine.spark.realtime.records import Values, read_values
 from topo.engine.spark.realtime.stream import Listener, Stream, connect
 from topo.engine.spark.worker.slot_process import portable
 from topo.errors import EngineError, TopoError
 from topo.logs.capture import collect_logs
 from topo.logs.requests import LogRequests
 from topo.runtime.task import TaskEnvironment
+from topo.systems import Bell
+from topo.tracking.clock import FollowingClock, monotonic
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode
 from topo.wire.column import dump
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 _FIRST_PAUSE_SECS = 0.0005
 _USUAL_PAUSE_SECS = 0.005
@@ -82,13 +91,15 @@ class SlotLoop:
         self._place = place
         self._setup: SlotSetup
         self._environment: TaskEnvironment | None = None
+        self._clock = FollowingClock()
         self._selector = selectors.DefaultSelector()
         self._listener = Listener(place.path, place.token, self._selector, self._accepted)
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._selector.register(self._wake_fd, selectors.EVENT_READ, self)
+        self._bell = Bell()
+        self._selector.register(self._bell, selectors.EVENT_READ, self)
         self._log_requests = LogRequests(masked)
         self._pipes: dict[int, Stream] = {}
         self._levels: dict[int, Level] = {}  # in their order
+        self._values = Values()  # of saved state, as far as the coordinator sends it
         self._spouts: Level | None = None  # level 0, if it is here
         self._incarnation = ""
         self._mode = Mode.INACTIVE
@@ -104,8 +115,9 @@ class SlotLoop:
         self._in_epoch = 0  # before it
         self._allowance = _FIRST_ALLOWANCE
         self._cut_at = math.inf
-        self._coordinator = connect(place.coordinator, place.token, place.slot, self._selector)
-        self._coordinator.on_event = self._hear
+        tls = _context_in(place.token)
+        self._coordinator = connect(place.coordinator, place.token, place.slot, self._selector, tls)
+        self._coordinator.listen(self._hear)
 
     def run(self) -> None:
         """Run until the coordinator is gone; an error ends it, once the coordinator knows."""
@@ -113,8 +125,8 @@ class SlotLoop:
             while self._coordinator.is_open:
                 self._turn()
         except Exception as error:
-            told = error if isinstance(error, TopoError) else _in_words(error)
-            self._coordinator.send(Kind.FAILED, portable(told))
+            failure = error if isinstance(error, TopoError) else _in_words(error)
+            self._coordinator.send(Kind.FAILED, portable(failure))
             while self._coordinator.waiting and self._coordinator.is_open:
                 self._coordinator.flush()
                 self._selector.select(0.1)
@@ -125,7 +137,7 @@ class SlotLoop:
         if level in self._pipes:
             raise Disconnected(f"level {level} of slot {self._place.slot} was started twice")
         self._pipes[level] = stream
-        stream.on_event = lambda: self._receive(level, stream)
+        stream.listen(lambda: self._receive(level, stream))
         if self._environment is not None and not self._setup.levels:
             self._want([level])
         self._connect(level)
@@ -140,13 +152,13 @@ class SlotLoop:
         level, pipe = self._levels.get(number), self._pipes.get(number)
         if level is None or pipe is None or level.output.stream is not None:
             return
-        level.output.stream = pipe
+        level.output.connect(pipe)
         spouts = level.host.spouts if level.host else []
         cursors = {spout.id: spout.cursor for spout in spouts}
         self._coordinator.send(Kind.READY, dump((number, cursors)))
 
     def _want(self, levels: Iterable[int]) -> None:
-        self._coordinator.send(Kind.WANT, pack_want(levels))
+        self._coordinator.send(Kind.WANT, pack_levels(levels))
 
     # -- the coordinator's word ---------------------------------------------------------------
 
@@ -155,6 +167,8 @@ class SlotLoop:
             match kind:
                 case Kind.SETUP:
                     self._set_up(unpack_setup(data))
+                case Kind.VALUE:
+                    self._values.add(*unpack_value(data))
                 case Kind.START:
                     self._start(unpack_start(data))
                 case Kind.GO:
@@ -165,10 +179,10 @@ class SlotLoop:
                 case Kind.CUT:
                     self._cut(*unpack_cut(data))
                 case Kind.COMMITTED:
-                    moved, verdicts = unpack_committed(data)
+                    epoch, moved, verdicts = unpack_committed(data)
                     self._adapt(moved)
                     for level in self._levels.values():
-                        level.tell_committed()
+                        level.tell_committed(epoch)
                     self._told(verdicts)
                 case Kind.TOLD:
                     self._told(data)
@@ -177,8 +191,8 @@ class SlotLoop:
         self._setup = setup
         if setup.spec.log_bytes:
             collect_logs(setup.spec.log_bytes)
-        self._environment = setup.spec.environment(setup.slot)
-        self._environment.wake = self._wake
+        environment = setup.spec.environment(setup.slot, self._clock)
+        self._environment = replace(environment, wake=self._wake)
         first = _FIRST_ALLOWANCE_AT_ONCE if setup.acks_at_once else _FIRST_ALLOWANCE
         self._allowance = min(first, self._most)
         self._poll_secs = _POLL_SECS * shares_of_turn(setup.epoch_ms)
@@ -191,15 +205,31 @@ class SlotLoop:
         return most
 
     def _start(self, start: Start) -> None:
-        environment = self._environment
-        assert environment is not None
-        environment.checkpoint_id = start.incarnation
+        assert self._environment is not None
+        environment = replace(self._environment, checkpoint_id=start.incarnation)
+        self._clock.follow(start.now)
         self._incarnation, self._mode = start.incarnation, start.mode
-        made = {n: Level(self._setup, n, environment, start) for n in start.levels}
-        self._levels = dict(sorted({**self._levels, **made}.items()))
+        with self._preparing(*start.levels):
+            if start.directory:
+                saved = read_values(Path(start.directory), start.places)
+            else:
+                saved = self._values.take()
+            start = replace(start, places={}, saved=saved)
+            for number in start.levels:
+                opening = partial(self._preparing, number)
+                self._levels[number] = Level(self._setup, number, environment, start, opening)
+        self._levels = dict(sorted(self._levels.items()))
         self._spouts = self._levels.get(0)
-        for number in made:
+        for number in start.levels:
             self._connect(number)
+
+    @contextmanager
+    def _preparing(self, *levels: int) -> Iterator[None]:
+        """Tell the coordinator that user code opens tasks here, which may take any time."""
+        self._coordinator.send(Kind.PREPARING, pack_levels(levels))
+        self._coordinator.flush()
+        yield
+        self._coordinator.send(Kind.PREPARED, pack_levels(levels))
 
     def _meet_log_requests(self) -> None:
         hosts = [level.host for level in self._levels.values() if level.host is not None]
@@ -213,13 +243,13 @@ class SlotLoop:
             self._mode = mode
             level.set_mode(mode)
         self._pause, self._poll_at = _FIRST_PAUSE_SECS, 0.0
-        self._in_epoch, self._emitted, self._cut_at = self._emitted, 0, time.monotonic()
+        self._in_epoch, self._emitted, self._cut_at = self._emitted, 0, monotonic()
         self._stage(level, mode, clock)
         self._meet_log_requests()
 
     def _adapt(self, moved: int) -> None:
         """Let spouts emit less in an epoch if epochs grow large, and more if they do not."""
-        took = time.monotonic() - self._cut_at
+        took = monotonic() - self._cut_at
         if moved > _MOST_EPOCH_BYTES:
             fits = self._in_epoch * _MOST_EPOCH_BYTES // moved
             self._allowance = max(1, min(self._allowance, fits))
@@ -238,11 +268,11 @@ class SlotLoop:
 
     def _wake(self) -> None:
         """Ask the spouts at once; any thread may call this."""
-        os.eventfd_write(self._wake_fd, 1)
+        self._bell.ring()
 
     def event(self, mask: int) -> None:
         """Take note that a spout has something."""
-        os.eventfd_read(self._wake_fd)
+        self._bell.silence()
         self._pause, self._poll_at = _FIRST_PAUSE_SECS, 0.0
         for level in self._levels.values():
             if self._is_going and level.host is not None and level.host.is_called:
@@ -256,6 +286,7 @@ class SlotLoop:
 
     def _stage(self, level: Level, mode: Mode, clock: float) -> None:
         epoch = level.epoch
+        self._clock.follow(clock)
         if level.number == min(self._levels):
             self._has_told_news = False  # what follows is of the next epoch, or told by others
         staged = level.finish(mode, clock)
@@ -293,19 +324,19 @@ class SlotLoop:
                 level.output.send()
                 level.output.flush()
                 continue
-            if level.work(time.time()):
+            if level.work(self._clock()):
                 self._note_news()
             while level.has_ended:
                 marker = level.alignment.marker
                 self._stage(level, Mode(marker.mode), marker.clock)
                 level.alignment.advance()
-                if level.work(time.time()):
+                if level.work(self._clock()):
                     self._note_news()
             level.output.flush()
 
     def _poll(self, level: Level) -> None:
-        now = time.monotonic()
-        if level.tick_at <= time.time():
+        now = monotonic()
+        if level.tick_at <= self._clock():
             level.tick()
             self._note_news()
         if not self._asks_spouts or now < self._poll_at:
@@ -315,27 +346,27 @@ class SlotLoop:
             self._poll_at = now + _USUAL_PAUSE_SECS
             return
         until = now + self._poll_secs
-        emitted = level.poll(time.time(), left, until)
+        emitted = level.poll(self._clock(), left, until)
         self._emitted += emitted
-        said, self._said = self._said, level.spouts_say
-        if emitted or said != self._said:
+        before, self._said = self._said, level.spouts_say
+        if emitted or before != self._said:
             self._note_news()
         if emitted:
             # A spout that was asked until it had nothing is not asked again in the same moment;
             # and what waits for the end of an epoch may as well wait for some company.
-            had_more = emitted >= _FEW_TUPLES or emitted >= left or time.monotonic() > until
+            had_more = emitted >= _FEW_TUPLES or emitted >= left or monotonic() > until
             company = _FIRST_PAUSE_SECS if self._setup.acks_at_once else _COMPANY_SECS
             self._pause, self._poll_at = _FIRST_PAUSE_SECS, now + (0.0 if had_more else company)
             return
         growth = _PAUSE_GROWTH if self._pause < _USUAL_PAUSE_SECS else _LATE_GROWTH
         self._pause = min(self._pause * growth, _LONGEST_PAUSE_SECS)
         pause = _FINISHED_PAUSE_SECS if level.is_exhausted else self._pause
-        self._poll_at = time.monotonic() + pause
+        self._poll_at = monotonic() + pause
 
     def _wake_for_time(self) -> None:
         """Have an epoch end if something in event time is due; it does that, once."""
         wakes_at = self._wakes_at
-        if wakes_at < math.inf and wakes_at <= time.time():
+        if wakes_at < math.inf and wakes_at <= self._clock():
             self._woken_for = wakes_at
             self._note_news()
 
@@ -367,7 +398,7 @@ class SlotLoop:
     def _timeout(self) -> float | None:
         if not self._is_going:
             return None
-        now, due = time.monotonic(), math.inf
+        now, due = monotonic(), math.inf
         if self._asks_spouts:
             due = self._poll_at - now
         for level in self._levels.values():
@@ -377,7 +408,7 @@ class SlotLoop:
                 return 0.0
         wall = min(self._tick_at, self._wakes_at)
         if wall < math.inf:
-            due = min(due, wall - time.time())
+            due = min(due, wall - self._clock())
         return None if due == math.inf else max(0.0, due)
 
     def _say_updates(self) -> None:
@@ -389,6 +420,15 @@ class SlotLoop:
         data = pack_updated(updates)
         if data:
             self._coordinator.send(Kind.UPDATES, data)
+
+
+def _context_in(token: str) -> SSLContext | None:
+    """Return the context for TLS that a token brings, if it does."""
+    if "." not in token:
+        return None
+    from topo.engine.spark.realtime.encryption import client_context, tls_in
+
+    return client_context(tls_in(token))
 
 
 def _in_words(error: Exception) -> EngineError:

@@ -4,16 +4,25 @@ process                             coordinator
 connects, as its slot           ->
                                 <-  SETUP    what it is to run
 WANT     the levels that it has ->
+                                <-  VALUE    of saved state, a piece; if it cannot read the files
                                 <-  START    what these resume from
+PREPARING  levels are opened    ->
+PREPARED   they are open        ->
 READY    a level is connected   ->
                                 <-  GO       all levels of all slots are ready
 NEWS     something to save      ->
 UPDATES  where acks are at once ->
                                 <-  CUT      an epoch ends here; to level 0
 STAGED   a level has ended it   ->
-                                <-  COMMITTED  it is durable; verdicts
+                                <-  COMMITTED  an epoch is durable; verdicts
                                 <-  TOLD     verdicts, where acks are at once
 FAILED   why it cannot go on    ->
+
+On one machine the slots read saved state themselves, and all at once. On a cluster nobody knows
+whether they reach the driver's files, so they are sent it, in pieces, as fast as they take them.
+
+Opening tasks takes as long as user code takes, so there is no limit to it; the coordinator counts
+the time of everything else.
 
 On one machine a slot has one process, which has all of its levels. On a cluster Spark may run the
 levels of a slot on several executors, each of which has a process with those that are there.
@@ -31,8 +40,8 @@ from enum import IntEnum
 from typing import IO, Any
 
 from topo.engine.spark.plan import Plan
-from topo.engine.spark.realtime.epochs import Staged
-from topo.engine.spark.realtime.records import pack_updates, unpack_updates
+from topo.engine.spark.realtime.epochs import Key, Staged
+from topo.engine.spark.realtime.records import Places, pack_updates, unpack_updates
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode
@@ -40,6 +49,8 @@ from topo.tracking.verdicts import Verdicts
 
 _CUT = struct.Struct("<QBd")
 _LENGTH = struct.Struct("<Q")
+_VALUE = struct.Struct("<II")
+_COMMITTED = struct.Struct("<QQ")
 
 
 class Kind(IntEnum):
@@ -57,6 +68,9 @@ class Kind(IntEnum):
     COMMITTED = 10
     SETUP = 11
     WANT = 12
+    VALUE = 13
+    PREPARING = 14
+    PREPARED = 15
 
 
 @dataclass(frozen=True)
@@ -126,7 +140,14 @@ class Start:
     clock: float
     mode: Mode
     incarnation: str
+    now: float = 0.0
+    """The coordinator's clock when it says this; `clock` is the time of the committed epoch."""
+    directory: str = ""
+    """Where the slot can read the files of the log itself."""
+    places: Places = field(default_factory=dict)
+    """Where saved values are in these files."""
     saved: Mapping[int, Mapping[str, bytes]] = field(default_factory=dict)
+    """Saved values by task and name; filled in by the slot."""
 
 
 def pack_staged(epoch: int, level: int, staged: Staged) -> bytes:
@@ -180,13 +201,26 @@ def unpack_setup(data: bytes) -> SlotSetup:
     return setup
 
 
-def pack_want(levels: Iterable[int]) -> bytes:
-    """Return the levels that a process has, as bytes."""
+def pack_value(key: Key, piece: bytes) -> bytes:
+    """Return a piece of a saved value, as bytes."""
+    task, name = key[0], key[1].encode()
+    return _VALUE.pack(task, len(name)) + name + piece
+
+
+def unpack_value(data: bytes) -> tuple[Key, bytes]:
+    """Return task and name of a saved value, and the next piece of it."""
+    task, size = _VALUE.unpack_from(data)
+    end = _VALUE.size + size
+    return (task, data[_VALUE.size : end].decode()), data[end:]
+
+
+def pack_levels(levels: Iterable[int]) -> bytes:
+    """Return some levels of a process, as bytes."""
     return pickle.dumps(tuple(levels))
 
 
-def unpack_want(data: bytes) -> tuple[int, ...]:
-    """Return the levels that a process has."""
+def unpack_levels(data: bytes) -> tuple[int, ...]:
+    """Return some levels of a process."""
     levels: tuple[int, ...] = pickle.loads(data)
     return levels
 
@@ -202,15 +236,15 @@ def unpack_start(data: bytes) -> Start:
     return start
 
 
-def pack_committed(moved: int, verdicts: Mapping[int, Verdicts]) -> bytes:
-    """Return the word that an epoch of so many bytes is committed, with verdicts."""
-    return _LENGTH.pack(moved) + (pack_verdicts(verdicts) if verdicts else b"")
+def pack_committed(epoch: int, moved: int, verdicts: Mapping[int, Verdicts]) -> bytes:
+    """Return the word that this epoch, of so many bytes, is committed, with verdicts."""
+    return _COMMITTED.pack(epoch, moved) + (pack_verdicts(verdicts) if verdicts else b"")
 
 
-def unpack_committed(data: bytes) -> tuple[int, bytes]:
-    """Return the bytes of a committed epoch, and packed verdicts; no bytes if there are none."""
-    (moved,) = _LENGTH.unpack_from(data)
-    return moved, data[_LENGTH.size :]
+def unpack_committed(data: bytes) -> tuple[int, int, bytes]:
+    """Return a committed epoch, its bytes, and packed verdicts; no bytes if there are none."""
+    epoch, moved = _COMMITTED.unpack_from(data)
+    return epoch, moved, data[_COMMITTED.size :]
 
 
 def pack_cut(epoch: int, mode: Mode, clock: float) -> bytes:

@@ -10,12 +10,12 @@ itself, and 10,000 of them a second cost a core more than what is in them.
 from __future__ import annotations
 
 import struct
-import time
 from typing import Any, Protocol, TypeAlias
 
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.realtime.align import Marker
 from topo.engine.spark.realtime.stream import Stream
+from topo.tracking.clock import monotonic
 from topo.tracking.plan import Mode
 from topo.wire.frame import AnyFrame, Buffer, PackedFrame
 
@@ -52,8 +52,7 @@ class Output:
 
     def __init__(self, plan: Plan, number: int, slot: int) -> None:
         self.stream: Stream | None = None
-        self.near: NextLevel | None = None
-        """Who gets what is for the own slot, if not Spark."""
+        self._next: NextLevel | None = None
         self.moved = 0
         """Bytes since `take_moved`."""
         self.due_at = 0.0
@@ -70,12 +69,20 @@ class Output:
         self._in_window = 0
         self._holds = False
 
+    def connect(self, stream: Stream) -> None:
+        """Write to this stream from now on."""
+        self.stream = stream
+
+    def lead_to(self, level: NextLevel | None) -> None:
+        """Hand what is for the own slot to this level, or to Spark if it is None."""
+        self._next = level
+
     @property
     def is_full(self) -> bool:
         """True if the output has to go before more may come."""
         waiting = self.stream.waiting if self.stream is not None else 0
-        if self.near is not None:
-            return waiting + self.near.backlog > MOST_WAITING_BYTES
+        if self._next is not None:
+            return waiting + self._next.backlog > MOST_WAITING_BYTES
         return waiting > MOST_WAITING_BYTES
 
     def add(self, frame: AnyFrame) -> None:
@@ -91,7 +98,7 @@ class Output:
             self._add(self._slot, level, frame)
 
     def _add(self, slot: int, level: int, frame: AnyFrame) -> None:
-        if slot == self._slot and self.near is not None:
+        if slot == self._slot and self._next is not None:
             self._near.setdefault(level, []).append(frame)
             return
         assert isinstance(frame, PackedFrame), "what leaves the process is packed"
@@ -107,14 +114,14 @@ class Output:
 
     def send(self, *, at_once: bool = False) -> None:
         """Write what was collected, or hold it back for a moment if much goes out."""
-        if self._near and self.near is not None:
+        if self._near and self._next is not None:
             for item in self._near.items():
-                self.near.take_in(self._slot, item)
+                self._next.take_in(self._slot, item)
                 self._sent[self._slot] += 1
             self._near = {}
         if not self._out:
             return
-        now = time.monotonic()
+        now = monotonic()
         if not at_once and self._waits(now):
             return
         self.due_at, self._bytes = 0.0, 0
@@ -154,8 +161,8 @@ class Output:
         if self._is_last:
             return
         for slot, sent in enumerate(self._sent):
-            if slot == self._slot and self.near is not None:
-                self.near.take_in(slot, Marker(epoch, sent, int(mode), clock, marks))
+            if slot == self._slot and self._next is not None:
+                self._next.take_in(slot, Marker(epoch, sent, int(mode), clock, marks))
                 continue
             head = HEAD.pack(MARKER, self._slot, self._number)
             self._put(slot, head, END.pack(epoch, sent, int(mode), clock), marks)

@@ -6,6 +6,7 @@ so before anything starts, and one that has lost some waits for them, and says t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -55,15 +56,36 @@ def await_places(
     executors: Executors,
     stopped: Callable[[], bool],
     sleep: Callable[[float], None],
+    fewer: Callable[[int], int | None] = lambda cores: None,
+    patience_secs: float = math.inf,
 ) -> bool:
     """Wait until the executors have the places of a plan; return False if the run was stopped.
 
     After a loss a cluster takes some seconds to give another executor; the run's `reason` says
-    what is missing meanwhile.
+    what is missing meanwhile. After `patience_secs` it raises FewerSlots if there are places for
+    some, which `fewer` tells of a number of cores.
     """
+    waited = 0.0
     while not stopped():
         executors.look()
         if executors.cores >= places_needed(plan):
             return True
+        if waited >= patience_secs and (slots := fewer(executors.cores)):
+            raise FewerSlots(slots)
         sleep(_PAUSE_SECS)
+        waited += _PAUSE_SECS
     return False
+
+
+def fewer_slots(topology: Topology, plan: Plan, cores: int, conf: Mapping[str, Any]) -> int | None:
+    """Return how many slots have all their places on so many cores; None if none has."""
+    fits = plan_that_fits(topology, cores, conf)
+    return fits.slots if fits.slots < plan.slots and places_needed(fits) <= cores else None
+
+
+class FewerSlots(EngineError):
+    """The loss of places for good: some slots would have theirs."""
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(f"places were lost; there are those of {slots} slots", code="spark")
+        self.slots = slots

@@ -37,13 +37,13 @@ class Portion:
         self.allowed = 1
         self._most = most
 
-    def learn(self, taken: int, made: int) -> None:
+    def learn(self, size: int, produced: int) -> None:
         """Adapt to a portion of this size that made so many bytes."""
-        fits = taken * PORTION_BYTES // max(1, made)
+        fits = size * PORTION_BYTES // max(1, produced)
         if fits < self.allowed:
             self.allowed = max(1, fits)
-        elif 2 * taken >= self.allowed:  # else it says nothing of larger ones
-            self.allowed = min(fits, _STEP * max(self.allowed, taken), self._most)
+        elif 2 * size >= self.allowed:  # else it says nothing of larger ones
+            self.allowed = min(fits, _STEP * max(self.allowed, size), self._most)
 
 
 class Queue:
@@ -70,26 +70,26 @@ class Queue:
 
     def take(self) -> list[AnyFrame]:
         """Return the next portion: one tuple at least."""
-        frames, taken = self._frames, list[AnyFrame]()
+        frames, portion = self._frames, list[AnyFrame]()
         if self._bytes <= self._portion.allowed:
-            taken += (frame for frame, _ in frames)
+            portion += (frame for frame, _ in frames)
             frames.clear()
             self._taken, self._bytes = self._bytes, 0.0
-            return taken
+            return portion
         left = float(self._portion.allowed)
         while frames and left > 0:
             frame, size = frames.popleft()
             if size > left:
                 frame, size = self._cut(frame.unpack(), size, left)
-            taken.append(frame)
+            portion.append(frame)
             left -= size
             self._bytes -= size
         self._taken = self._portion.allowed - left
-        return taken
+        return portion
 
-    def learn(self, made: int) -> None:
+    def learn(self, produced: int) -> None:
         """Note how many bytes came out of the last portion."""
-        self._portion.learn(max(1, int(self._taken)), made)
+        self._portion.learn(max(1, int(self._taken)), produced)
 
     def _cut(self, frame: Frame, size: float, left: float) -> tuple[Frame, float]:
         """Return so much of a frame as may still go in, and put back the rest."""

@@ -39,13 +39,14 @@ def build_rows(session: SparkSession, plan: Plan, home: str, token: str) -> Data
     """
     from pyspark.sql import DataFrame
 
-    jvm = load_classes(session.sparkContext)
+    own = load_classes(session.sparkContext)
+    jvm: Any = session._jvm
     reader = session.readStream.format(SOURCE_CLASS).option("slots", str(plan.slots))
     rows = reader.option("home", home).option("token", token).load()
-    encoder = jvm.org.apache.spark.sql.Encoders.row(jvm.TopoSource.schema())
+    encoder = jvm.org.apache.spark.sql.Encoders.row(own.Spouts.schema())
     for level in range(1, len(plan.levels)):
         by_slot: Any = rows.repartition(plan.slots, "key")._jdf
-        relay = jvm.TopoRelay(home, token, level)
+        relay = own.Relay(home, token, level)
         rows = DataFrame(by_slot.mapPartitions(relay, encoder), session)
     return rows
 
@@ -59,4 +60,4 @@ def start_streaming(rows: DataFrame, name: str, checkpoint: str) -> StreamingQue
     # The directory is the driver's own, whatever Hadoop takes for its default file system.
     where = Path(checkpoint).absolute().as_uri()
     writer = writer.trigger(realTime=_ENDLESS).option("checkpointLocation", where)
-    return StreamingQuery(writer._jwrite.foreach(jvm.TopoSink()).start())
+    return StreamingQuery(writer._jwrite.foreach(jvm.topo.Sink()).start())

@@ -1,12 +1,13 @@
 """The open resources of a run in real-time mode: Spark, the log of epochs, slots, coordinator.
 
-It offers `SparkRun` what the resources of micro-batches offer, so that status, figures, commands
+They offer what the resources of micro-batches offer, so that status, figures, commands
 and the way to the end are the same. A start of the query begins everything anew but Spark and the
 log.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import shutil
@@ -15,48 +16,62 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from topo.config import Config
 from topo.config.masters import is_local, join_address, local_cores
 from topo.engine.spark.driver.ackers import listening_place, tls_of
 from topo.engine.spark.driver.checkpoint import REAL_TIME, Checkpoint
-from topo.engine.spark.driver.executors import Executors, look_at
+from topo.engine.spark.driver.executors import executors_of
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
-from topo.engine.spark.driver.resources import Abandoned, RunResources, tracking_plan
+from topo.engine.spark.driver.run_resources import (
+    Abandoned,
+    OpenedRun,
+    RunResources,
+    tracking_plan,
+)
 from topo.engine.spark.driver.scratch import make_run_directory, make_slots_directory
 from topo.engine.spark.driver.shipment import ARCHIVE
 from topo.engine.spark.driver.worker_check import check_workers
 from topo.engine.spark.jvm.session import query_session, query_settings, start_session
 from topo.engine.spark.plan import make_plan
+from topo.engine.spark.realtime.beginning import begin_epochs, start_of
 from topo.engine.spark.realtime.coordinator import Coordinator
+from topo.engine.spark.realtime.encryption import token_with
 from topo.engine.spark.realtime.epochs import Committed
 from topo.engine.spark.realtime.java import check_spark, load_classes
 from topo.engine.spark.realtime.messages import Place, SlotSetup
 from topo.engine.spark.realtime.places import (
     await_places,
     check_places,
+    fewer_slots,
     places_needed,
     plan_that_fits,
     too_few,
 )
 from topo.engine.spark.realtime.query import build_rows, home_on_cluster, start_streaming
+from topo.engine.spark.realtime.rescaling import copy_last_ticks, drop_stale_ticks
 from topo.engine.spark.realtime.start import Streaming, end_slot, spawn_slot
 from topo.engine.spark.realtime.store import EpochStore
-from topo.errors import ConfigError, EngineError
+from topo.errors import CheckpointError, ConfigError, EngineError, RunError
 from topo.logs.capture import LOG_DIR
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import EPOCHS, local_path
+from topo.storage.savepoints import Savepoint
+from topo.storage.trust import ON_ONE_MACHINE, make_place
 from topo.topology.model import Topology
 from topo.tracing.exporting import check_tracing
+from topo.tracking.clock import SteadyClock
 from topo.tracking.figures import AckerStatus
 from topo.tracking.plan import Mode
+from topo.tracking.security import Tls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from topo.engine.spark.driver.run import SparkRun
 
 _REPORTS_MS = 200  # between epochs that nothing waits for: acks go at once
 _LOGGED_BYTES = 256 << 10  # of a process in an epoch
@@ -66,12 +81,16 @@ _TOO_FEW = "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT"
 class RealTimeResources(RunResources):
     """The open resources of a run in real-time mode."""
 
-    def __init__(self, run: SparkRun) -> None:
+    def __init__(self, run: OpenedRun) -> None:
         super().__init__(run)
         self._streaming: Streaming | None = None
         self._payload_number = 0
         self._store: EpochStore | None = None
+        self._clock = SteadyClock()  # of all starts: a failed one does not end an adjustment
         self._driver_host = ""
+        self._tls: Tls | None = None
+        self._slots_tls: Tls | None = None
+        """Of a cluster; on one machine no socket leaves it."""
         self._spares: list[subprocess.Popen[bytes]] = []
         """Processes for slots, which import beside the start of Spark, or the end of its tasks."""
 
@@ -83,7 +102,7 @@ class RealTimeResources(RunResources):
         if is_local(run.master):
             check_requirements(run.topology)
         else:
-            _check_encryption(run.conf)
+            self._tls, self._slots_tls = tls_of(run.conf)
         check_tracing(run.conf)
         self._directory = make_run_directory()
         self.callback(shutil.rmtree, self._directory, ignore_errors=True)
@@ -93,8 +112,7 @@ class RealTimeResources(RunResources):
             self.callback(self._end_spares)
             self._spares = [spawn_slot() for _ in range(self.plan.slots)]
         session = start_session(run.master, run.conf, run.log_file, places=self._places_asked())
-        run.jvm = Jvm(session.sparkContext)
-        run.ui = session.sparkContext.uiWebUrl or ""
+        run.take_spark(Jvm(session.sparkContext), session.sparkContext.uiWebUrl or "")
         load_classes(session.sparkContext)
         path = run.conf["topology.checkpoint.dir"] or f"{self._directory}/checkpoint"
         self.checkpoint = Checkpoint(session, path)
@@ -105,14 +123,22 @@ class RealTimeResources(RunResources):
             check_places(self.plan, local_cores(session.sparkContext.master))
         else:
             self._plan_for_cluster(session)
-        self._id = self.checkpoint.adopt(self.plan, REAL_TIME)
         self._tracking = tracking_plan(run.topology, self.plan, run.conf)
         self._acks_at_once = not run.conf["topology.epoch.ms"]
+        rescale = self._rescale_if(self._rescale)
+        begin = partial(self._begin_with, run.begin) if run.begin else None
+        self._id = self.checkpoint.adopt(self.plan, REAL_TIME, rescale, begin)
         self._committed = Committed(self._tracking)
         if not self._acks_at_once:
             self._open_log()
         settings = query_settings(self.plan.slots, path, run.conf)
         self.session = query_session(session, settings)
+
+    @property
+    def _patience_secs(self) -> float:
+        """How long lost places are waited for; for ever, where nothing that could move is saved."""
+        secs = self._run.conf[Config.workers_after_loss_secs.key]
+        return math.inf if secs is None or self._acks_at_once else float(secs)
 
     def _end_spares(self) -> None:
         for process in self._spares:
@@ -133,8 +159,9 @@ class RealTimeResources(RunResources):
         self._driver_host = session.conf.get("spark.driver.host", "") or ""
         slots = run.conf["topology.workers"] or self.checkpoint.slots()
         plan = make_plan(run.topology, slots, run.conf) if slots else None
-        wanted = places_needed(plan) if plan else None
-        executors = run.executors = Executors(look_at(session), wanted=wanted, at_once=True)
+        needed = places_needed(plan) if plan else None
+        executors = executors_of(session, needed, run.log_file, at_once=True)
+        run.take_executors(executors)
         cores = executors.wait_for_cores(lambda: run.is_pointless, time.sleep)
         if run.is_pointless or not cores:
             raise Abandoned
@@ -142,23 +169,61 @@ class RealTimeResources(RunResources):
         check_places(plan, cores)
         check_workers(session, cores, run.topology)
         self._plan_for(plan.slots, "")
-        executors.slots = places_needed(self.plan)
+        executors.plan_for(places_needed(self.plan))
         logged = _LOGGED_BYTES if os.environ.get(LOG_DIR) else 0
         self._spec = replace(self._spec, log_bytes=logged)
 
+    def _begin_with(self, begin: Mapping[str, Any]) -> Mapping[str, Any]:
+        store = self._store_of_epochs()
+        self.checkpoint.clear(EPOCHS)  # of a try that was cut short
+        begin_epochs(store.directory, start_of(begin), self.plan)
+        return {"epochs_begun": True}
+
+    def save(self, directory: Path) -> Savepoint:
+        """Refuse: the log of epochs is read by this run alone."""
+        raise RunError(
+            "in real-time mode the log of epochs is the run's while it runs",
+            hint="topo savepoint --stop NAME, or topo kill it first",
+        )
+
+    def _rescale(self, before: Mapping[str, Any]) -> None:
+        """Make the plan beside the log that of other slots."""
+        if self.checkpoint.has_begun_epochs:
+            committed = Committed(self._tracking)
+            with closing(self._store_of_epochs()) as store:
+                store.recover(committed)
+                copy_last_ticks(store, committed, before, self.plan)
+        self.checkpoint.begin(self.checkpoint.generation, self.plan)
+
     def _open_log(self) -> None:
+        store = self._store_of_epochs()
+        self._store = store
+        self.callback(store.close)
+        store.recover(self._committed)
+        drop_stale_ticks(store, self._committed, self.plan)
+        self.checkpoint.note_epochs()
+        self._clock.reach(self._committed.clock)
+
+    def _store_of_epochs(self) -> EpochStore:
+        """Return the log of epochs; it is not read yet."""
         where = local_path(self.checkpoint.location)
         if where is None:
             raise EngineError(
-                "the log of epochs of real-time mode needs a directory of the driver's machine, "
-                f"not {self.checkpoint.location}",
+                "real-time mode appends to its log of epochs every few milliseconds, which a file "
+                f"system such as that of {self.checkpoint.location} does not take: the log needs a "
+                "directory of the driver's machine",
                 code="real-time",
                 hint="set topology.checkpoint.dir to one, or topology.mode=micro-batch",
             )
-        self._store = EpochStore(where / EPOCHS, sync=self._run.conf["topology.epoch.sync"])
-        self.callback(self._store.close)
-        self._committed = self._store.recover(self._committed)
-        self._committed.ledger.timeout_secs = self._tracking.timeout_secs
+        make_place(where / EPOCHS, ON_ONE_MACHINE)  # the driver's alone, on a cluster too
+        store = EpochStore(where / EPOCHS, sync=self._run.conf["topology.epoch.sync"])
+        if self.checkpoint.has_begun_epochs and not store.is_begun:
+            raise CheckpointError(
+                "the log of epochs is gone, and with it all that was saved",
+                at=str(store.directory),
+                hint="bring back a copy of the checkpoint, or start with a fresh one",
+            )
+        return store
 
     def next_batch(self) -> int:
         """Return the number of the epoch behind the last committed one."""
@@ -168,9 +233,17 @@ class RealTimeResources(RunResources):
         """Return the figures of the present start."""
         return self._coordinator.status(payloads_after)
 
+    @property
+    def preparing(self) -> str:
+        """The slot that has been opening its tasks for the longest time, in words; or ""."""
+        return self._coordinator.preparing
+
     def command(self, mode: Mode) -> int:
         """Change what the topology does from its next epoch on."""
         return self._coordinator.command(mode)
+
+    def go_on(self, batch: int) -> None:
+        """Do nothing: no slot waits for others in an epoch."""
 
     def batch_times(self, query: Streaming) -> tuple[float, dict[str, float]]:
         """Return how long the last epoch took from its end to its commit."""
@@ -197,23 +270,28 @@ class RealTimeResources(RunResources):
         """Start slots, coordinator and query; they resume behind the last committed epoch."""
         run = self._run
         if run.executors is not None and not await_places(
-            self.plan, run.executors, lambda: run.is_pointless, time.sleep
+            self.plan,
+            run.executors,
+            lambda: run.is_pointless,
+            time.sleep,
+            lambda cores: fewer_slots(run.topology, self.plan, cores, run.conf),
+            self._patience_secs,
         ):
             raise Abandoned
         if self._streaming is not None:
             self._payload_number = self._coordinator.payload_number
             if self._acks_at_once:  # nobody remembers what was pending
-                epoch = self._committed.epoch
-                self._committed = Committed(self._tracking)
-                self._committed.epoch = epoch
+                self._committed = Committed(self._tracking, self._committed.epoch)
                 self._id = uuid.uuid4().hex
-        streaming = Streaming(self._spares)
-        token = secrets.token_hex(16)
+        home = make_slots_directory() if is_local(run.master) else ""
+        streaming = Streaming(self._spares, home)
+        start = secrets.token_hex(16)
+        token = token_with(start, self._slots_tls)
         try:
-            home = self._prepare(streaming, token, mode)
-            checkpoint = os.path.join(self._directory, f"query-{token}")
-            rows = build_rows(self.session, self.plan, home, token)
-            streaming.query = start_streaming(rows, run.name, checkpoint)
+            way = self._prepare(streaming, token, mode)
+            checkpoint = os.path.join(self._directory, f"query-{start}")
+            rows = build_rows(self.session, self.plan, way, token)
+            streaming.follow(start_streaming(rows, run.name, checkpoint))
         except BaseException:
             streaming.stop()
             raise
@@ -222,8 +300,7 @@ class RealTimeResources(RunResources):
 
     def _prepare(self, streaming: Streaming, token: str, mode: Mode) -> str:
         """Start the coordinator, and on one machine the slots; return where Spark finds these."""
-        if is_local(self._run.master):
-            home = streaming.directory = make_slots_directory()
+        if home := streaming.directory:
             address = os.path.join(home, "coordinator")
             self._coordinate(streaming, token, address, mode)
             for slot in range(self.plan.slots):
@@ -240,7 +317,7 @@ class RealTimeResources(RunResources):
         self, streaming: Streaming, token: str, address: str, mode: Mode
     ) -> Coordinator:
         period_ms = self._run.conf["topology.epoch.ms"] or _REPORTS_MS
-        coordinator = streaming.coordinator = Coordinator(
+        coordinator = Coordinator(
             self.plan,
             self._tracking,
             self._committed,
@@ -251,9 +328,13 @@ class RealTimeResources(RunResources):
             address=address,
             token=token,
             setup=self._setup_of,
+            clock=self._clock,
+            shares_files=is_local(self._run.master),
+            tls=self._tls,
             payload_number=self._payload_number,
             notify=self._run.wake,
         )
+        streaming.attend(coordinator)
         coordinator.start()
         return coordinator
 
@@ -265,19 +346,6 @@ class RealTimeResources(RunResources):
         sent = tuple(context._python_includes) if not here else ()
         path = tuple(sys.path) if here else (*sent, "")
         return SlotSetup(self._spec, slot, levels, self._acks_at_once, path)
-
-
-def _check_encryption(conf: Mapping[str, Any]) -> None:
-    """Raise a ConfigError if workers are to be called encrypted."""
-    server, client = tls_of(conf)
-    if server is not None or client is not None:
-        raise ConfigError(
-            "topology.acker.tls.* encrypts calls of workers to ackers; real-time mode has no such "
-            "calls, and what its slots and the driver say is not encrypted",
-            at="topology.acker.tls.certificate",
-            hint="set topology.mode=micro-batch; or take topology.acker.tls.* out, if only hosts "
-            "that you trust are on the network between driver and executors",
-        )
 
 
 def refuse_external(topology: Topology) -> None:
@@ -294,17 +362,22 @@ def refuse_external(topology: Topology) -> None:
 
 def real_time_warnings(topology: Topology, conf: Mapping[str, Any]) -> list[str]:
     """Return what a user may not expect of these settings."""
-    told = []
+    warnings = []
     if conf["topology.acker.addresses"]:
-        told.append(
+        warnings.append(
             "topology.acker.addresses is for micro-batches: in real-time mode the driver's log of "
             "epochs keeps pending messages"
+        )
+    if conf[Config.hang_secs.key] is not None:
+        warnings.append(
+            f"{Config.hang_secs.key} is for micro-batches: in real-time mode all begins anew if an "
+            "epoch takes longer than a minute"
         )
     keeping = [bolt.id for bolt in topology.bolts if not bolt.stateless]
     if keeping and not conf["topology.epoch.ms"]:
         names = ", ".join(map(repr, keeping))
-        told.append(
+        warnings.append(
             f"topology.epoch.ms is 0, so nothing is saved: what {names} keep is lost when a "
             "process dies; set it to 10, or declare stateless = True"
         )
-    return told
+    return warnings

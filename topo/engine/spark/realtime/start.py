@@ -21,6 +21,7 @@ from topo.engine.spark.realtime.coordinator import Coordinator, SlotLost
 from topo.engine.spark.realtime.messages import Place
 from topo.engine.spark.worker.doing import last_words, note_end
 from topo.engine.spark.worker.relay import SlotDied
+from topo.tracking.clock import monotonic
 
 # Not by PYTHONPATH: Python itself imports modules at its start, and a `types.py` of the user's
 # would come before its own.
@@ -39,15 +40,26 @@ class Streaming:
     fails begins some for the next one while Spark ends its tasks, as imports take as long.
     """
 
-    def __init__(self, spares: list[subprocess.Popen[bytes]] | None = None) -> None:
+    def __init__(
+        self, spares: list[subprocess.Popen[bytes]] | None = None, directory: str = ""
+    ) -> None:
         self.spares = [] if spares is None else spares
         self.query: Any = None
         self.coordinator: Coordinator | None = None
         self.processes: list[subprocess.Popen[bytes]] = []
         """Of this machine; on a cluster the executors have them."""
-        self.directory = ""
+        self.directory = directory
+        """Of the slots' sockets, on one machine; it goes when this stops."""
         self._found_lost: list[int] = []
         self._words: dict[int, str] = {}
+
+    def attend(self, coordinator: Coordinator) -> None:
+        """Take over a coordinator, which is closed with everything else."""
+        self.coordinator = coordinator
+
+    def follow(self, query: Any) -> None:
+        """Take over the query of Spark's."""
+        self.query = query
 
     def start_slot(self, place: Place) -> None:
         """Have a process run a slot on this machine."""
@@ -91,7 +103,8 @@ class Streaming:
             assert process.stdin is not None
             with suppress(OSError):
                 process.stdin.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if self.directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
     def _failure(self) -> Exception | None:
@@ -104,8 +117,8 @@ class Streaming:
                 with suppress(subprocess.TimeoutExpired):
                     self.processes[slot].wait(timeout=1)
             return
-        deadline = time.monotonic() + _QUERY_ENDS_SECS
-        while self.query.isActive and time.monotonic() < deadline:
+        deadline = monotonic() + _QUERY_ENDS_SECS
+        while self.query.isActive and monotonic() < deadline:
             time.sleep(0.02)
 
     def _note_words(self, slot: int) -> None:
@@ -124,8 +137,8 @@ class Streaming:
         for slot, words in self._words.items():
             return SlotDied(f"slot {slot}: {words}", hint="the code that it executed ends it")
         error = error_of(self.query, "")
-        if (told := _TOLD_BY_TASK.search(str(error.__cause__ or error))) is not None:
-            return SlotDied(told.group(1), hint="the log of Spark's executor says more")
+        if (match := _TOLD_BY_TASK.search(str(error.__cause__ or error))) is not None:
+            return SlotDied(match.group(1), hint="the log of Spark's executor says more")
         if failure is None and self._found_lost:
             slots = ", ".join(map(str, self._found_lost))
             return SlotLost(f"the process of slot {slots} was killed")

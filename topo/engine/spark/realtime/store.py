@@ -7,7 +7,8 @@ record is one write, so a process that dies leaves whole records and a torn one 
 
 A record carries checksums of its head and of its body. Damage at the end of the last segment, with
 no valid record behind it, is what a death in the middle of a write leaves: it is cut off. Damage
-anywhere else is another thing: epochs behind it were acked, so the log is refused.
+anywhere else is another thing: epochs behind it were acked, so the log is refused. So is one that
+ends before the epoch that was marked as committed (see `mark`).
 
 Values stay in the files. What is in memory is where each one lies, and reading them back is for the
 start of a run. When as much was written since the last snapshot as that has bytes, and not less
@@ -16,45 +17,48 @@ than 16 MB, a thread copies what lives to another one, while epochs go on into t
 
 from __future__ import annotations
 
+import logging
 import os
-import pickle
 import threading
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from typing import BinaryIO
 
 from topo.engine.spark.realtime.epochs import Committed, EpochRecord, Key
+from topo.engine.spark.realtime.mark import Mark
 from topo.engine.spark.realtime.records import (
+    EPOCH,
     HEAD_BYTES,
+    SNAPSHOT,
+    Place,
+    Places,
+    format_of,
     head_of,
     is_torn,
     pack_record,
+    pieces_of,
     read_log,
+    read_record,
     start_of,
     unpack_record,
 )
 from topo.errors import CheckpointError, EngineError, words_of
+from topo.systems import sync_data
 
 COMPACT_BYTES = 16 << 20
-_COPY_BYTES = 4 << 20
+_MARK = "committed"
+_ANOTHER_COPY = "bring back a copy of the checkpoint, or start with a fresh one"
+
+log = logging.getLogger("topo.spark")
 
 
 class LogFailed(EngineError):
     """The log of epochs cannot be written: nothing more is acked."""
 
     code = "epoch-log"
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of a value in a file."""
-
-    file: str
-    at: int
-    size: int
 
 
 class EpochStore:
@@ -78,11 +82,23 @@ class EpochStore:
         self._size = 0
         self._compaction: _Compaction | None = None
         self._failure: LogFailed | CheckpointError | None = None
+        self._mark = Mark(directory / _MARK, sync=sync)
+
+    @property
+    def is_begun(self) -> bool:
+        """True iff there is a log, though perhaps without an epoch."""
+        return any(path.suffix in (".log", ".snapshot") for path in self._paths())
+
+    def _paths(self) -> list[Path]:
+        try:
+            return sorted(self.directory.iterdir())
+        except FileNotFoundError:
+            return []
 
     # -- recovery -----------------------------------------------------------------------------
 
     def recover(self, committed: Committed) -> Committed:
-        """Read what is there, cut off a torn end, and return what was committed last."""
+        """Read what is there into `committed`, which is new; cut off a torn end."""
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
             return self._recover(committed)
@@ -95,7 +111,7 @@ class EpochStore:
             path.unlink()
         snapshots = sorted(self.directory.glob("*.snapshot"))
         if snapshots:
-            committed = self._read_snapshot(snapshots[-1])
+            self._read_snapshot(snapshots[-1], committed)
             for path in snapshots[:-1]:
                 path.unlink()
         segments = sorted(self.directory.glob("*.log"))
@@ -107,57 +123,101 @@ class EpochStore:
                 path.unlink()
                 segments.remove(path)
         for path in segments:
-            self._read_segment(path, committed, is_last=path == segments[-1])
+            end = self._read_segment(path, committed, is_last=path == segments[-1])
+        self._check_reach(committed.epoch)
+        if segments:
+            self._cut_off(segments[-1], end, committed.epoch)
         self._open_segment(committed.epoch + 1, segments[-1] if segments else None)
+        self._mark.write(committed.epoch)
         return committed
 
-    def restore(self) -> dict[int, dict[str, bytes]]:
-        """Return all saved state, by task and name."""
-        saved: dict[int, dict[str, bytes]] = {}
-        by_file: dict[str, list[tuple[Key, Place]]] = {}
-        for key, place in self._index.items():
-            by_file.setdefault(place.file, []).append((key, place))
-        for name, entries in by_file.items():
-            with (self.directory / name).open("rb") as file:
-                for (task, record), place in sorted(entries, key=lambda entry: entry[1].at):
-                    file.seek(place.at)
-                    saved.setdefault(task, {})[record] = file.read(place.size)
-        return saved
+    def places(self, tasks: Collection[int]) -> Places:
+        """Return where the saved values of these tasks are, in the files of the directory.
 
-    def _read_snapshot(self, path: Path) -> Committed:
-        data = path.read_bytes()
-        records, end = read_log(data)
-        if len(records) != 1 or end != len(data):
-            raise self._refused(path, end, "the snapshot is damaged")
-        state, sizes = records[0].meta
-        self._take_places(path.name, records[0].blobs_at, sizes)
-        self._base = len(data)
-        self._bytes += len(data)
-        committed: Committed = pickle.loads(state)
-        return committed
+        They stay there until the next epoch is appended.
+        """
+        return {key: place for key, place in self._index.items() if key[0] in tasks}
 
-    def _read_segment(self, path: Path, committed: Committed, *, is_last: bool) -> None:
-        data = path.read_bytes()
-        records, end = read_log(data)
-        if end < len(data):
-            if not is_last or not is_torn(data, end):
+    def _read_snapshot(self, path: Path, committed: Committed) -> None:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            record = read_record(file, 0, SNAPSHOT)
+            if record is None:
+                self._check_format(file, path)
+        if record is None or record.end != size:
+            raise self._refused(path, record.end if record else 0, "the snapshot is damaged")
+        data, sizes = record.meta
+        self._take_places(path.name, record.blobs_at, sizes)
+        self._base = size
+        self._bytes += size
+        committed.take_data(data)
+
+    def _check_format(self, file: BinaryIO, path: Path) -> None:
+        """Raise a CheckpointError if a snapshot is of another version of topo."""
+        number = format_of(file, SNAPSHOT)
+        if format_of(file, EPOCH):
+            number = "1"
+        mine = chr(SNAPSHOT[-1])
+        if number and number != mine:
+            raise CheckpointError(
+                f"the log of epochs has a snapshot of format {number}; this topo reads {mine}",
+                at=str(path),
+                hint="resume with the version of topo that wrote it, or start with a fresh "
+                "checkpoint",
+            )
+
+    def _read_segment(self, path: Path, committed: Committed, *, is_last: bool) -> int:
+        """Apply the epochs of a segment; return where they end."""
+        with path.open("rb") as file:
+            size, end = path.stat().st_size, 0
+            for entry in read_log(file):
+                if entry.epoch != committed.epoch + 1:
+                    wrong = f"epoch {entry.epoch} follows epoch {committed.epoch}"
+                    raise self._refused(path, end, wrong)
+                record, sizes = unpack_record(entry)
+                committed.apply(record)
+                self._drop(record.deletes)
+                self._take_places(path.name, entry.blobs_at, sizes)
+                end = entry.end
+            if end < size and not (is_last and is_torn(file, end)):
                 raise self._refused(path, end, "a record is damaged, and others follow it")
-            with path.open("r+b") as file:
-                file.truncate(end)
-        for found in records:
-            if found.epoch != committed.epoch + 1:
-                raise self._refused(path, 0, f"epoch {found.epoch} follows epoch {committed.epoch}")
-            record, sizes = unpack_record(found)
-            committed.apply(record)
-            self._drop(record.deletes)
-            self._take_places(path.name, found.blobs_at, sizes)
         self._bytes += end
+        return end
+
+    def _cut_off(self, path: Path, end: int, epoch: int) -> None:
+        """Cut off what a death in the middle of a write has left."""
+        torn = path.stat().st_size - end
+        if torn:
+            os.truncate(path, end)
+            words = "%s: the record behind epoch %d was torn, and its %s bytes are cut off"
+            log.warning(words, path, epoch, f"{torn:,}")
+
+    def _check_reach(self, epoch: int) -> None:
+        """Raise a CheckpointError if the log ends before an epoch that it certainly had."""
+        marked, is_sure = self._mark.read()
+        lost = marked - epoch
+        if lost > 0 and is_sure:
+            raise CheckpointError(
+                f"the log of epochs was cut: it ends with epoch {epoch}, and epoch {marked} was "
+                f"committed, so {_counted(lost)} missing whose messages were acked",
+                at=str(self.directory),
+                hint=f"{_ANOTHER_COPY}; without the file {_MARK!r} in that directory, it resumes "
+                f"from epoch {epoch}",
+            )
+        if lost > 0:
+            log.warning(
+                "%s was cut short, as by a power failure: it ends with epoch %d, and %s lost; "
+                "topology.epoch.sync keeps that from happening",
+                self.directory,
+                epoch,
+                _counted(lost),
+            )
 
     def _refused(self, path: Path, at: int, why: str) -> CheckpointError:
         return CheckpointError(
             f"the log of epochs cannot be read: {why}",
             at=f"{path}, byte {at}",
-            hint="bring back a copy of the checkpoint, or start with a fresh one",
+            hint=_ANOTHER_COPY,
         )
 
     # -- commits ------------------------------------------------------------------------------
@@ -177,7 +237,8 @@ class EpochStore:
             while left:  # a disk that is nearly full takes a part, and refuses the next one
                 left = left[self._file.write(left) :]
             if self._sync:
-                os.fdatasync(self._file.fileno())
+                sync_data(self._file.fileno())
+            self._mark.write(record.epoch)
         except OSError as error:
             with suppress(OSError, ValueError):  # else the next start cuts it off
                 self._file.truncate(self._size)
@@ -214,16 +275,12 @@ class EpochStore:
         if self._file is not None:
             self._file.close()
             self._file = None
+        self._mark.close()
 
     @property
     def size(self) -> int:
         """The bytes of all files."""
         return self._bytes
-
-    @property
-    def saved_bytes(self) -> Iterator[tuple[Key, int]]:
-        """The size of each saved value."""
-        return ((key, place.size) for key, place in self._index.items())
 
     def _take_places(self, file: str, at: int, sizes: list[tuple[Key, int]]) -> None:
         for key, size in sizes:
@@ -253,8 +310,8 @@ class EpochStore:
         assert self._file is not None
         self._file.close()
         self._open_segment(committed.epoch + 1)
-        state = pickle.dumps(committed, protocol=5)
-        self._compaction = _Compaction(self.directory, committed.epoch, state, dict(self._index))
+        data = committed.as_data()
+        self._compaction = _Compaction(self.directory, committed.epoch, data, dict(self._index))
         self._compaction.start()
 
     def _finish_compaction(self, compaction: _Compaction) -> None:
@@ -265,20 +322,18 @@ class EpochStore:
         for key, (before, place) in compaction.moved.items():
             if self._index.get(key) is before:
                 self._index[key] = place
-        for path in self.directory.iterdir():
+        for path in self._paths():
             is_old = path.stem.isdigit() and int(path.stem) <= compaction.epoch
             if is_old and path.name != compaction.path.name:
                 path.unlink()
-        self._bytes = sum(path.stat().st_size for path in self.directory.iterdir())
+        self._bytes = sum(path.stat().st_size for path in self._paths())
         self._base = compaction.path.stat().st_size
 
 
 class _Compaction(threading.Thread):
     """Writes a snapshot of what lives. It reads files that nobody changes any more."""
 
-    def __init__(
-        self, directory: Path, epoch: int, committed: bytes, index: Mapping[Key, Place]
-    ) -> None:
+    def __init__(self, directory: Path, epoch: int, committed: object, index: Places) -> None:
         super().__init__(name="topo-compaction", daemon=True)
         self.epoch = epoch
         self.path = directory / f"{epoch:020d}.snapshot"
@@ -297,8 +352,8 @@ class _Compaction(threading.Thread):
                 self.path.with_suffix(".tmp").unlink()
 
     def _write(self) -> None:
-        # By file and place, so that values are read in the order in which they lie.
-        entries = sorted(self._index.items(), key=lambda entry: (entry[1].file, entry[1].at))
+        # By file and place, as `pieces_of` reads them.
+        entries = sorted(self._index.items(), key=lambda entry: (entry[1], entry[0]))
         sizes = [(key, place.size) for key, place in entries]
         start = start_of((self._committed, sizes))
         size = len(start) + sum(place.size for _, place in entries)
@@ -307,35 +362,22 @@ class _Compaction(threading.Thread):
             file.write(bytes(HEAD_BYTES))
             file.write(start)
             checksum, at = zlib.crc32(start), HEAD_BYTES + len(start)
-            for (key, place), blob in zip(entries, self._values(entries), strict=True):
-                file.write(blob)
-                checksum = zlib.crc32(blob, checksum)
+            for key, place in entries:
                 self.moved[key] = (place, Place(self.path.name, at, place.size))
                 at += place.size
+            for _, piece in pieces_of(self._directory, self._index):
+                file.write(piece)
+                checksum = zlib.crc32(piece, checksum)
             file.seek(0)
-            file.write(head_of(self.epoch, size, checksum))
+            file.write(head_of(SNAPSHOT, self.epoch, size, checksum))
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(self.path)
         _sync_directory(self._directory)
 
-    def _values(self, entries: list[tuple[Key, Place]]) -> Iterator[bytes]:
-        name, file = "", None
-        try:
-            for _, place in entries:
-                if place.file != name:
-                    if file is not None:
-                        file.close()
-                    name, file = place.file, (self._directory / place.file).open("rb", _COPY_BYTES)
-                assert file is not None
-                file.seek(place.at)
-                blob = file.read(place.size)
-                if len(blob) < place.size:
-                    raise OSError(f"{place.file} is shorter than it was")
-                yield blob
-        finally:
-            if file is not None:
-                file.close()
+
+def _counted(epochs: int) -> str:
+    return "1 epoch is" if epochs == 1 else f"{epochs:,} epochs are"
 
 
 def _sync_directory(directory: Path) -> None:

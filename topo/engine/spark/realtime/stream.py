@@ -2,7 +2,7 @@
 
 Both ends of the slots' pipes with Spark's JVM and with the coordinator speak it. A call of gRPC
 takes a millisecond in Python and has to be asked for; here whoever has something says so. An
-address is the path of a unix socket, or HOST:PORT between machines.
+address is the path of a unix socket, or HOST:PORT between machines, where TLS may encrypt it.
 
 A stream belongs to one thread.
 """
@@ -15,24 +15,38 @@ import selectors
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topo.config.masters import split_address
 from topo.engine.spark.worker.slot_process import close_in_children
+from topo.errors import EngineError
+
+if TYPE_CHECKING:
+    import ssl
 
 _HEAD = struct.Struct("<iI")
+_MOST_BYTES = (1 << 32) - 1  # of a message, whose length has 32 bits
 _READ_BYTES = 1 << 18
 _SOCKET_BYTES = 1 << 20
-_STRANGERS_BYTES = 1 << 12
+_STRANGERS_BYTES = 1 << 16
+_WRITTEN_BYTES = 1 << 18  # at a time: TLS has to be given the same bytes again if it cannot
 _MOST_STRANGERS = 64
 _CONNECT_SECS = 30.0
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Stream:
-    """One connection. `receive` gives what has come; `send` collects, `flush` writes."""
+    """One connection. `receive` gives what has come; `send` collects, `flush` writes.
 
-    def __init__(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
+    Whoever announces a first message of more than `most_bytes` is hung up on, until `trust`.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        selector: selectors.BaseSelector,
+        most_bytes: int | None = None,
+    ) -> None:
         close_in_children(connection)
         connection.setblocking(False)
         if connection.family == socket.AF_UNIX:
@@ -42,11 +56,9 @@ class Stream:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.is_open = True
-        self.most_bytes: int | None = None
-        """Of the first message; whoever announces a larger one is hung up on."""
-        self.on_event: Callable[[], None] = _nothing
-        """Called when something can be received."""
-        self.unread: list[tuple[int, bytes]] = []
+        self._most_bytes = most_bytes
+        self._on_event: Callable[[], None] = _nothing
+        self._unread: list[tuple[int, bytes]] = []
         self._connection = connection
         self._selector = selector
         self._in = bytearray()
@@ -60,16 +72,31 @@ class Stream:
         """The number of bytes that are still to be written."""
         return len(self._out)
 
+    def listen(self, on_event: Callable[[], None]) -> None:
+        """Have this called when something can be received."""
+        self._on_event = on_event
+
+    def trust(self, unread: list[tuple[int, bytes]]) -> None:
+        """Take messages of any size from now on; `receive` returns these first."""
+        self._most_bytes = None
+        self._unread = unread
+
     def event(self, mask: int) -> None:
         """Do what the selector says is possible."""
         if mask & WRITE:
             self.flush()
         if mask & READ and self.is_open:
-            self.on_event()
+            self._on_event()
 
     def send(self, key: int, *parts: Any) -> None:
         """Add a message; it goes out with the next flush."""
-        self._out += _HEAD.pack(key, sum(map(len, parts)))
+        size = sum(map(len, parts))
+        if size > _MOST_BYTES:
+            raise EngineError(
+                f"{size:,} bytes at once, and a process of topo sends {_MOST_BYTES:,} at most",
+                hint="spread what the tasks save over more keys, tasks or epochs",
+            )
+        self._out += _HEAD.pack(key, size)
         for part in parts:
             self._out += part
 
@@ -77,7 +104,7 @@ class Stream:
         """Write what can be written now; the rest goes when the selector says so."""
         while self._out and self.is_open:
             try:
-                written = self._connection.send(self._out)
+                written = self._connection.send(memoryview(self._out)[:_WRITTEN_BYTES])
             except BlockingIOError:
                 break
             except OSError:
@@ -86,9 +113,9 @@ class Stream:
             del self._out[:written]
         self._watch()
 
-    def read(self, wanted: bool) -> None:
+    def read(self, is_reading: bool) -> None:
         """Stop reading, so that the other end waits, or read again."""
-        self._is_reading = wanted
+        self._is_reading = is_reading
         self._watch()
 
     def receive(self) -> list[tuple[int, bytes]]:
@@ -101,14 +128,14 @@ class Stream:
             data = b""
         if data == b"":
             self.close()
-        messages, self.unread = self.unread, []
+        messages, self._unread = self._unread, []
         if not data:
             return messages
         self._in += data
         at, end = 0, len(self._in)
         while end - at >= _HEAD.size:
             key, size = _HEAD.unpack_from(self._in, at)
-            if self.most_bytes is not None and size > self.most_bytes and not messages:
+            if self._most_bytes is not None and size > self._most_bytes and not messages:
                 self.close()
                 return []
             start = at + _HEAD.size
@@ -149,8 +176,10 @@ class Listener:
         token: str,
         selector: selectors.BaseSelector,
         accepted: Callable[[Stream, int], None],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._token = token
+        self._tls = tls
         self._selector = selector
         self._accepted = accepted
         self._strangers: list[Stream] = []
@@ -168,12 +197,15 @@ class Listener:
         """Take in whoever connects."""
         try:
             connection, _ = self._socket.accept()
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(
+                    connection, server_side=True, do_handshake_on_connect=False
+                )
         except OSError:  # it is gone again
             return
-        stream = Stream(connection, self._selector)
-        stream.most_bytes = _STRANGERS_BYTES
-        stream.on_event = lambda: self._greet(stream)
-        self._strangers = [one for one in self._strangers if one.is_open]
+        stream = Stream(connection, self._selector, _STRANGERS_BYTES)
+        stream.listen(lambda: self._greet(stream))
+        self._strangers = [stranger for stranger in self._strangers if stranger.is_open]
         if len(self._strangers) >= _MOST_STRANGERS:
             self._strangers.pop(0).close()
         self._strangers.append(stream)
@@ -189,15 +221,15 @@ class Listener:
         messages = stream.receive()
         if not messages:
             return
-        (key, token), stream.unread = messages[0], messages[1:]
+        (key, token), unread = messages[0], messages[1:]
         if not hmac.compare_digest(token, self._token.encode()):
             stream.close()
             return
         self._strangers.remove(stream)
-        stream.most_bytes = None
+        stream.trust(unread)
         self._accepted(stream, key)
-        if stream.unread:
-            stream.on_event()
+        if unread:
+            stream.event(READ)
 
 
 def _listening_at(address: str) -> socket.socket:
@@ -216,8 +248,14 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def connect(address: str, token: str, key: int, selector: selectors.BaseSelector) -> Stream:
-    """Connect to a listener, as `key`."""
+def connect(
+    address: str,
+    token: str,
+    key: int,
+    selector: selectors.BaseSelector,
+    tls: ssl.SSLContext | None = None,
+) -> Stream:
+    """Connect to a listener, as `key`; an OSError says why not."""
     if address.startswith("/"):
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -226,7 +264,10 @@ def connect(address: str, token: str, key: int, selector: selectors.BaseSelector
             connection.close()
             raise
     else:
-        connection = socket.create_connection(_plain(split_address(address)), _CONNECT_SECS)
+        where = _plain(split_address(address))
+        connection = socket.create_connection(where, _CONNECT_SECS)
+        if tls is not None:
+            connection = tls.wrap_socket(connection, server_hostname=where[0])
     stream = Stream(connection, selector)
     stream.send(key, token.encode())
     stream.flush()

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import signal
 import time
 
+from topo.errors import ending_of
 from topo.runtime.task import NOTE_BYTES
 
 _PATIENCE_SECS = 5.0
@@ -21,25 +21,35 @@ _CLOCK_SECS = 0.05
 
 
 def open_note(path: str) -> mmap.mmap:
-    """Return the memory that the slot process at `path` notes its task in."""
+    """Return the memory that the slot process at `path` notes its task in.
+
+    A run may end while its slots start: they end quietly if the run's directory is gone.
+    """
     starting = f"{_doing(path)}.{os.getpid()}"
-    with open(starting, "w+b") as file:
-        file.truncate(NOTE_BYTES)
-        note = mmap.mmap(file.fileno(), NOTE_BYTES)
-    os.rename(starting, _doing(path))
+    try:
+        with open(starting, "w+b") as file:
+            file.truncate(NOTE_BYTES)
+            note = mmap.mmap(file.fileno(), NOTE_BYTES)
+        os.rename(starting, _doing(path))
+    except FileNotFoundError:
+        raise SystemExit from None
     return note
 
 
-def note_end(path: str, code: int) -> None:
-    """Tell how the process at `path` ended, and in what; to be called before the next is started.
+def note_end(path: str, code: int, why: str = "") -> str:
+    """Tell how the process at `path` ended, and in what, and return it.
 
-    It stays until another one ends: whoever waits may look late.
+    To be called before the next is started.
+    `why` says it better than the code, if the driver has ended it. It stays until another one ends:
+    whoever waits may look late.
     """
-    text = _words(_in_words(code), _doing_now(path))
+    text = _words(why or ending_of(code), doing_now(path))
     with contextlib.suppress(OSError):
         with open(f"{_ended(path)}.new", "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         os.replace(f"{_ended(path)}.new", _ended(path))
+        os.unlink(_doing(path))  # or it would pass for what the next process does
+    return text
 
 
 def last_words(path: str, since: float = 0.0) -> str:
@@ -47,7 +57,7 @@ def last_words(path: str, since: float = 0.0) -> str:
 
     `since` is a wall-clock time at which it was alive.
     """
-    doing = _doing_now(path)
+    doing = doing_now(path)
     deadline = time.monotonic() + _PATIENCE_SECS
     while not (text := _read_since(_ended(path), since)) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -58,7 +68,8 @@ def _words(ended: str, doing: str) -> str:
     return f"the slot's process {ended}" + (f" while {doing} was executed" if doing else "")
 
 
-def _doing_now(path: str) -> str:
+def doing_now(path: str) -> str:
+    """Return which task the process at `path` executes; "" if it is at none."""
     return _read(_doing(path)).rstrip("\0")
 
 
@@ -69,16 +80,6 @@ def _read_since(path: str, since: float) -> str:
     except OSError:
         return ""
     return "" if is_old else _read(path)
-
-
-def _in_words(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    return f"was ended by {name}"
 
 
 def _read(path: str) -> str:

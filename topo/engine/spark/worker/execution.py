@@ -74,6 +74,7 @@ class Execution:
         self._keeps_state = self._plan.keeps_state(work.level)
         self.instances: Instances | None = None
         self._has_news = False
+        self._is_restored = False
         self._ticks_last = False
         self._outcome = Outcome()
         self._marks: list[Marks] = []
@@ -146,6 +147,8 @@ class Execution:
         report.tuples += self._polling.fill(host) if asking else 0
         self._has_news |= self._says_exhausted(host) | self._ends_early(host)
         self._has_news |= host.is_waiting  # for what `open` or `activate` emitted
+        # A spout at its pending limit hears in the next batch what has become of its messages.
+        self._has_news |= self._is_restored and host.pending > 0
         # Until the batch commits, the driver counts the delivered verdicts as unheard.
         ends = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
         if not (report.tuples or self._has_news or ends):
@@ -262,6 +265,7 @@ class Execution:
             for (task, name), record in records.items():
                 saved.setdefault(task, {})[name] = bytes(record)
             host.open(saved)
+            self._is_restored = bool(saved)
             had_last_tick = LAST_TICKED in records
             sizes = StoredSizes(records)
             found = self.instances = Instances(host, work.committed, sizes, had_last_tick)

@@ -22,6 +22,7 @@ import traceback
 from typing import Any
 
 from topo.engine.spark.worker.preload import preload
+from topo.systems import Bell
 
 HASH_SEED = "0"
 """That of Spark's own Python processes; a fork cannot have another than its parent."""
@@ -40,9 +41,9 @@ class Nursery:
         self._listener.bind(starting)
         self._listener.listen(64)
         self._selector.register(self._listener, selectors.EVENT_READ)
-        self._ended, self._signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._ended = Bell()
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(self._signalled)
+        signal.set_wakeup_fd(self._ended.ringing)
         self._selector.register(self._ended, selectors.EVENT_READ)
         self._selector.register(0, selectors.EVENT_READ)
         os.rename(starting, path)  # nobody finds it before it listens
@@ -54,9 +55,8 @@ class Nursery:
                 if key.fileobj == 0:
                     if not os.read(0, 1):
                         return
-                elif key.fileobj == self._ended:
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(self._ended, 4096)
+                elif key.fileobj is self._ended:
+                    self._ended.silence()
                     self._reap()
                 elif key.fileobj is self._listener:
                     connection, _ = self._listener.accept()
@@ -119,8 +119,7 @@ class Nursery:
             for connection in self._children.values():
                 connection.close()
             self._listener.close()
-            os.close(self._ended)
-            os.close(self._signalled)
+            self._ended.close()
             self._selector.close()
             code = _run(*request)
         except BaseException:

@@ -49,6 +49,7 @@ class Relay:
     """One end of a connection between a worker and a slot process."""
 
     def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(None)  # whatever user code has made the default
         self._socket = connection
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             connection.setsockopt(socket.SOL_SOCKET, option, _CHUNK)
@@ -59,6 +60,7 @@ class Relay:
         deadline = time.monotonic() + patience_secs
         while True:
             connection = socket.socket(socket.AF_UNIX)
+            connection.settimeout(None)
             try:
                 connection.connect(path)
                 return cls(connection)

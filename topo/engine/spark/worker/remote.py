@@ -6,6 +6,7 @@ import contextlib
 import pickle
 import time
 
+from topo.config import Config
 from topo.engine.spark.worker.doing import last_words
 from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Work
 from topo.engine.spark.worker.relay import (
@@ -19,6 +20,8 @@ from topo.engine.spark.worker.relay import (
     SlotDied,
 )
 from topo.errors import EngineError
+
+HANG_SECS = Config.hang_secs.key
 
 
 class RemoteRunner:
@@ -40,6 +43,8 @@ class RemoteRunner:
                 hint = "by the kernel, if memory is short (its log says so), or by somebody"
                 raise RelayLost(text, hint=hint) from lost
             hint = "its own code, or a library that it calls, ended the process"
+            if HANG_SECS in words:
+                hint = f"give what it waits for a timeout of its own, or raise {HANG_SECS}"
             raise SlotDied(text, hint=hint) from lost
 
     def _execute(self, work: Work, restore: Restore) -> Outcome:

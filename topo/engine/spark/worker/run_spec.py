@@ -6,8 +6,7 @@ tenth of what its process needs to start, and to start again after a death.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +34,7 @@ class RunSpec:
     log_bytes: int = 0
     """Maximum bytes of log lines that an execution sends to the driver; 0 for none."""
 
-    def environment(self, slot: int) -> TaskEnvironment:
+    def environment(self, slot: int, clock: Callable[[], float]) -> TaskEnvironment:
         """Return what the tasks of a slot share; makes the user's classes known here."""
         topology = Topology.from_bytes(self.topology)
         install_user_classes(topology.user_classes)
@@ -44,6 +43,6 @@ class RunSpec:
             TaskLayout(topology, self.conf),
             self.conf,
             self.name,
-            time.time,
+            clock,
             local_tasks=self.plan.tasks_in(slot),
         )

@@ -22,6 +22,7 @@ from topo.logs.capture import collect_logs
 from topo.logs.requests import LogRequests
 from topo.runtime.slot import SlotTasks
 from topo.tracking.client import AckerClient, Lease
+from topo.tracking.clock import SteadyClock
 
 
 class SlotRunner:
@@ -35,7 +36,7 @@ class SlotRunner:
         self.spool = Spool(spec.frames, slot, spec.conf["topology.batch.file.bytes"])
         if spec.log_bytes:
             collect_logs(spec.log_bytes)
-        self.environment = spec.environment(slot)
+        self.environment = spec.environment(slot, SteadyClock())
         if spec.capture or spec.conclusions:
             self.environment.listener = self.capture
         self.topology = self.environment.topology

@@ -45,6 +45,8 @@ class StageSetup:
     """The key of each slot: Spark's hash puts it in the partition of the slot's number."""
     paths: tuple[str, ...] = ()
     """The addresses of the slot processes; () if instances live in the workers themselves."""
+    first_batch: int = 0
+    """Of the checkpoint's generation: Spark counts the batches of each from 0."""
     factory: bytes = b""
     """In the latter case, the pickle of a factory of runners, called with a slot."""
 
@@ -100,7 +102,8 @@ class MapStage:
             kept.append(mine)
             payloads += [memoryview(value.as_buffer()) for value in mine.column("payload")]
         slot = context.partitionId()
-        work = Work(setup.lease, _batch_id(context), setup.level, slot, b"", payloads)
+        batch = setup.first_batch + _batch_id(context)
+        work = Work(setup.lease, batch, setup.level, slot, b"", payloads)
         outcome = _run(setup, work, dict)
         if outcome.writes or outcome.removes:
             raise EngineError(f"level {setup.level} keeps nothing, yet has records to write")
@@ -139,17 +142,17 @@ class StateStage:
             if not own.all():
                 yield frame[~own]
         records = self._records
-        found = records.getValue(_named(COMMITTED))
+        found = records.getValue((named(COMMITTED),))
         slot = self._slots[int(key[0])]
-        batch = _batch_id(_task_context())
+        batch = setup.first_batch + _batch_id(_task_context())
         committed = bytes(found[0]) if found else b""
         work = Work(setup.lease, batch, setup.level, slot, committed, payloads)
         outcome = _run(setup, work, self._restore)
         try:
             for record_key in outcome.removes:  # first: a name may be removed and be used again
-                records.removeKey(_named(record_key))
+                records.removeKey((named(record_key),))
             for record_key, record in outcome.writes:
-                records.updateValue(_named(record_key), (bytes(record),))
+                records.updateValue((named(record_key),), (bytes(record),))
         except Exception as error:
             raise StageError.of(
                 _not_taken(work, outcome, error), setup.lease.target.token
@@ -162,6 +165,14 @@ class StateStage:
                     "payload": [bytes(payload) for _, _, payload in part],
                 }
             )
+
+    def handleInitialState(self, key: Any, initialState: pd.DataFrame, timers: Any) -> None:
+        """Take the records that a generation of the checkpoint begins with, before its first rows.
+
+        A slot then finds them as if it had saved them itself.
+        """
+        for name, record in zip(initialState["name"], initialState["record"], strict=True):
+            self._records.updateValue((name,), (bytes(record),))
 
     def _restore(self) -> dict[RecordKey, Payload]:
         found = ((_record_key(name), record[0]) for (name,), record in self._records.iterator())
@@ -182,9 +193,10 @@ def _not_taken(work: Work, outcome: Outcome, error: Exception) -> EngineError:
     )
 
 
-def _named(key: RecordKey) -> tuple[str]:
+def named(key: RecordKey) -> str:
+    """Return the name of a record in Spark's state."""
     task, name = key
-    return (f"{task}/{name}",)
+    return f"{task}/{name}"
 
 
 def _record_key(text: str) -> RecordKey:

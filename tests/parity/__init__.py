@@ -1,0 +1,1 @@
+"""What stands around a topology in Storm, as cases: DRPC, YAML, other languages, loops, keys."""

@@ -1,0 +1,240 @@
+"""The choice of a run of the tests, its words about what it left out, and no process after it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cases import read_cases
+
+ROOT = Path(__file__).parents[2]
+CONFTEST = """
+import pytest
+from tests.conftest import pytest_addoption, pytest_collection_modifyitems
+from tests.leftovers import Leftovers, OwnProcesses
+from tests.tiers import Tiers
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    config.pluginmanager.register(Tiers(config))
+    is_worker = hasattr(config, "workerinput")
+    config.pluginmanager.register(OwnProcesses() if is_worker else Leftovers(ending_secs=0.2))
+"""
+PLUGINS = ("no:cacheprovider", "xdist", "rerunfailures", "hypothesispytest")
+INI = """
+[pytest]
+addopts = -raR --dist=loadgroup
+markers =
+    spark: -
+    server: -
+    fault: -
+    smoke: -
+"""
+TESTS = """
+import pytest
+from hypothesis import given, strategies as st
+from tests.property.scale import scaled
+
+def test_quick():
+    pass
+
+@pytest.mark.spark
+def test_spark():
+    pass
+
+@pytest.mark.spark
+@pytest.mark.smoke
+def test_smoke():
+    pass
+
+@pytest.mark.spark
+@pytest.mark.fault
+def test_fault():
+    pass
+
+@given(st.integers())
+def test_examples(n):
+    print("example", n, scaled(30))
+"""
+TRIES = """
+import pytest
+
+tries = []
+
+@pytest.mark.{mark}
+def test_fails_once():
+    tries.append(1)
+    assert len(tries) > 1
+"""
+LEAVES = """
+import subprocess, sys, time
+
+def test_leaves_a_process():
+    program = [sys.executable, "-c", "import time; time.sleep(600)"]
+    process = subprocess.Popen(program, start_new_session=True)
+    print("left", process.pid, flush=True)
+    open("pid", "w").write(str(process.pid))
+    {then}
+"""
+
+
+class Runner:
+    """Runs of pytest in a project of their own, by the rules of these tests."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (directory / "conftest.py").write_text(CONFTEST)
+        (directory / "pytest.ini").write_text(INI)
+
+    def write(self, name: str, text: str) -> None:
+        (self.directory / name).write_text(text)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # schemathesis' takes half a second
+        plugins = [word for plugin in PLUGINS for word in ("-p", plugin)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "pytest", *plugins, *words],
+            cwd=self.directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *words: str, code: int = 0) -> str:
+        process = self.start(*words)
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == code, output
+        return output
+
+    def left(self) -> int:
+        """Wait for the process that the tests left, and return its id."""
+        deadline = time.monotonic() + 60
+        while not (text := self._pid()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return int(text)
+
+    def _pid(self) -> str:
+        path = self.directory / "pid"
+        return path.read_text() if path.exists() else ""
+
+
+def is_running(pid: int) -> bool:
+    """Return True if there is a process of this id, and not only its exit code."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path)
+
+
+def test_a_run_without_options_leaves_out_what_is_slow_and_says_so(runner: Runner) -> None:
+    runner.write("test_it.py", TESTS)
+    shown = runner.run()
+    assert "3 passed, 2 deselected" in shown
+    assert "not run: 2 tests (2 spark, 1 fault; some have several marks)." in shown
+    assert "-m spark, -m fault or the name of a file runs them, --all runs everything." in shown
+    spread = runner.run("-n", "1")
+    assert "3 passed" in spread
+    assert "not run: 2 tests (2 spark, 1 fault; some have several marks)." in spread
+
+
+@pytest.mark.parametrize(
+    ("words", "passed"),
+    [
+        (["-m", "spark"], 3),
+        (["test_it.py"], 5),
+        (["test_it.py::test_spark"], 1),
+        (["."], 3),
+    ],
+    ids=str,
+)
+def test_marks_and_names_choose(runner: Runner, words: list[str], passed: int) -> None:
+    runner.write("test_it.py", TESTS)
+    assert f" {passed} passed" in runner.run(*words)
+
+
+def test_examples_are_the_same_third_or_new_ones_that_can_be_repeated(runner: Runner) -> None:
+    def examples(*words: str) -> tuple[list[str], str]:
+        shown = runner.run("-s", "-k", "examples", *words)
+        return re.findall(r"example -?\d+ \d+", shown), shown
+
+    runner.write("test_it.py", TESTS)
+    first, _ = examples()
+    assert first == examples()[0]
+    assert len(first) == 33
+    assert first[0].endswith(" 10")
+    fresh, shown = examples("--all")
+    assert fresh != examples("--all")[0]
+    seed = re.findall(r"--hypothesis-seed=\d+", shown)
+    assert len(seed) == 2  # at the beginning, and at the end
+    assert fresh == examples("--all", seed[0])[0]
+
+
+@pytest.mark.parametrize(("mark", "code"), [("fault", 0), ("spark", 1), ("server", 1)])
+def test_only_tests_that_kill_are_tried_again_and_are_named(
+    runner: Runner, mark: str, code: int
+) -> None:
+    runner.write("test_it.py", TRIES.format(mark=mark))
+    shown = runner.run("test_it.py", code=code)
+    assert ("RERUN test_it.py::test_fails_once" in shown) is (code == 0)
+
+
+def test_no_test_begins_after_its_time(runner: Runner) -> None:
+    runner.write("test_it.py", TESTS)
+    shown = runner.run("--seconds=0")
+    assert "3 skipped" in shown
+    assert "the time of --seconds=0.0 was over" in shown
+
+
+@pytest.mark.parametrize("words", [[], ["-n", "1"]], ids=["alone", "spread"])
+def test_a_process_that_is_left_behind_fails_the_run_and_is_named(
+    runner: Runner, words: list[str]
+) -> None:
+    runner.write("test_it.py", LEAVES.format(then="pass"))
+    shown = runner.run(*words, code=1)
+    assert "1 passed, 1 error" in shown
+    assert f"process {runner.left()}: {sys.executable} -c import time" in shown
+    assert not is_running(runner.left())
+
+
+@pytest.mark.parametrize("words", [[], ["-n", "1"]], ids=["alone", "spread"])
+def test_ctrl_c_leaves_no_process_behind(runner: Runner, words: list[str]) -> None:
+    runner.write("test_it.py", LEAVES.format(then="time.sleep(600)"))
+    process = runner.start(*words)
+    left = runner.left()
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == pytest.ExitCode.INTERRUPTED, output
+    assert f"process {left}: {sys.executable} -c import time" in output
+    assert not is_running(left)
+
+
+def test_cases_are_lines_and_a_bad_one_is_named_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_text('{"about": "x"}\n{"name": "a\u2028b"}\n', encoding="utf-8")
+    assert read_cases(path) == [{"name": "a\u2028b"}]
+    path.write_text('{"about": "x"}\n{"name": \n')
+    with pytest.raises(ValueError, match=r"cases\.jsonl:2 is not valid JSON"):
+        read_cases(path)
+    path.write_text('{"about": "x"}\n[]\n')
+    with pytest.raises(ValueError, match=r"cases\.jsonl:2 is not a case"):
+        read_cases(path)
+    path.write_text('{"name": "x"}\n')
+    with pytest.raises(ValueError, match="does not say what the cases are about"):
+        read_cases(path)

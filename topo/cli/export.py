@@ -1,0 +1,87 @@
+"""`topo export`: files with which other programs run topologies."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from topo.cli.output import Output, common_options
+from topo.cli.runs import Runs
+
+_GRACE_SECS = 60
+_UNIT = """\
+[Unit]
+Description=topo: the topologies of {home}
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={topo} up
+Environment=TOPO_HOME={home}
+{user}KillMode=mixed
+TimeoutStopSec={stop_secs}
+Restart=on-failure
+RestartSec=5
+UMask=0077
+NoNewPrivileges=yes
+PrivateDevices=yes
+ProtectSystem=full
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+RestrictSUIDSGID=yes
+RestrictRealtime=yes
+RestrictNamespaces=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+CapabilityBoundingSet=
+
+[Install]
+WantedBy={target}
+"""
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["systemd"]))
+@click.option("--user", "is_users", is_flag=True, help="Write it for a service of this user's own.")
+@common_options()
+@click.pass_obj
+def export(out: Output, kind: str, is_users: bool) -> None:
+    """Print a unit for systemd that runs `topo up`.
+
+    It goes to /etc/systemd/system/topo.service, or to ~/.config/systemd/user/.
+
+    \b
+    Examples:
+      topo export systemd
+      topo export systemd --user
+    """
+    unit = _UNIT.format(
+        home=Runs(out).registry.home.absolute(),
+        topo=_command(),
+        user="" if is_users else f"User={getpass.getuser()}\n",
+        stop_secs=_GRACE_SECS + 30,
+        target="default.target" if is_users else "multi-user.target",
+    )
+    if out.json:
+        out.answer_json({"kind": kind, "name": "topo.service", "text": unit})
+    else:
+        out.answer(unit.rstrip("\n"))
+
+
+def _command() -> str:
+    """Return the whole path of topo, or of this Python that runs it."""
+    beside = Path(sys.executable).with_name("topo")
+    path = str(beside) if os.access(beside, os.X_OK) else shutil.which("topo")
+    return path or f"{sys.executable} -m topo.cli"

@@ -1,0 +1,190 @@
+"""`topo rebalance`: another number of slots for a topology that runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from topo.cli.completion import live_names
+from topo.cli.failures import STATUS, TOO_LATE, WENT_BACK, CommandError, usage_error
+from topo.cli.output import Output, common_options
+from topo.cli.runs import Runs, Unlettered
+from topo.manage.client import DriverUnreachable
+from topo.manage.ending import POLL_SECS, connect
+from topo.manage.plans import plan_of
+from topo.manage.records import RunRecord
+from topo.manage.views import TopologyPlan
+
+COLUMNS = ["COMPONENT", "TASKS", "SLOTS", "THEN"]
+
+
+@click.command()
+@click.argument("name", shell_complete=live_names)
+@click.option(
+    "-n",
+    "--workers",
+    cls=Unlettered,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Go over to so many slots; -n, as Storm has it.",
+)
+@click.option(
+    "-e",
+    "--executors",
+    multiple=True,
+    metavar="COMPONENT=N",
+    help="Storm's option: the number of tasks is fixed, and only slots can change.",
+)
+@click.option(
+    "-w",
+    "--wait",
+    "wait_secs",
+    type=click.FloatRange(min=0),
+    default=60,
+    show_default=True,
+    metavar="SECS",
+    help="Wait so long for it to run again; 0: do not wait.",
+)
+@click.option("--explain", is_flag=True, help="Show what would be where, and change nothing.")
+@common_options()
+@click.pass_obj
+def rebalance(
+    out: Output,
+    name: str,
+    workers: int | None,
+    executors: tuple[str, ...],
+    wait_secs: float,
+    explain: bool,
+) -> None:
+    """Give a running topology another number of slots.
+
+    Whole tasks move, with all that they have saved, behind the last commit: nothing is drained,
+    nothing fails, and nothing comes twice. It goes back to its slots if the new ones cannot be had.
+
+    \b
+    Examples:
+      topo rebalance words -n 8
+      topo rebalance words -n 2 --explain
+    """
+    runs = Runs(out)
+    run = runs.find(name, "rebalance")
+    if executors:
+        raise usage_error(
+            "the number of tasks of a component is fixed while its state is kept",
+            at=f"-e {executors[0]}",
+            hint="give it more tasks than slots from the start; -n changes the slots",
+        )
+    if workers is None:
+        raise usage_error(
+            "how many slots it is to have is missing", hint=f"topo rebalance {name} -n 4"
+        )
+    if run.over or run.status == "STARTING":
+        raise CommandError(
+            STATUS,
+            f"{run.name} is {run.status}; it cannot be rebalanced",
+            code="run",
+            hint=f"topo submit ... --resume --workers {workers}" if run.over else "topo list",
+        )
+    before = plan_of(run)
+    if explain:
+        _explain(out, run, before, workers)
+        return
+    began = time.perf_counter()
+    with connect(run) as client:
+        client.rebalance(workers)
+    out.say(f"rebalancing {run.name}: {before.slots} -> {workers} slots ...")
+    slots = _follow(runs, run, wait_secs) if wait_secs else before.slots
+    took = round(time.perf_counter() - began, 1)
+    run = runs.registry.reload(run)
+    if out.json:
+        out.answer_json(
+            {
+                "name": run.name,
+                "status": run.status,
+                "was": before.slots,
+                "slots": slots,
+                "secs": took,
+            }
+        )
+    elif wait_secs:
+        out.answer(f"rebalanced {run.name}: {before.slots} -> {slots} slots after {took} s")
+    else:
+        out.answer(f"{run.name}: REBALANCING; topo list shows how far it is")
+
+
+def _follow(runs: Runs, run: RunRecord, wait_secs: float) -> int:
+    """Wait until it runs in other slots; return their number."""
+    deadline = time.perf_counter() + wait_secs
+    while True:
+        run = runs.registry.reload(run)
+        if run.over:
+            raise CommandError(STATUS, f"{run.name} is {run.status}: {run.reason}", code="run")
+        try:
+            with connect(run) as client:
+                status = client.status()
+        except DriverUnreachable:  # another one follows, and ends what this one has begun
+            pass
+        else:
+            if status.rebalance_failure:
+                raise CommandError(
+                    WENT_BACK,
+                    f"{run.name} keeps its {status.slots} slots: {status.rebalance_failure}",
+                    code="rebalance",
+                    at=str(run.log),
+                )
+            if status.slots and status.status != "REBALANCING":
+                return int(status.slots)
+        if time.perf_counter() >= deadline:
+            raise CommandError(
+                TOO_LATE,
+                f"{run.name} is still {run.status} after {wait_secs:g} s",
+                code="timeout",
+                at=str(run.log),
+                hint=f"it goes on: topo list, topo logs --driver {run.name}",
+            )
+        time.sleep(POLL_SECS)
+
+
+def _explain(out: Output, run: RunRecord, before: TopologyPlan, workers: int) -> None:
+    """Show where the tasks of each component are, and where they would be."""
+    after = plan_of(run, workers)
+    then = {component.id: component for component in after.components}
+    rows: list[dict[str, Any]] = [
+        {
+            "component": component.id,
+            "tasks": component.tasks,
+            "slots": component.slots,
+            "then": then[component.id].slots,
+            "keeps_state": component.keeps_state,
+        }
+        for component in before.components
+    ]
+    moving = sum(a != b for row in rows for a, b in zip(row["slots"], row["then"], strict=True))
+    tasks = sum(row["tasks"] for row in rows)
+    few = [row["component"] for row in rows if row["tasks"] < workers]
+    if out.json:
+        out.answer_json(
+            {
+                "name": run.name,
+                "slots": before.slots,
+                "then": workers,
+                "moving": moving,
+                "plan": rows,
+            }
+        )
+        return
+    cells = [
+        [row["component"], str(row["tasks"]), _listed(row["slots"]), _listed(row["then"])]
+        for row in rows
+    ]
+    out.table(COLUMNS, cells)
+    move = "moves, with all that it has" if moving == 1 else "move, with all that they have"
+    out.answer(f"{before.slots} -> {workers} slots; {moving} of {tasks} tasks {move} saved")
+    if few and workers > before.slots:
+        out.note(f"fewer tasks than {workers}: {', '.join(few)}; more slots do not speed them up")
+
+
+def _listed(slots: list[int]) -> str:
+    return " ".join(map(str, slots))

@@ -1,0 +1,54 @@
+"""Topics that are made where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from topo.connectors.base import check_positive, load_client
+from topo.connectors.kafka.client import in_words, made
+
+_TIMEOUT_SECS = 10.0
+_AS_BROKER = -1
+"""What asks for the broker's own default."""
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    """How a topic is made if it is not there; what is not given is as the broker has it."""
+
+    partitions: int | None = None
+    replicas: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The topic's own: `{"cleanup.policy": "compact"}`."""
+
+    def __post_init__(self) -> None:
+        check_positive("NewTopic", partitions=self.partitions, replicas=self.replicas)
+
+
+def ensure_topic(
+    connector: str, servers: str, settings: Mapping[str, Any], name: str, new: NewTopic
+) -> bool:
+    """Make a topic unless it is there; return True if it was made.
+
+    Raise Unavailable if no broker answers, and ComponentError if it is not allowed.
+    """
+    kafka = load_client("confluent_kafka", connector, "kafka")
+    admins = load_client("confluent_kafka.admin", connector, "kafka")
+    own = {**settings, "bootstrap.servers": servers, "log_level": 2}
+    admin = made(connector, admins.AdminClient, own)
+    request = admins.NewTopic(
+        name,
+        num_partitions=new.partitions or _AS_BROKER,
+        replication_factor=new.replicas or _AS_BROKER,
+        config={key: str(value) for key, value in new.settings.items()},
+    )
+    (future,) = admin.create_topics([request], request_timeout=_TIMEOUT_SECS).values()
+    try:
+        future.result(_TIMEOUT_SECS + 1)
+    except kafka.KafkaException as error:
+        if error.args[0].code() == kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise in_words(kafka, error.args[0], servers, f"topic {name!r}") from error
+    return True

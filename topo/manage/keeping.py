@@ -1,0 +1,117 @@
+"""The keeper of a registry's runs: it starts those that should run and have nobody to do it.
+
+`topo submit` leaves a supervisor behind, which nobody starts after a reboot. The keeper, which a
+machine starts when it starts itself, gives a supervisor of its own to every run that was neither
+killed nor completed and whose processes are gone. Each is a process, so that ending one by force
+ends no other. When the keeper is told to end, its supervisors end their drivers, which resume at
+the next start; nobody is killed by that, and nothing is drained.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from topo.manage.files import read_json
+from topo.manage.records import FINAL, RunRecord
+from topo.manage.registry import Registry
+from topo.manage.supervisor import supervisor_command
+
+LOOK_SECS = 2.0
+_END_SECS = 60.0
+
+
+def should_run(run: RunRecord, host: str) -> bool:
+    """True if nobody ended the run on purpose, and its processes on this host are gone."""
+    if run.driver_alive or run.supervisor_alive or run.status == "STARTING":
+        return False
+    order = str((read_json(run.directory / "wanted.json") or {}).get("status", ""))
+    if order == "KILLED" or run.submission.host != host:
+        return False
+    gave_up = run.supervision is not None and run.supervision.gave_up
+    return run.state.status not in FINAL or (
+        run.state.status == "FAILED" and run.state.may_restart and not gave_up
+    )
+
+
+@dataclass
+class Keeper:
+    """Keeps the runs of one registry running, until `stop`."""
+
+    registry: Registry
+    tell: Callable[[str], None] = print
+    """Gets a line for each start and end."""
+    host: str = field(default_factory=socket.gethostname)
+
+    def __post_init__(self) -> None:
+        self._stopping = threading.Event()
+        self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
+
+    def stop(self) -> None:
+        """Have `keep` end; any thread, and a signal's handler, may call it."""
+        self._stopping.set()
+
+    def keep(self) -> None:
+        """Start what should run, now and whenever something should; return after `stop`."""
+        try:
+            while not self._stopping.is_set():
+                self.look()
+                self._stopping.wait(LOOK_SECS)
+        finally:
+            self._end()
+
+    def look(self) -> list[str]:
+        """Start what should run now; return the ids of the runs that were started."""
+        for run_id, process in list(self._supervisors.items()):
+            if process.poll() is not None:
+                del self._supervisors[run_id]
+                self.tell(f"{run_id}: its supervisor has ended")
+        runs = self.due()
+        for run_id in runs:
+            self._supervisors[run_id] = _start(self.registry.directory_of(run_id))
+            self.tell(f"{run_id}: starting it again")
+        return runs
+
+    def due(self) -> list[str]:
+        """Return the ids of the runs that should be started."""
+        latest = {run.name: run for run in self.registry.runs()}  # of each name the last one
+        runs = (run for run in latest.values() if run.id not in self._supervisors)
+        return [run.id for run in runs if should_run(run, self.host)]
+
+    def _end(self) -> None:
+        for process in self._supervisors.values():
+            with suppress(OSError):
+                process.terminate()
+        for run_id, process in self._supervisors.items():
+            try:
+                process.wait(_END_SECS)
+            except subprocess.TimeoutExpired:
+                self.tell(f"{run_id}: its supervisor does not end")
+
+
+def _start(directory: Path) -> subprocess.Popen[bytes]:
+    with (directory / "log" / "driver.log").open("ab") as log:
+        return subprocess.Popen(
+            supervisor_command(directory),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            process_group=0,  # a Ctrl-C is the keeper's to pass on
+        )
+
+
+def tell_systemd(state: str) -> None:
+    """Tell systemd that the service is READY=1 or STOPPING=1, if it asked to be told."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    name = f"\0{address[1:]}" if address.startswith("@") else address
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.connect(name)
+        notified.sendall(state.encode())
