@@ -1,0 +1,5 @@
+"""Tables of ClickHouse as a sink: `ClickHouseBolt`."""
+
+from topo.connectors.clickhouse.sink import ClickHouseBolt
+
+__all__ = ["ClickHouseBolt"]

@@ -1,0 +1,242 @@
+"""Writes tuples as rows of ClickHouse, by inserts over HTTP.
+
+ClickHouse remembers the inserts of late by a token that goes with them, and drops one that it has
+had. So an insert whose answer is lost is sent again under its token; and `exactly_once` keeps a
+batch in state until it has committed, and then inserts it under tokens that name batch and place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from topo.config.secrets import Secret, revealed
+from topo.connectors.addresses import check_tls, check_url
+from topo.connectors.arguments import answering
+from topo.connectors.base import OnBad, check_positive, load_client
+from topo.connectors.formats import dump_json
+from topo.connectors.http.client import REQUIRES, SCHEMES, Target, login_of, passes, patiently
+from topo.connectors.outbox import OutboxSink, Outgoing, Refused
+from topo.errors import ComponentError, Unavailable
+from topo.tuples import Tuple
+
+_NAME = "ClickHouseBolt"
+_MOST = 50_000  # rows of an insert, which is one block there
+_MOST_BYTES = 8_000_000
+_NAME_OF_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
+_CODE = re.compile(r"Code: (\d+)")
+
+_BAD_ROW = {6, 26, 27, 38, 41, 53, 62, 69, 72, 117, 130, 131, 349, 407, 469, 691}
+"""Codes of values that do not fit their columns, and of columns that there are not."""
+_PASSING = {74, 75, 159, 164, 201, 202, 203, 209, 210, 236, 241, 242, 243, 252, 279, 285, 286, 305,
+            319, 335, 394, 425, 999}  # fmt: skip
+"""Codes of what may pass: time-outs, limits, disks and keepers that are away, tables that are read
+only for now."""
+_OWNED = ("query", "database", "insert_deduplication_token", "insert_deduplicate", "async_insert",
+          "wait_end_of_query", "input_format_skip_unknown_fields")  # fmt: skip
+_WINDOW = re.compile(r"non_replicated_deduplication_window\s*=\s*[1-9]")
+
+
+class ClickHouseBolt(OutboxSink):
+    """A sink of rows.
+
+    `table` is a name, "base.name" as well, or a function of the tuple; one that returns None skips
+    it. A row is a dict of the tuple's fields, or what `map` makes of the tuple; columns that it
+    lacks have their defaults, one that the table lacks makes the row a bad one. `settings` are
+    ClickHouse's own, of each insert.
+    """
+
+    requires: Iterable[str] = (REQUIRES,)
+    transient = ("_target", "_checked", *OutboxSink.transient)
+    connector = _NAME
+    guarantees = ("none", "at_least_once", "exactly_once")
+    refused = {
+        "by_batch": "a table does not know what a batch wrote; use 'exactly_once'",
+    }
+
+    @answering({"host": "url", "username": "user", "database": "table"})
+    def __init__(
+        self,
+        url: str | Secret,
+        table: str | Callable[[Tuple], str | None],
+        *,
+        map: Callable[[Tuple], Any] | None = None,
+        user: str | Secret | None = None,
+        password: str | Secret | None = None,
+        headers: Mapping[str, str | Secret] | None = None,
+        tls: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        guarantee: str = "at_least_once",
+        timeout_secs: float = 30.0,
+        retry_secs: float = 30.0,
+        on_bad: OnBad = "stop",
+    ) -> None:
+        check_url(_NAME, url, SCHEMES)
+        check_tls(_NAME, tls)
+        check_positive(_NAME, timeout_secs=timeout_secs)
+        if not callable(table):
+            _check_table(table)
+        for name in settings or {}:
+            if name in _OWNED:
+                raise ComponentError(f"{_NAME} sets {name!r} itself")
+        self.url, self.table, self.settings = url, table, dict(settings or {})
+        self.login = login_of(_NAME, user, password)
+        self.headers, self.timeout_secs = dict(headers or {}), timeout_secs
+        self.tls = None if tls is None else dict(tls)
+        self.set_up(
+            guarantee=guarantee,
+            after_commit=guarantee == "exactly_once",
+            map=map,
+            on_bad=on_bad,
+            retry_secs=retry_secs,
+        )
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        load_client("httpx", _NAME, "http")
+        self._target: Target | None = None
+        self._checked: set[str] = set()  # tables that are known to drop what comes twice
+
+    def cleanup(self) -> None:
+        if self._target is not None:
+            self._target.close()
+
+    def outgoing(self, tup: Tuple) -> Outgoing | None:
+        table = self.table if isinstance(self.table, str) else self.table(tup)
+        if table is None:
+            return None
+        if not isinstance(self.table, str):
+            _check_table(table)
+        row = self.as_record(tup)
+        if not isinstance(row, Mapping):
+            raise ValueError(f"a row is a dict; got a {type(row).__name__}")
+        return Outgoing(table, dump_json(row))
+
+    # -- sending ------------------------------------------------------------------------------
+
+    def send(self, records: Sequence[Outgoing]) -> Refused:
+        refused: Refused = []
+        is_patient = self.guarantee != "none"
+        secs = self.retry_secs if is_patient else 0.0
+        for table, rows in _parts(records):
+            try:
+                if self.guarantee == "exactly_once" and table not in self._checked:
+                    patiently(lambda table=table: self._check_memory(table), secs)  # type: ignore[misc]
+                self._insert(table, rows, refused, secs)
+            except Unavailable:
+                if is_patient:
+                    raise
+                self.context.counter("lost", len(rows))
+        return refused
+
+    def _insert(self, table: str, rows: list[Outgoing], refused: Refused, secs: float) -> None:
+        """Insert rows; halve them, until those alone are refused that do not fit the table."""
+        token = f"{rows[0].id}+{len(rows)}"
+        body = b"\n".join(row.body for row in rows)
+        query = f"INSERT INTO {table} FORMAT JSONEachRow"
+        own = {**revealed(self.settings), "insert_deduplication_token": token}
+        try:
+            patiently(lambda: self._asked(query, body, own), secs)
+        except ValueError as error:
+            if len(rows) == 1:
+                refused.append((rows[0], error))
+                return
+            middle = len(rows) // 2
+            self._insert(table, rows[:middle], refused, secs)
+            self._insert(table, rows[middle:], refused, secs)
+
+    def _check_memory(self, table: str) -> None:
+        """Raise ComponentError for a table that does not remember inserts."""
+        base, _, name = table.rpartition(".")
+        of_base = f"'{base}'" if base else "currentDatabase()"
+        query = (
+            "SELECT engine, create_table_query FROM system.tables "
+            f"WHERE database = {of_base} AND name = '{name}' FORMAT TSVRaw"
+        )
+        engine, _, definition = self._asked(query, b"", {}).partition("\t")
+        remembers = engine.startswith(("Replicated", "Shared")) or (
+            engine.endswith("MergeTree") and _WINDOW.search(definition) is not None
+        )
+        if engine and not remembers:
+            raise ComponentError(
+                f"{_NAME}: the table {table} ({engine}) does not remember its inserts: one whose "
+                "answer is lost would be there twice",
+                hint=f"ALTER TABLE {table} MODIFY SETTING non_replicated_deduplication_window = "
+                "1000; or guarantee='at_least_once'",
+            )
+        self._checked.add(table)
+
+    def _asked(self, query: str, body: bytes, settings: Mapping[str, Any]) -> str:
+        """Return an answer; raise Unavailable for what may pass, ValueError for rows."""
+        target = self._connected()
+        params = {
+            "insert_deduplicate": "1",
+            "async_insert": "0",
+            "wait_end_of_query": "1",
+            "input_format_skip_unknown_fields": "0",
+            "date_time_input_format": "best_effort",
+            **settings,
+            "query": query,
+        }
+        try:
+            response = target.client.post(target.url, params=params, content=body)
+        except Exception as error:
+            raise target.in_words(error) from error
+        if response.is_success and "x-clickhouse-exception-code" not in response.headers:
+            return str(response.text)
+        reason = " ".join(response.text.split())[:500]
+        code = _code(response)
+        if code in _BAD_ROW:
+            raise ValueError(reason)
+        if code in _PASSING or (code is None and passes(response.status_code)):
+            raise Unavailable(f"{_NAME}: {target.shown}: {reason}")
+        if code is None:
+            raise target.answered(response, response.content)
+        hint = 'user= and password=Secret.env("NAME")' if code in (192, 193, 194, 516) else None
+        raise ComponentError(f"{_NAME}: {target.shown}: {reason}", hint=hint or "")
+
+    def _connected(self) -> Target:
+        if self._target is None:
+            self._target = Target(
+                _NAME,
+                self.url,
+                self.headers,
+                self.tls,
+                timeout_secs=self.timeout_secs,
+                auth=self.login,
+            )
+        return self._target
+
+
+def _check_table(table: Any) -> None:
+    if not isinstance(table, str) or not _NAME_OF_TABLE.fullmatch(table):
+        raise ComponentError(
+            f'{_NAME}: table={table!r}; it is "name" or "base.name", of letters, digits and _'
+        )
+
+
+def _parts(records: Sequence[Outgoing]) -> Iterator[tuple[str, list[Outgoing]]]:
+    """Yield the rows of each insert, with their table."""
+    for table, rows in groupby(sorted(records, key=_table_of), key=_table_of):
+        part: list[Outgoing] = []
+        size = 0
+        for row in rows:
+            if part and (len(part) >= _MOST or size + len(row.body) > _MOST_BYTES):
+                yield table, part
+                part, size = [], 0
+            part.append(row)
+            size += len(row.body)
+        yield table, part
+
+
+def _table_of(record: Outgoing) -> str:
+    return record.where
+
+
+def _code(response: Any) -> int | None:
+    text = response.headers.get("x-clickhouse-exception-code", "")
+    if text.isdigit():
+        return int(text)
+    match = _CODE.match(response.text)
+    return int(match[1]) if match else None

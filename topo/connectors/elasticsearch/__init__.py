@@ -1,0 +1,5 @@
+"""Indexes of Elasticsearch and OpenSearch as a sink: `ElasticsearchBolt`."""
+
+from topo.connectors.elasticsearch.sink import ElasticsearchBolt
+
+__all__ = ["ElasticsearchBolt"]

@@ -1,0 +1,250 @@
+"""Writes tuples as documents, by bulk requests; Elasticsearch and OpenSearch have the same.
+
+There are no transactions there, but documents have ids: one that is written twice under its id is
+there once. So `exactly_once` keeps a batch in state until it has committed, and then writes it
+under ids of its own, which are the same if the process dies meanwhile and it is written again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from topo.config.secrets import Secret
+from topo.connectors.addresses import check_tls, check_url
+from topo.connectors.arguments import answering
+from topo.connectors.base import OnBad, check_choice, check_positive, load_client
+from topo.connectors.formats import dump_json
+from topo.connectors.http.client import REQUIRES, SCHEMES, Target, login_of, passes, patiently
+from topo.connectors.outbox import Chosen, OutboxSink, Outgoing, Refused, chosen
+from topo.errors import ComponentError, Unavailable
+from topo.tuples import Tuple
+
+_NAME = "ElasticsearchBolt"
+_MOST = 1_000  # documents of a request
+_MOST_BYTES = 5_000_000
+_FILTER = "errors,items.*.status,items.*.error.type,items.*.error.reason"
+
+
+class _Action(NamedTuple):
+    """What is done to a document."""
+
+    id: str | None
+    version: int | None
+
+
+class ElasticsearchBolt(OutboxSink):
+    """A sink of documents.
+
+    `index` is a name, or a function of the tuple; one that returns None skips it. A document is a
+    dict of the tuple's fields, or what `map` makes of the tuple. `id` and `version` are a field's
+    name or a function of the tuple; of a document with a `version`, which has to grow, the newest
+    stays, whatever comes last. `mode` is "index" (the document replaces the one of its id),
+    "create" (the first one stays; data streams want it), "update" (fields are merged, the document
+    is made if there is none) or "delete".
+    """
+
+    requires: Iterable[str] = (REQUIRES,)
+    transient = ("_target", *OutboxSink.transient)
+    connector = _NAME
+    guarantees = ("none", "at_least_once", "exactly_once")
+    refused = {
+        "by_batch": "an index does not know what a batch wrote; use 'exactly_once'",
+    }
+
+    @answering({"op_type": "mode", "doc_type": "index", "hosts": "url", "basic_auth": "user"})
+    def __init__(
+        self,
+        url: str | Secret,
+        index: str | Callable[[Tuple], str | None],
+        *,
+        id: Chosen | None = None,
+        version: Chosen | None = None,
+        mode: str = "index",
+        map: Callable[[Tuple], Any] | None = None,
+        user: str | Secret | None = None,
+        password: str | Secret | None = None,
+        headers: Mapping[str, str | Secret] | None = None,
+        tls: Mapping[str, Any] | None = None,
+        guarantee: str = "at_least_once",
+        timeout_secs: float = 30.0,
+        retry_secs: float = 30.0,
+        on_bad: OnBad = "stop",
+    ) -> None:
+        check_url(_NAME, url, SCHEMES)
+        check_tls(_NAME, tls)
+        check_choice(_NAME, "mode", mode, ("index", "create", "update", "delete"))
+        check_positive(_NAME, timeout_secs=timeout_secs)
+        if mode in ("update", "delete") and id is None:
+            raise ComponentError(
+                f"{_NAME}: mode={mode!r} of which document?", hint='id="user" names the field'
+            )
+        if version is not None and (id is None or mode in ("create", "update")):
+            raise ComponentError(
+                f"{_NAME}: version= goes with id= and mode='index' or 'delete'",
+                hint="an update merges fields, and a document that is created has no version yet",
+            )
+        if not (isinstance(index, str) and index) and not callable(index):
+            raise ComponentError(f"{_NAME}: index={index!r}; it is a name, or a function of tuples")
+        self.url, self.index, self.id, self.version, self.mode = url, index, id, version, mode
+        self.login = login_of(_NAME, user, password)
+        self.headers, self.timeout_secs = dict(headers or {}), timeout_secs
+        self.tls = None if tls is None else dict(tls)
+        self.set_up(
+            guarantee=guarantee,
+            after_commit=guarantee == "exactly_once",
+            map=map,
+            on_bad=on_bad,
+            retry_secs=retry_secs,
+        )
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        load_client("httpx", _NAME, "http")
+        self._target: Target | None = None
+
+    def cleanup(self) -> None:
+        if self._target is not None:
+            self._target.close()
+
+    def outgoing(self, tup: Tuple) -> Outgoing | None:
+        index = self.index if isinstance(self.index, str) else self.index(tup)
+        if index is None:
+            return None
+        name, version = chosen(self.id, tup), chosen(self.version, tup)
+        if self.id is not None and (name is None or name == ""):
+            raise ValueError("a document without an id")
+        if self.version is not None and not (isinstance(version, int) and version >= 0):
+            raise ValueError(f"version={version!r}; it is a whole number from 0 on")
+        body = b"" if self.mode == "delete" else self._document(tup)
+        return Outgoing(index, body, _Action(None if name is None else str(name), version))
+
+    def _document(self, tup: Tuple) -> bytes:
+        document = self.as_record(tup)
+        if not isinstance(document, Mapping):
+            raise ValueError(f"a document is a dict; got a {type(document).__name__}")
+        return dump_json(document)
+
+    # -- sending ------------------------------------------------------------------------------
+
+    def send(self, records: Sequence[Outgoing]) -> Refused:
+        refused: Refused = []
+        for part in _parts(records):
+            left = list(part)
+
+            def write(left: list[Outgoing] = left) -> None:
+                self._write(left, refused)
+
+            try:
+                patiently(write, self.retry_secs if self.guarantee != "none" else 0.0)
+            except Unavailable:
+                if self.guarantee != "none":
+                    raise
+                self.context.counter("lost", len(left))
+        return refused
+
+    def _write(self, left: list[Outgoing], refused: Refused) -> None:
+        """Write what is left; take out what is done or refused, raise for the rest."""
+        target = self._connected()
+        body = b"".join(self._lines(record) for record in left)
+        try:
+            response = target.client.post(
+                f"{target.url.rstrip('/')}/_bulk",
+                params={"filter_path": _FILTER},
+                content=body,
+                headers={"Content-Type": "application/x-ndjson"},
+            )
+        except Exception as error:
+            raise target.in_words(error) from error
+        if not response.is_success:
+            raise target.answered(response, response.content)
+        again: list[Outgoing] = []
+        reason = ""
+        for record, result in zip(left, self._results(target, response, len(left)), strict=True):
+            status, fault = result.get("status", 0), result.get("error") or {}
+            if status < 300 or self._is_done(status, record):
+                continue
+            reason = _words(fault) or f"status {status}"
+            if passes(status):
+                again.append(record)
+            elif fault.get("type") == "index_not_found_exception":
+                raise ComponentError(
+                    f"{_NAME}: {target.shown}: there is no index {record.where!r}: {reason}",
+                    hint="make it, or let the cluster make it (action.auto_create_index)",
+                )
+            else:
+                refused.append((record, ValueError(reason)))
+        left[:] = again
+        if again:
+            raise Unavailable(
+                f"{_NAME}: {target.shown}: {len(again)} documents are not taken: {reason}"
+            )
+
+    def _is_done(self, status: int, record: Outgoing) -> bool:
+        """Return True for an answer that says that there is nothing to do."""
+        if status == 404:
+            return self.mode == "delete"
+        if status == 409 and (self.mode == "create" or record.more.version is not None):
+            self.context.counter("older" if record.more.version is not None else "known")
+            return True
+        return False
+
+    def _lines(self, record: Outgoing) -> bytes:
+        action: dict[str, Any] = {"_index": record.where}
+        wish: _Action = record.more
+        if wish.id is not None:
+            action["_id"] = wish.id
+        elif self.guarantee == "exactly_once":
+            action["_id"] = record.id
+        if wish.version is not None:
+            action |= {"version": wish.version, "version_type": "external"}
+        head = json.dumps({self.mode: action}).encode() + b"\n"
+        if self.mode == "delete":
+            return head
+        if self.mode == "update":
+            return head + b'{"doc":' + record.body + b',"doc_as_upsert":true}\n'
+        return head + record.body + b"\n"
+
+    def _results(self, target: Target, response: Any, count: int) -> list[dict[str, Any]]:
+        try:
+            items = response.json().get("items", [])
+            results: list[dict[str, Any]] = [next(iter(item.values())) for item in items]
+        except (ValueError, AttributeError, StopIteration):
+            results = []
+        if len(results) != count:
+            raise ComponentError(
+                f"{_NAME}: {target.shown} answers what is no answer to a bulk request: "
+                f"{response.text[:100]!r}",
+                hint="see url=",
+            )
+        return results
+
+    def _connected(self) -> Target:
+        if self._target is None:
+            self._target = Target(
+                _NAME,
+                self.url,
+                self.headers,
+                self.tls,
+                timeout_secs=self.timeout_secs,
+                auth=self.login,
+            )
+        return self._target
+
+
+def _parts(records: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
+    """Yield the records of each request."""
+    part: list[Outgoing] = []
+    size = 0
+    for record in records:
+        if part and (len(part) >= _MOST or size + len(record.body) > _MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(record)
+        size += len(record.body)
+    if part:
+        yield part
+
+
+def _words(fault: Mapping[str, Any]) -> str:
+    return f"{fault['type']}: {fault.get('reason')}"[:500] if "type" in fault else ""
