@@ -1,0 +1,363 @@
+"""DRPC: what is refused, what a request's instances may do, and how a line comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.drpc import Computing
+from topo import (
+    BasicBolt,
+    ComponentError,
+    InvalidTopologyError,
+    TopologyBuilder,
+    Tuple,
+    UncaughtError,
+    UnsavableAttributeError,
+)
+from topo.drpc import DrpcError, DrpcSpout, LinearDrpcBuilder, RequestBolt, ReturnResults
+from topo.drpc.access import Access
+from topo.drpc.calls import LARGEST, Calls, Holder
+from topo.drpc.client import DrpcClient
+from topo.drpc.server import DrpcServer, ServerOptions
+from topo.errors import ConfigError
+from topo.testing import TestCluster
+
+
+class Echo(BasicBolt):
+    outputs = ("id", "result")
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup.id, tup.args])
+
+
+class Gather(RequestBolt):
+    outputs = ("id", "count")
+
+    def begin(self) -> None:
+        self.count = 0
+
+    def execute(self, tup: Tuple) -> None:
+        self.count += 1
+
+    def finish(self) -> None:
+        self.emit([self.request, self.count])
+
+
+class Split(BasicBolt):
+    outputs = ("id", "word")
+
+    def execute(self, tup: Tuple) -> None:
+        for word in tup.args.split():
+            if word == "fail":
+                raise ValueError("a word that fails")
+            self.emit([tup.id, word])
+
+
+def problems_of(builder: Any) -> list[Any]:
+    with pytest.raises(InvalidTopologyError) as caught:
+        builder.create_topology()
+    return list(caught.value.problems)
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+def test_a_gathering_bolt_has_to_hear_of_requests() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("drpc", DrpcSpout("f"))
+    builder.set_bolt("gather", Gather(), 3).shuffle_grouping("drpc")
+    (problem,) = problems_of(builder)
+    assert problem.code == "drpc-requests"
+    assert ".all_grouping(\"drpc\", stream='requests')" in problem.hint
+
+
+def test_announcements_that_go_to_one_of_many_tasks_are_too_few() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("drpc", DrpcSpout("f"))
+    gather = builder.set_bolt("gather", Gather(), 3).shuffle_grouping("drpc")
+    gather.shuffle_grouping("drpc", stream="requests")
+    assert [problem.code for problem in problems_of(builder)] == ["drpc-requests"]
+
+
+def test_tuples_have_to_come_to_the_task_that_hears_of_the_request() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("drpc", DrpcSpout("f"))
+    gather = builder.set_bolt("gather", Gather(), 3).shuffle_grouping("drpc")
+    gather.fields_grouping("drpc", "id", stream="requests")
+    (problem,) = problems_of(builder)
+    assert problem.code == "drpc-last"
+
+
+def test_the_last_gathering_bolt_of_a_chain_makes_one_result() -> None:
+    builder = LinearDrpcBuilder("f")
+    builder.add_bolt(Split(), 2)
+    builder.add_bolt(Gather(), 3).shuffle_grouping()
+    (problem,) = problems_of(builder)
+    assert problem.code == "drpc-last"
+    assert '.fields_grouping("id")' in problem.hint
+
+
+def test_a_chain_without_a_bolt() -> None:
+    assert [problem.code for problem in problems_of(LinearDrpcBuilder("f"))] == ["drpc-result"]
+
+
+@pytest.mark.parametrize("name", ["", 3, "x" * 300])
+def test_a_function_has_a_name(name: Any) -> None:
+    with pytest.raises(ComponentError, match="takes the name of a function"):
+        DrpcSpout(name)
+
+
+def test_answers_are_sent_in_one_of_two_ways() -> None:
+    with pytest.raises(ComponentError, match="'committed' or 'at_once'"):
+        ReturnResults("later")
+
+
+def test_calls_need_ackers() -> None:
+    builder = LinearDrpcBuilder("f")
+    builder.add_bolt(Echo())
+    with TestCluster() as cluster:
+        conf = {"topology.acker.executors": 0}
+        run = cluster.submit_topology("t", builder.create_topology(), conf)
+        with pytest.raises(UncaughtError, match="needs ackers"):
+            run.call("f", "x")
+
+
+def test_a_topology_without_functions_has_no_server() -> None:
+    from topo import FromList
+
+    builder = TopologyBuilder()
+    builder.set_spout("s", FromList([["a"]], "word"))
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        with pytest.raises(DrpcError, match="computes no function"):
+            run.call("f", "x")
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"function": {}}, "function"),
+        ({"strict": 1}, "a wrong value"),
+        ({"functions": {"f": {"calls": []}}}, "`call` and `serve`"),
+        ({"functions": {"f": {"call": "token"}}}, "a list of tokens"),
+        ({"functions": {"f": {"serve": ["token"]}}}, "one token"),
+    ],
+)
+def test_an_acl_that_is_none(document: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Access.of("", document)
+
+
+def test_an_entry_without_serve_is_served_by_nobody() -> None:
+    access = Access.of("own", {"functions": {"f": {"call": ["a"]}}})
+    assert not access.may_serve("f", "")
+    assert not access.may_serve("f", "own")
+    assert access.knows("a")
+    assert not access.knows("")
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:0", "192.0.2.1:80"])
+def test_an_address_that_others_reach_needs_a_token_and_tls(bind: str) -> None:
+    with pytest.raises(ConfigError, match="could know the token"):
+        DrpcServer(ServerOptions(bind, access=Access("t")))
+    with pytest.raises(ConfigError, match="plain text"):
+        DrpcServer(ServerOptions(bind, access=Access("t"), has_chosen_token=True))
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+def gathering(answer: str = "committed", **bolts: Any) -> Any:
+    builder = LinearDrpcBuilder("f", answer=answer)
+    builder.add_bolt(bolts.get("split") or Split(), 2)
+    builder.add_bolt(bolts.get("gather") or Gather(), 2).fields_grouping("id")
+    return builder.create_topology()
+
+
+@pytest.mark.parametrize("answer", ["committed", "at_once"])
+def test_no_answer_is_made_without_the_tuples_of_a_bolt_that_failed(answer: str) -> None:
+    with TestCluster() as cluster:
+        conf = {"topology.uncaught.error": "fail"}
+        run = cluster.submit_topology("t", gathering(answer), conf)
+        assert run.call("f", "a b c") == "3"
+        with pytest.raises(DrpcError, match="a word that fails") as raised:
+            run.call("f", "a b fail c")
+        assert raised.value.code == "FAILED_REQUEST"
+        assert run.call("f", "d") == "1"
+
+
+def test_a_failure_in_a_gathering_bolt_fails_its_request_alone() -> None:
+    class Picky(Gather):
+        def execute(self, tup: Tuple) -> None:
+            if tup.word == "bad":
+                raise ValueError("a bad word")
+            super().execute(tup)
+
+    with TestCluster() as cluster:
+        conf = {"topology.uncaught.error": "fail"}
+        run = cluster.submit_topology("t", gathering(gather=Picky()), conf)
+        with pytest.raises(DrpcError, match="a bad word"):
+            run.call("f", "a bad word")
+        assert run.call("f", "a word") == "2"
+
+
+def test_a_bolt_that_keeps_a_tuple_beyond_its_batch_is_named() -> None:
+    class Keeping(BasicBolt):
+        outputs = ("id", "word")
+
+        def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+            self.kept: list[Any] = []
+
+        def execute(self, tup: Tuple) -> None:
+            for id in self.kept:
+                self.emit([id, "late"])
+            self.kept = [tup.id]
+
+    builder = LinearDrpcBuilder("f")
+    builder.add_bolt(Keeping())
+    builder.add_bolt(Gather()).global_grouping()
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        assert run.call("f", "a") == "0"
+        with pytest.raises(ComponentError, match=r"'bolt-1'.* has kept it beyond its batch"):
+            run.call("f", "b")
+
+
+def test_what_all_requests_share_must_not_change() -> None:
+    class Sharing(Gather):
+        def __init__(self) -> None:
+            self.words: list[str] = []
+
+        def execute(self, tup: Tuple) -> None:
+            self.words.append(tup.word)
+
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", gathering(gather=Sharing()))
+        with pytest.raises(UnsavableAttributeError, match="'words' is shared by all requests"):
+            run.call("f", "a")
+
+
+def test_results_that_are_no_text_are_json_and_those_that_are_none_fail() -> None:
+    class Odd(BasicBolt):
+        outputs = ("id", "result")
+
+        def execute(self, tup: Tuple) -> None:
+            results: dict[str, Any] = {"list": [1, "a"], "none": None, "set": {1}}
+            self.emit([tup.id, results.get(tup.args, "x" * (LARGEST + 1))])
+
+    builder = LinearDrpcBuilder("f")
+    builder.add_bolt(Odd())
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        assert run.call("f", "list") == '[1, "a"]'
+        assert run.call("f", "none") == "null"
+        for args, words in (("set", "as JSON"), ("large", "is the most")):
+            with pytest.raises(DrpcError, match=words):
+                run.call("f", args)
+
+
+def test_a_request_that_is_too_large_is_refused_at_once() -> None:
+    calls = Calls(["f"])
+    with pytest.raises(DrpcError) as raised:
+        calls.call("f", "ä" * LARGEST, 0)
+    assert raised.value.code == "TOO_LARGE"
+
+
+def test_more_calls_than_may_wait_are_refused() -> None:
+    calls = Calls(["f"], most_waiting=2)
+    for _ in range(2):
+        calls.call("f", "", 0)
+    with pytest.raises(DrpcError) as raised:
+        calls.call("f", "", 0)
+    assert raised.value.code == "TOO_MANY"
+    assert calls.figures.failed == {"TOO_MANY": 1}
+
+
+def test_a_call_goes_to_the_task_with_the_fewest_open_ones() -> None:
+    calls = Calls()
+    tasks = [Holder("c", "f", number) for number in range(3)]
+    for holder in tasks:
+        calls.attach(holder, 0)
+        calls.grant(holder, 10)
+    for number in range(9):
+        calls.call("f", str(number), 0)
+    assert [len(calls.take(holder, 0)) for holder in tasks] == [3, 3, 3]
+
+
+# -- sockets --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def computing() -> Iterator[Computing]:
+    with Computing(lambda function, args: f"{args}!", ["f"]) as server:
+        yield server
+
+
+def test_a_task_that_comes_back_gets_what_it_has_not_committed_again(computing: Computing) -> None:
+    server = computing.server
+    number = server._calls.number
+    holder_line = computing.line("g")
+    holder_line.grant(10)
+    with DrpcClient(server.address, token=computing.token) as client:
+        while "g" not in server._calls.functions:
+            computing._woken.wait(0.01)
+        results = [client._call.future(request, timeout=30, metadata=client._metadata)
+                   for request in _requests("g", "abc")]  # fmt: skip
+        taken: list[Any] = []
+        while len(taken) < 3:
+            taken += holder_line.take()
+        first = taken[0]
+        holder_line.close()
+        again = computing.line("g", taken={number: first.serial})
+        again.grant(10)
+        repeated: list[Any] = []
+        while len(repeated) < 2:
+            repeated += again.take()
+        assert [request.serial for request in repeated] == [2, 3]
+        assert [request.id for request in repeated] == [request.id for request in taken[1:]]
+        computing._answers.deliver([(request.id, request.args) for request in taken])
+        assert sorted(future.result().result for future in results) == ["a", "b", "c"]
+        again.close()
+
+
+def _requests(function: str, texts: str) -> list[Any]:
+    from topo._pb import drpc_pb2 as pb
+
+    return [pb.CallRequest(function=function, args=text) for text in texts]
+
+
+def test_a_wrong_token_and_a_server_that_is_none(computing: Computing) -> None:
+    with DrpcClient(computing.server.address, token="wrong") as client:
+        with pytest.raises(DrpcError) as raised:
+            client.call("f", "x", 10)
+        assert raised.value.code == "NOT_ALLOWED"
+    with DrpcClient("127.0.0.1:1", token="t") as client:
+        with pytest.raises(DrpcError) as raised:
+            client.call("f", "x", 10)
+        assert raised.value.code == "UNREACHABLE"
+
+
+def test_a_token_of_another_function_serves_nothing() -> None:
+    acl = {"functions": {"f": {"call": ["caller"], "serve": "server"}}}
+    access = Access.of(Computing.token, acl)
+    with Computing(lambda function, args: args, ["f"], access=access) as computing:
+        with DrpcClient(computing.server.address, token="caller") as client:
+            with pytest.raises(DrpcError) as raised:
+                client.call("f", "x", 0.5)
+            assert raised.value.code == "SERVER_TIMEOUT"  # its task's token is not that of f
+        with DrpcClient(computing.server.address, token=Computing.token) as client:
+            with pytest.raises(DrpcError) as raised:
+                client.call("f", "x", 10)
+            assert raised.value.code == "NOT_ALLOWED"
+
+
+def test_many_callers_at_once_get_their_own_answers(computing: Computing) -> None:
+    with DrpcClient(computing.server.address, token=computing.token) as client:
+        texts = [str(number) for number in range(200)]
+        futures = [client._call.future(request, timeout=30, metadata=client._metadata)
+                   for text in texts for request in _requests("f", [text])]  # type: ignore[arg-type]  # fmt: skip
+        assert [future.result().result for future in futures] == [f"{text}!" for text in texts]
+    assert computing.server.figures.answered == 200

@@ -1,0 +1,96 @@
+"""`DrpcSpout`: the requests of one function as a stream.
+
+A request is emitted twice: with its arguments, and on the stream `requests` as an announcement, by
+which bolts that gather its tuples hear that there is one, though they may get none. Both are
+messages of their own; the server hears of both trees.
+
+What was emitted is known by the serial of the last request, which is saved with the batch. An
+instance that is rebuilt attaches with it, so that requests of a batch that was rolled back come
+again, and those of a committed batch do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from topo.components import Spout
+from topo.context import TopologyContext
+from topo.drpc.desk import PARTS, Line
+from topo.drpc.places import FUNCTION, lines_of
+from topo.errors import ComponentError, shown
+
+REQUESTS = "requests"
+ID = "id"
+_MOST = 1_000
+_MOST_NAME = 200
+
+
+class DrpcSpout(Spout):
+    """A spout of the calls of one function, as ("args", "return_info").
+
+    What a bolt makes of a request goes to `ReturnResults`, with its `return_info`.
+    """
+
+    outputs: Any = {"default": ("args", "return_info"), REQUESTS: (ID,)}
+    transient: Iterable[str] = ("_lines",)
+
+    def __init__(self, function: str) -> None:
+        if not isinstance(function, str) or not function or len(function) > _MOST_NAME:
+            raise ComponentError(
+                f"DrpcSpout takes the name of a function; got {shown(function)}",
+                hint='write DrpcSpout("reach")',
+            )
+        self.function = function
+
+    def get_component_configuration(self) -> Mapping[str, Any]:
+        return {FUNCTION: self.function}
+
+    def open(self, conf: Mapping[str, Any], context: TopologyContext, collector: Any) -> None:
+        if not conf["topology.acker.executors"]:
+            raise ComponentError(
+                f"DrpcSpout({self.function!r}) needs ackers: callers would not hear of failures, "
+                "and would wait for the end of idle batches",
+                hint="set topology.acker.executors to 1",
+                code="drpc-tracking",
+            )
+        self.taken: dict[str, int] = {}
+        """By server, the serial of the last request that was emitted."""
+        self._lines: list[Line] | None = None
+        self._parts = PARTS if context.this_targets.get(REQUESTS) else PARTS[:1]
+
+    def close(self) -> None:
+        for line in self._lines or ():
+            line.close()
+
+    def deactivate(self) -> None:
+        for line in self._lines or ():
+            line.grant(0)
+
+    def next_tuple(self) -> None:
+        if self._lines is None:
+            gathers = len(self._parts) > 1
+            self._lines = lines_of(self.context, self.function, self.taken, gathers)
+        for line in self._lines:
+            line.grant(self.room(_MOST * len(self._parts)) // len(self._parts))
+            for request in line.take():
+                self.taken[line.number] = request.serial
+                args, *announced = self._parts
+                self.emit([request.args, request.id], msg_id=(args, request.id))
+                for part in announced:
+                    self.emit([request.id], stream=REQUESTS, msg_id=(part, request.id))
+
+    def ack(self, msg_id: Any) -> None:
+        part, id = msg_id
+        for line in self._lines_of(id):
+            line.done(id, part, self._parts)
+
+    def fail(self, msg_id: Any, reason: str = "") -> None:
+        _, id = msg_id
+        for line in self._lines_of(id):
+            line.fail(id, reason)
+
+    def _lines_of(self, id: str) -> Iterable[Line]:
+        """Return the line to the request's server, if that is still the same one."""
+        number = id.partition(".")[0]
+        return [line for line in self._lines or () if line.number == number]
