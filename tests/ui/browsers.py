@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import pytest
+from tests.servers.processes import find_program
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -25,14 +23,8 @@ FLAGS = (
 
 
 def chromium() -> str:
-    """Return the path of the browser; skip the test if there is none, or fail it under CI."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        words = "Chromium is not installed: apt-get install chromium"
-        if os.environ.get("CI") == "true":
-            pytest.fail(words)
-        pytest.skip(words)
-    return path
+    """Return the path of the browser; skip the test if there is none."""
+    return find_program("Chromium", "chromium", "chromium-browser")
 
 
 @contextmanager

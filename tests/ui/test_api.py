@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.ui.worlds import HOSTILE, World, word_count
 from topo.engine.spark.plan import make_plan
 from topo.logs.requests import read_requests
 from topo.manage.api import Management
+from topo.manage.processes import _role
 from topo.storage.checkpoints import PLAN_FILE
 from topo.topology.model import Topology
 
@@ -141,6 +144,41 @@ def test_settings_have_their_origin_and_no_secrets(world: World, site: Site) -> 
     assert found["topology.workers"]["origin"] == "topo submit"
     assert found["topology.debug"]["origin"] == "default"
     assert found["topology.debug"]["meaning"] == "Log every tuple that is emitted."
+
+
+def test_command_lines_are_for_those_who_may_change_things(world: World, site: Site) -> None:
+    world.add("words")
+    code = "input()"
+    command = [sys.executable, "-c", code, "--password=hunter2"]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE),  # of the driver, which this process is
+        site.client("view") as viewer,
+        site.client() as operator,
+    ):
+        seen = viewer.get("/api/topologies/words/workers")
+        known = operator.get("/api/topologies/words/workers")
+    assert "hunter2" not in seen.text
+    assert "hunter2" in known.text
+    roles = [[each["role"] for each in view.json()["processes"]] for view in (seen, known)]
+    assert roles[0] == roles[1]
+
+
+def test_the_title_of_a_process_is_no_role() -> None:
+    words = ["postgres: alice secrets 10.0.0.7 idle", "", ""]
+    assert _role(3, words, driver=1, supervisor=2) == "postgres"
+    assert _role(3, [""], driver=1, supervisor=2) == ""
+    assert _role(3, ["/usr/lib/jvm/bin/java", "-cp"], driver=1, supervisor=2) == "Spark (JVM)"
+
+
+def test_other_slots_are_asked_of_the_driver(world: World, site: Site) -> None:
+    world.add("words")
+    with site.client() as client:
+        answer = client.post("/api/topologies/words/rebalance", json={"workers": 5})
+        assert answer.json() == {"name": "words", "status": "REBALANCING", "was": "ACTIVE"}
+        assert (
+            client.post("/api/topologies/words/rebalance", json={"workers": 0}).status_code == 400
+        )
+    assert world.drivers["words"].workers_now == 5
 
 
 @pytest.mark.parametrize("action", ["deactivate", "activate", "kill"])

@@ -15,6 +15,7 @@ import pytest
 
 import topo
 from topo.cli.root import run
+from topo.cli.ui import _opened
 from topo.manage.registry import Registry
 from topo.ui.security import Tokens
 
@@ -39,6 +40,47 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path, monkeypatch: pytest.M
         _, errors = process.communicate(timeout=30)
     assert b"Traceback" not in errors
     assert process.returncode in (0, -signal.SIGTERM)
+
+
+def test_ctrl_c_ends_it_without_a_word_while_a_page_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOPO_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-m", "topo.cli", "ui", "--bind", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        with httpx.Client(follow_redirects=True, timeout=60) as client:
+            client.get(said["link"])
+            with client.stream("GET", f"{said['url']}/api/events") as page:
+                lines = page.iter_lines()
+                assert next(line for line in lines if line.startswith("event:"))
+                process.send_signal(signal.SIGINT)
+                assert list(lines)[-1] == ""
+        _, errors = process.communicate(timeout=60)
+    assert errors.strip() == b""
+    assert process.returncode == 130
+
+
+def test_the_browsers_command_line_has_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, str, int]] = []
+
+    def browse(address: str) -> bool:
+        page = Path(address.removeprefix("file://"))
+        seen.append((address, page.read_text(), page.stat().st_mode & 0o777))
+        return True
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    token = "operate&<token>"
+    with _opened(f"http://127.0.0.1:8321/login?token={token}"):
+        ((address, page, mode),) = seen
+        assert token not in address
+        assert 'content="0;url=http://127.0.0.1:8321/login?token=operate&amp;&lt;token&gt;"' in page
+        assert mode == 0o600
+    assert not Path(address.removeprefix("file://")).exists()
 
 
 def test_tokens_are_printed_and_renewed(

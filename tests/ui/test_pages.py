@@ -16,7 +16,7 @@ import pytest
 
 from tests.ui.browsers import browser
 from tests.ui.conftest import Serve, Site, serving
-from tests.ui.worlds import HOSTILE, World, word_count
+from tests.ui.worlds import HOSTILE, World, fan, word_count
 from topo.logs.requests import read_requests
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def shown(
         opened.close()
 
 
+@pytest.mark.smoke
 def test_the_list_of_topologies(chrome: Browser, world: World, site: Site) -> None:
     with shown(chrome, site) as watched:
         watched.shows("No topologies running")
@@ -107,7 +108,7 @@ def test_the_list_of_topologies(chrome: Browser, world: World, site: Site) -> No
         watched.page.keyboard.type("senso")
         watched.page.get_by_role("row", name="words").wait_for(state="detached")
         watched.page.get_by_role("link", name="sensors").click()
-        watched.shows("Nothing moves")
+        watched.shows("Stalled: no tuple is processed")
 
 
 def test_a_topology_is_drawn_with_its_figures(chrome: Browser, world: World, site: Site) -> None:
@@ -147,9 +148,9 @@ def test_every_other_page_of_a_topology(chrome: Browser, world: World, site: Sit
             "topology/words/batches": [
                 "The latest batches",
                 "Waited for spouts",
-                "addBatch 580 ms",
+                "work 480 ms",
             ],
-            "topology/words/plan": ["3 levels, 2 slots, 2 exchanges", "Level 2", "a guess"],
+            "topology/words/plan": ["3 levels, 2 slots, 2 exchanges", "Level 2", "provisional"],
             "topology/words/errors": ["No errors."],
             "topology/words/logs": ["hello from the log", "2 lines"],
             "topology/words/workers": ["driver", "count 1"],
@@ -243,7 +244,7 @@ def test_samples_and_log_levels_are_asked_for(chrome: Browser, world: World, sit
         world.log(run, "sample of default: word='cow', count=3")
         watched.shows("word='cow', count=3")
         watched.go("topology/words/logs")
-        watched.page.get_by_role("button", name="Level").click()
+        watched.page.get_by_role("button", name="Log level").click()
         watched.page.get_by_label("Logger").fill("mine")
         watched.page.keyboard.press("Enter")
         watched.shows("mine: DEBUG for 10 min", ".toasts")
@@ -273,6 +274,32 @@ def test_whoever_has_no_token_is_asked_for_it(chrome: Browser, world: World, sit
         site.server.tokens.renew()
         watched.page.reload()
         watched.shows("Log in")
+
+
+def test_who_logs_out_has_to_log_in_again(chrome: Browser, world: World, site: Site) -> None:
+    world.add("words")
+    with shown(chrome, site) as watched:
+        watched.shows("ACTIVE")
+        watched.page.get_by_role("button", name="Log out").click()
+        watched.shows("Log in")
+        watched.shows("not logged in", "header")
+        watched.allowed = ("401",)
+        watched.page.reload()
+        watched.shows("Log in")
+
+
+def test_what_a_component_counts_and_notes_is_shown_with_units(
+    chrome: Browser, world: World, site: Site
+) -> None:
+    world.add("words")
+    world.drivers["words"].figures["components"]["split"] |= {
+        "counters": {"bad_records": 12},
+        "gauges": {"behind_bytes": 2e6, "watermark_secs": 1_767_225_600.0},
+    }
+    with shown(chrome, site) as watched:
+        watched.go("topology/words/component/split")
+        for text in ("bad_records", "12", "2 MB", "2026-01-01 00:00:00"):
+            watched.shows(text)
 
 
 def test_a_server_that_comes_back_is_found(chrome: Browser, world: World) -> None:
@@ -352,6 +379,110 @@ DRAW_200 = """async () => {
   }
   return Math.min(...times);
 }"""
+
+
+def test_a_level_of_many_components_is_folded(chrome: Browser, world: World, site: Site) -> None:
+    world.add("fan", topology=fan(40))
+    world.drivers["fan"].errors_found = [
+        {"component": "parse-039", "task": 1, "host": "h", "kind": "reported", "type": "E",
+         "message": "m", "at": "", "traceback": "", "count": 1, "first": time.time(),
+         "last": time.time()},
+    ]  # fmt: skip
+    with shown(chrome, site) as watched:
+        page = watched.page
+        watched.go("topology/fan")
+        group = page.locator(".node.group")
+        group.get_by_text("33 more").wait_for()
+        group.get_by_text("errors in 1").wait_for()
+        assert page.locator("a.node").count() == 9
+        page.locator(".edge", has_text="33 streams").first.wait_for()
+        group.focus()
+        page.keyboard.press("Enter")
+        page.locator("a.node").nth(41).wait_for()
+        # 80 edges: their labels are shown of what is pointed at.
+        assert page.locator(".edge text:visible").count() == 0
+        page.locator("a.node", has_text="parse-001").hover()
+        page.locator(".edge.near text", has_text="shuffle").first.wait_for()
+        page.locator(".fold").click()
+        group.get_by_text("33 more").wait_for()
+        page.keyboard.press("/")
+        page.keyboard.type("PARSE-039")
+        page.locator("a.node.wanted", has_text="parse-039").wait_for()
+        assert page.locator("a.node.wanted").count() == 1
+        watched.shows("1 of 42")
+        page.get_by_role("table").get_by_role("link", name="parse-001").wait_for(state="detached")
+
+
+def test_the_graph_is_moved_zoomed_and_fitted(chrome: Browser, world: World, site: Site) -> None:
+    world.add("wide", topology=word_count(bolts=60))
+    with shown(chrome, site) as watched:
+        page = watched.page
+        watched.go("topology/wide")
+        page.locator("a.node").nth(60).wait_for(state="attached")
+        svg = page.locator(".graph svg")
+
+        def sight() -> list[float]:
+            return [float(part) for part in (svg.get_attribute("viewBox") or "").split()]
+
+        x, _, wide, _ = sight()
+        assert x == 0  # the spout is in sight
+        page.get_by_role("button", name="Show all of it").click()
+        assert sight()[2] > 10 * wide
+        page.get_by_role("button", name="Larger").click()
+        assert sight()[2] < sight()[2] * 1.25
+        page.locator(".graph").focus()
+        page.keyboard.press("0")
+        for _ in range(12):
+            page.keyboard.press("+")
+        before = sight()[0]
+        page.keyboard.press("ArrowRight")
+        assert sight()[0] > before
+        box = page.locator("a.node:visible").nth(30).bounding_box()
+        assert box is not None
+        before = sight()[0]
+        page.mouse.move(box["x"] + 20, box["y"] + 20)
+        page.mouse.down()
+        page.mouse.move(box["x"] - 100, box["y"] + 20, steps=4)
+        page.mouse.up()
+        assert sight()[0] > before
+        assert page.url.endswith("topology/wide")  # a drag is no click
+        page.locator("a.node").last.focus()  # the keyboard brings what it reaches into sight
+        end = sight()
+        assert end[0] + end[2] > 60 * 308
+
+
+def test_what_holds_a_topology_back_is_said(chrome: Browser, world: World, site: Site) -> None:
+    world.add("words", conf={"topology.max.spout.pending": 7})
+    figures = world.drivers["words"].figures["components"]
+    held = r"""watermark_held_secs{by="'words' task 3, its 'a\\b'"}"""
+    figures["count"] |= {"gauges": {"watermark_secs": 1_767_225_600.0, held: 9.0}}
+    figures["count"] |= {"counters": {'bad_records{topic="x"}': 12, "mine": 5}, "late": 3}
+    with shown(chrome, site) as watched:
+        watched.go("topology/words")
+        watched.shows("Not everything is in the results")
+        watched.shows("count: 12 unreadable, 3 too late")
+        chip = watched.page.locator("a.node", has_text="count").locator(".watermark")
+        chip.get_by_text("held back by 'words'").wait_for()
+        title = watched.page.locator("a.node title", has_text="its 'a\\b'").text_content()
+        assert "watermark 2026-01-01 00:00:00" in str(title)
+        for task in figures["split"]["by_task"].values():
+            task |= {"executed": task["executed"] + 100_000, "execute_ms": 1.0}
+        figures["split"] |= {"executed": 201_000}
+        watched.page.locator("a.node.limit text", has_text="waits for split").wait_for()
+
+
+def test_batches_are_turned_page_by_page(chrome: Browser, world: World, site: Site) -> None:
+    world.add("words")
+    with shown(chrome, site) as watched:
+        watched.go("topology/words/batches")
+        watched.shows("1–25 of 100")
+        cells = watched.page.locator("tbody td:first-child")
+        assert cells.all_inner_texts() == [str(number) for number in range(812, 787, -1)]
+        for _ in range(3):
+            watched.page.get_by_role("button", name="Older").click()
+        watched.shows("76–100 of 100")
+        assert watched.page.get_by_role("button", name="Older").is_disabled()
+        assert cells.last.inner_text() == "713"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

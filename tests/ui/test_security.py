@@ -15,6 +15,7 @@ from tests.ui.conftest import Serve, Site
 from tests.ui.worlds import World
 from topo.errors import ConfigError
 from topo.manage.registry import Registry
+from topo.ui.audit import AuditLog
 from topo.ui.security import Guard, Refused, Tokens, host_names
 from topo.ui.server import Options, Server
 
@@ -135,7 +136,8 @@ def test_read_only_pages_change_nothing_for_anybody(world: World, serve: Serve) 
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:80", "127.0.0.1", "localhost.evil.example", "", "[::1"]
+    "host",
+    ["evil.example", "evil.example:80", "127.0.0.1", "localhost.evil.example", "", "[::1", "a]"],
 )
 def test_another_host_name_is_refused(world: World, site: Site, host: str) -> None:
     world.add("words")
@@ -185,6 +187,69 @@ def test_each_change_leaves_a_line(world: World, site: Site) -> None:
     ]
     assert noted[-1]["action"] == "POST /api/topologies/words/deactivate"
     assert noted[-1]["from"] == "127.0.0.1"
+
+
+def test_what_is_refused_does_not_fill_the_audit_log(tmp_path: Path) -> None:
+    now = 60_000.0
+    audit = AuditLog(tmp_path / "audit.jsonl", lambda: now)
+    line = {"user": "", "role": "", "from": "x", "action": "POST /" + "x" * 30_000, "status": 401}
+    done = {**line, "role": "operate", "action": "POST /kill", "status": 202}
+    for _ in range(1300):
+        audit.write(line)
+    audit.write(done)
+    audit.write(line)
+    now += 60
+    audit.write(line)
+    audit.close()
+    noted = [json.loads(text) for text in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert [each["status"] for each in noted] == [401] * 10 + [202, 401]
+    assert [each.get("refused_before") for each in noted[9:]] == [None, 1290, 1]
+    assert max(len(each["action"]) for each in noted) == 300
+
+
+def test_an_audit_log_is_never_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topo.logs.capture._MOST_BYTES", 400)
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    for number in range(100):
+        audit.write({"action": f"POST /{number}", "status": 202})
+    audit.close()
+    assert len((tmp_path / "audit.jsonl").read_text().splitlines()) == 100
+    assert [path.name for path in tmp_path.iterdir()] == ["audit.jsonl"]
+
+
+@pytest.mark.parametrize("end", ["renew", "log out"])
+def test_an_open_stream_ends_with_its_session(world: World, site: Site, end: str) -> None:
+    world.add("words")
+    with (
+        site.browser() as browser,
+        browser.stream("GET", "/api/events", timeout=60) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(line for line in lines if line.startswith("event:")) == "event: figures"
+        if end == "renew":
+            Tokens(world.registry.home).renew()
+        else:
+            assert browser.post("/logout").status_code == 200
+        assert list(lines)[-1] == ""  # it ends
+    with site.browser() as again:
+        assert again.get("/api/session").status_code == 200
+
+
+def test_a_session_that_was_logged_out_is_over_though_the_cookie_was_kept(site: Site) -> None:
+    with site.browser() as browser:
+        kept = dict(browser.cookies)
+        browser.post("/logout")
+    with httpx.Client(base_url=site.url, cookies=kept) as thief:
+        assert thief.get("/api/session").status_code == 401
+
+
+def test_servers_of_one_host_have_cookies_of_their_own(serve: Serve) -> None:
+    sites = [serve(), serve()]
+    with httpx.Client() as browser:  # whose cookies are by host, not by port
+        for site in sites:
+            browser.get(site.server.link("operate"))
+        for site in sites:
+            assert browser.get(f"{site.url}/api/session").status_code == 200
 
 
 def test_a_proxy_names_the_user(world: World, serve: Serve) -> None:

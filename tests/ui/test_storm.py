@@ -151,6 +151,21 @@ def test_changes(world: World, site: Site) -> None:
     assert world.drivers["words"].killed_after == 7.0
 
 
+def test_storms_rebalance_changes_the_slots_alone(world: World, site: Site) -> None:
+    run = world.add("words")
+    path = "/api/v1/topology/words/rebalance/0"
+    with site.client() as client:
+        answer = client.post(path, json={"rebalanceOptions": {"numWorkers": 3}})
+        assert answer.json() == {
+            "topologyOperation": "rebalance",
+            "topologyId": run.id,
+            "status": "success",
+        }
+        for body in ({}, {"rebalanceOptions": {"numWorkers": 3, "executors": {"split": 4}}}):
+            assert client.post(path, json=body).status_code == 500
+    assert world.drivers["words"].workers_now == 3
+
+
 @pytest.mark.parametrize(
     "path",
     [

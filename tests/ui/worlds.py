@@ -27,7 +27,7 @@ from topo.manage.files import write_json
 from topo.manage.records import RunRecord, State
 from topo.manage.registry import Registry
 from topo.manage.service import ControlServer
-from topo.manage.submit import Request, submit
+from topo.manage.submit import Request, Resume, submit
 from topo.topology.model import Topology
 from topo.tuples import Tuple
 
@@ -59,6 +59,19 @@ def word_count(bolts: int = 2, spout: str = "words") -> Topology:
         name = ("split", "count")[number] if bolts == 2 else f"bolt-{number:03}"
         builder.set_bolt(name, Count(), parallelism=2).fields_grouping(before, ["word"])
         before = name
+    return builder.create_topology()
+
+
+def fan(bolts: int) -> Topology:
+    """A spout, many bolts that read it, and one that reads them all."""
+    builder = TopologyBuilder()
+    builder.set_spout("words", Words(), parallelism=2)
+    names = [f"parse-{number:03}" for number in range(bolts)]
+    for name in names:
+        builder.set_bolt(name, Count()).shuffle_grouping("words")
+    last = builder.set_bolt("join", Count())
+    for name in names:
+        last.shuffle_grouping(name)
     return builder.create_topology()
 
 
@@ -105,10 +118,13 @@ class StagedDriver:
         self.errors_found: list[dict[str, Any]] = []
         self.status_now = "ACTIVE"
         self.killed_after: float | None = None
+        self.workers_now = 2
         self._directory = directory
 
     def status(self) -> pb.StatusReply:
-        return pb.StatusReply(id="words", status=self.status_now, pending=14, batch=812)
+        return pb.StatusReply(
+            id="words", status=self.status_now, pending=14, batch=812, slots=self.workers_now
+        )
 
     def stats(self, window_secs: float | None) -> dict[str, Any]:
         return {**self.figures, "status": self.status_now}
@@ -144,6 +160,13 @@ class StagedDriver:
 
     def deactivate(self) -> str:
         return self._change("INACTIVE")
+
+    def begin_rebalance(self, workers: int) -> str:
+        self.workers_now = workers
+        return self._change("REBALANCING")
+
+    def save(self, directory: str) -> dict[str, Any]:
+        return {}
 
     def begin_kill(self, wait_secs: float) -> str:
         self.killed_after = wait_secs
@@ -188,7 +211,7 @@ class World:
             conf=Config({"topology.workers": 2, **(conf or {})}),
             master="local[2]",
             code_directory=self.registry.home.parent,
-            resume=False,
+            resume=Resume.FRESH,
         )
         run = submit(self.registry, request, spawn=lambda directory: None)
         state = State(status, since=time.time() - 60, batch=812, **said)

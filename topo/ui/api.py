@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from topo.logs.reader import LEVELS, Wanted
+from topo.logs.requests import (
+    LEVEL_SECS,
+    MOST_LEVEL_SECS,
+    MOST_PER_SEC,
+    MOST_SAMPLE_SECS,
+    PER_SEC,
+    SAMPLE_SECS,
+)
+from topo.logs.search import InvalidPattern, Search
 from topo.manage.answers import WINDOWS
 from topo.manage.api import Management
 from topo.manage.built import STATES, submit_built
@@ -77,17 +85,22 @@ def log_lines_wanted(
 ) -> Wanted:
     """Return which log lines a request asks for."""
     try:
-        pattern = re.compile(grep) if grep else None
-    except (re.error, RecursionError, OverflowError) as error:
-        raise Refused(400, f"grep is no regular expression: {error}") from None
+        search = Search(grep) if grep else None
+    except InvalidPattern as error:
+        raise Refused(400, f"grep is no regular expression: {error.message}") from None
     since = ""
     if since_secs is not None:
         since = datetime.fromtimestamp(max(0.0, time.time() - since_secs), UTC).isoformat()
-    return Wanted(level, since, component, task, pattern)
+    return Wanted(level, since, component, task, search)
 
 
 def _logs(management: Management, name: str, count: int, **wanted: Any) -> LogsView:
     return management.logs(name, log_lines_wanted(**wanted), count)
+
+
+def _without_commands(workers: WorkersView) -> WorkersView:
+    """Return the view without command lines, which may hold passwords."""
+    return replace(workers, processes=[replace(each, command="") for each in workers.processes])
 
 
 def endpoints(management: Management, *, allow_submit: bool = False) -> list[Endpoint]:
@@ -231,9 +244,10 @@ def _endpoints(management: Management) -> list[Endpoint]:
             "GET",
             "/workers",
             name="workers",
-            summary="Show slots and processes.",
+            summary="Show slots and processes; the role `view` sees no command lines.",
             answer=WorkersView,
             handle=management.workers,
+            for_viewers=_without_commands,
         ),
         of_one(
             "POST",
@@ -272,7 +286,9 @@ def _endpoints(management: Management) -> list[Endpoint]:
             body=(
                 Parameter("logger", str, "Its name; the root logger is empty.", "", place="body"),
                 Parameter("level", str, "The level.", "DEBUG", LEVELS, place="body"),
-                Parameter("secs", float, "For how long.", 600.0, place="body", most=86_400),
+                Parameter(
+                    "secs", float, "For how long.", LEVEL_SECS, place="body", most=MOST_LEVEL_SECS
+                ),
             ),
         ),
         of_one(
@@ -289,11 +305,25 @@ def _endpoints(management: Management) -> list[Endpoint]:
                     "per_sec",
                     float,
                     "How many a second, of each task.",
-                    5.0,
+                    PER_SEC,
                     place="body",
-                    most=100,
+                    most=MOST_PER_SEC,
                 ),
-                Parameter("secs", float, "For how long.", 60.0, place="body", most=3600),
+                Parameter(
+                    "secs", float, "For how long.", SAMPLE_SECS, place="body", most=MOST_SAMPLE_SECS
+                ),
+            ),
+        ),
+        of_one(
+            "POST",
+            "/rebalance",
+            name="rebalance",
+            summary="Begin to go over to another number of slots: `topo rebalance`.",
+            answer=Change,
+            handle=management.rebalance,
+            status=202,
+            body=(
+                Parameter("workers", int, "How many slots.", 1, place="body", least=1, most=1000),
             ),
         ),
         of_one(

@@ -10,18 +10,20 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from topo.distribution import VERSION
 from topo.errors import CheckpointError, ConfigError, RunError, TopoError
+from topo.logs.search import SearchTooSlow
 from topo.manage.api import Management, UnknownComponent, UnknownTopology
 from topo.manage.built import InvalidSubmission
 from topo.manage.documents import plain
@@ -35,10 +37,10 @@ from topo.ui.api import (
     log_lines_wanted,
 )
 from topo.ui.endpoints import MOST_BODY_BYTES, Endpoint
-from topo.ui.events import Streams
+from topo.ui.events import Check, Streams
 from topo.ui.metrics import exposition
 from topo.ui.openapi import openapi
-from topo.ui.security import COOKIE, HEADERS, SAFE_METHODS, SESSION_SECS, Guard, Refused, Session
+from topo.ui.security import HEADERS, SAFE_METHODS, SESSION_SECS, Guard, Refused, Session
 
 STATIC = Path(__file__).with_name("static")
 log = logging.getLogger("topo.ui")
@@ -65,7 +67,7 @@ def application(site: Site) -> ASGIApp:
         Route("/", _page),
         Route("/favicon.ico", lambda request: FileResponse(STATIC / "icon.svg")),
         Route("/login", _log_in(site), methods=["GET", "POST"]),
-        Route("/logout", _log_out, methods=["POST"]),
+        Route("/logout", _log_out(site), methods=["POST"]),
         Route("/healthz", lambda request: JSONResponse({"status": "ok"})),
         Route("/metrics", _metrics(site)),
         Route("/api/openapi.json", lambda request: JSONResponse(document)),
@@ -95,41 +97,44 @@ class Protected:
         if scope["type"] != "http":  # a websocket: there are none
             await send({"type": "websocket.close", "code": 1008})
             return
-        status, has_begun = 500, False
+        request = Request(scope, receive)
+        path = scope["path"]  # not of the URL, which an odd Host keeps from being parsed
+        is_change = request.method not in SAFE_METHODS and path != "/login"
+        session: Session | None = None
+        has_begun = False
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status, has_begun
+            nonlocal has_begun
             if message["type"] == "http.response.start":
-                status, has_begun = message["status"], True
+                has_begun = True
                 message["headers"] = _with_headers(message.get("headers", []))
+                if is_change:  # it is noted before anybody is told
+                    await self._note(request, session, message["status"])
             await send(message)
 
-        request = Request(scope, receive)
-        is_change = request.method not in SAFE_METHODS and request.url.path != "/login"
-        session: Session | None = None
         try:
-            try:
-                session = await self._sender(request)
-                if is_change and session and request.url.path != "/logout":
-                    self._guard.check_change(session, request.headers)
-                scope["state"] = {"session": session}
-                scope["app"] = self  # or the router would answer what it does not know itself
-                await self._app(scope, receive, send_with_headers)
-            except Exception as error:
-                if has_begun:
-                    raise
-                await _problem_answer(request, error)(scope, receive, send_with_headers)
-        finally:
-            if is_change:
-                address = request.client.host if request.client else ""
-                who = session or Session("", "", by_cookie=False)
-                await run_in_threadpool(
-                    self._guard.note, who, address, f"{request.method} {request.url.path}", status
-                )
+            session = await self._sender(request)
+            if is_change and session and path != "/logout":
+                self._guard.check_change(session, request.headers)
+            scope["state"] = {"session": session}
+            scope["app"] = self  # or the router would answer what it does not know itself
+            await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            return  # before the body was there
+        except Exception as error:
+            if has_begun:
+                raise
+            await _problem_answer(request, error)(scope, receive, send_with_headers)
+
+    async def _note(self, request: Request, session: Session | None, status: int) -> None:
+        address = request.client.host if request.client else ""
+        who = session or Session("", "", by_cookie=False)
+        action = f"{request.method} {request.scope['path']}"
+        await run_in_threadpool(self._guard.note, who, address, action, status)
 
     async def _sender(self, request: Request) -> Session | None:
         self._guard.check_host(request.headers.get("host", ""))
-        path = request.url.path
+        path = request.scope["path"]
         if path in _OPEN_PATHS or path.startswith("/static/"):
             self._guard.user_of(request.headers)
             return None
@@ -147,6 +152,9 @@ def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         if endpoint.method != "GET":
             arguments |= endpoint.body_arguments(await _body(request, endpoint.most_bytes))
         answer = await run_in_threadpool(endpoint.handle, **arguments)
+        session: Session = request.state.session
+        if endpoint.for_viewers is not None and not session.may_operate:
+            answer = endpoint.for_viewers(answer)
         return JSONResponse(plain(answer), status_code=endpoint.status)
 
     return handle
@@ -192,7 +200,7 @@ def _log_in(site: Site) -> Callable[[Request], Awaitable[Response]]:
                 raise
             return answer  # the page asks for a token
         answer.set_cookie(
-            COOKIE,
+            site.guard.cookie,
             cookie,
             max_age=int(SESSION_SECS),
             httponly=True,
@@ -214,10 +222,14 @@ def _token_in(body: bytes) -> str:
     return token
 
 
-async def _log_out(request: Request) -> Response:
-    answer = JSONResponse({"status": "ok"})
-    answer.delete_cookie(COOKIE)
-    return answer
+def _log_out(site: Site) -> Callable[[Request], Awaitable[Response]]:
+    async def log_out(request: Request) -> Response:
+        site.guard.log_out(request.cookies)
+        answer = JSONResponse({"status": "ok"})
+        answer.delete_cookie(site.guard.cookie)
+        return answer
+
+    return log_out
 
 
 def _session(site: Site) -> Callable[[Request], Awaitable[Response]]:
@@ -228,7 +240,7 @@ def _session(site: Site) -> Callable[[Request], Awaitable[Response]]:
             user=found.user,
             csrf=found.csrf,
             read_only=site.guard.read_only or not found.may_operate,
-            version=version("topo"),
+            version=VERSION,
             environment=site.environment,
         )
         return JSONResponse(plain(view))
@@ -249,7 +261,9 @@ def _metrics(site: Site) -> Callable[[Request], Awaitable[Response]]:
 def _events(site: Site) -> Callable[[Request], Awaitable[Response]]:
     async def events(request: Request) -> Response:
         EVENTS.arguments({}, _query(request))
-        return site.streams.figures(("topologies",), site.management.topologies)
+        return site.streams.figures(
+            ("topologies",), site.management.topologies, _session_check(site, request)
+        )
 
     return events
 
@@ -261,6 +275,7 @@ def _topology_events(site: Site) -> Callable[[Request], Awaitable[Response]]:
         return site.streams.figures(
             ("topology", given["name"], given["window"]),
             lambda: site.management.topology(given["name"], given["window"]),
+            _session_check(site, request),
         )
 
     return events
@@ -272,9 +287,13 @@ def _log_events(site: Site) -> Callable[[Request], Awaitable[Response]]:
         name, count = given.pop("name"), given.pop("count")
         wanted = log_lines_wanted(**given)
         reader = await run_in_threadpool(site.management.log_reader, name, wanted)
-        return site.streams.lines(reader, count)
+        return site.streams.lines(reader, count, _session_check(site, request))
 
     return events
+
+
+def _session_check(site: Site, request: Request) -> Check:
+    return partial(site.guard.session, request.headers, request.cookies)
 
 
 def _problem_answer(request: Request, error: Exception) -> Response:
@@ -285,7 +304,7 @@ def _problem_answer(request: Request, error: Exception) -> Response:
         status = error.status
     elif isinstance(error, UnknownTopology | UnknownComponent):
         status = 404
-    elif isinstance(error, InvalidSubmission | ConfigError):
+    elif isinstance(error, InvalidSubmission | ConfigError | SearchTooSlow):
         status = 400
     elif isinstance(error, RunError | CheckpointError):
         status = 409
@@ -294,7 +313,7 @@ def _problem_answer(request: Request, error: Exception) -> Response:
     if isinstance(error, TopoError):
         code, message, hint = error.code, error.message, error.hint
     else:
-        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
         message, hint = f"internal error: {type(error).__name__}", "see the log of topo ui"
     return problem(status, code, message, hint)
 

@@ -52,6 +52,8 @@ class Parameter:
         value: Any = given
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value) if abs(value) <= _MOST else math.inf
+        elif self.kind is int and isinstance(value, float) and value.is_integer():
+            value = int(value)  # to JSON, 5.0 is an integer
         if not self._accepts(value):
             raise self._invalid(value)
         return value
@@ -92,6 +94,8 @@ class Endpoint:
     streams: bool = False
     most_bytes: int = MOST_BODY_BYTES
     """Of a request's body."""
+    for_viewers: Callable[[Any], Any] | None = None
+    """Makes of an answer what the role `view` may see; None: all of it."""
     refusals: Mapping[int, str] = field(default_factory=dict)
 
     def arguments(self, path: Mapping[str, str], query: Mapping[str, str]) -> dict[str, Any]:

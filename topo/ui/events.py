@@ -1,7 +1,7 @@
 """Server-sent events: figures and log lines as they come, to pages that are open.
 
 Nothing is asked of registry and drivers while no page is open. Pages that show the same share one
-answer.
+answer. A stream ends with the session it was opened in, and with the server.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
@@ -26,6 +26,8 @@ ALIVE_SECS = 15.0
 _MOST_LINES = 500
 """Of one event; of more the last are sent."""
 MOST_STREAMS = 100
+Check: TypeAlias = Callable[[], object]
+"""Raises a TopoError if the sender of a request may not have its answer, or not any more."""
 
 
 class TooManyStreams(TopoError):
@@ -62,32 +64,57 @@ class Streams:
         self.shared = Shared(figures_secs / 2)
         self._secs = figures_secs
         self._open = 0
+        self._over = asyncio.Event()
 
-    def figures(self, key: tuple[Any, ...], question: Callable[[], Any]) -> StreamingResponse:
+    def figures(
+        self, key: tuple[Any, ...], question: Callable[[], Any], check: Check
+    ) -> StreamingResponse:
         """Return a stream of the answers to `question`, one each two seconds."""
-        return self._response(self._figures(key, question))
+        return self._response(self._figures(key, question), check)
 
-    def lines(self, reader: LogReader, count: int) -> StreamingResponse:
+    def lines(self, reader: LogReader, count: int, check: Check) -> StreamingResponse:
         """Return a stream of the last `count` lines of a reader, and of those that come."""
-        return self._response(self._lines(reader, count))
+        return self._response(self._lines(reader, count), check, reader.close)
 
-    def _response(self, events: AsyncIterator[str]) -> StreamingResponse:
+    def close(self) -> None:
+        """End every stream; called in the event loop."""
+        self._over.set()
+
+    def _response(
+        self, events: AsyncIterator[str], check: Check, done: Callable[[], None] = lambda: None
+    ) -> StreamingResponse:
         if self._open >= MOST_STREAMS:
             raise TooManyStreams(f"{self._open} pages are open already", hint="close some")
         return StreamingResponse(
-            self._counted(events),
+            self._checked(events, check, done),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )
 
-    async def _counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
+    async def _checked(
+        self, events: AsyncIterator[str], check: Check, done: Callable[[], None]
+    ) -> AsyncIterator[str]:
         self._open += 1
+        over = asyncio.ensure_future(self._over.wait())
+        step: asyncio.Future[str] | None = None
         try:
             yield "retry: 1000\n\n"
-            async for event in events:
-                yield event
+            while True:
+                step = asyncio.ensure_future(_next(events))
+                await asyncio.wait({step, over}, return_when=asyncio.FIRST_COMPLETED)
+                if over.done():
+                    return
+                try:
+                    await run_in_threadpool(check)
+                except TopoError:
+                    return
+                yield step.result()
         finally:
             self._open -= 1
+            over.cancel()
+            if step is not None:
+                step.cancel()
+            done()
 
     async def _figures(
         self, key: tuple[Any, ...], question: Callable[[], Any]
@@ -96,25 +123,41 @@ class Streams:
             try:
                 yield event("figures", plain(await self.shared.ask(key, question)))
             except TopoError as error:
-                yield event("problem", {"message": error.message, "hint": error.hint})
+                yield _problem(error)
             except Exception as error:  # the page is told, and goes on to ask
                 yield event("problem", {"message": f"{type(error).__name__}: {error}", "hint": ""})
             await asyncio.sleep(self._secs)
 
     async def _lines(self, reader: LogReader, count: int) -> AsyncIterator[str]:
-        lines = await run_in_threadpool(reader.last, count)
-        yield event("lines", lines)
-        quiet_since = time.monotonic()
+        most, quiet_secs = count, 0.0
+        try:
+            while True:
+                lines = await run_in_threadpool(reader.last, most)
+                if lines or most == count:
+                    yield event("lines", lines)
+                    quiet_secs = 0.0
+                elif quiet_secs >= ALIVE_SECS:
+                    yield _ALIVE
+                    quiet_secs = 0.0
+                most = _MOST_LINES
+                await asyncio.sleep(LOGS_SECS)
+                quiet_secs += LOGS_SECS
+        except TopoError as error:  # of the search: another try would come to the same
+            yield _problem(error)
         while True:
-            await asyncio.sleep(LOGS_SECS)
-            lines = await run_in_threadpool(reader.last, _MOST_LINES)
-            if lines:
-                yield event("lines", lines)
-            elif time.monotonic() - quiet_since < ALIVE_SECS:
-                continue
-            else:
-                yield ": alive\n\n"
-            quiet_since = time.monotonic()
+            await asyncio.sleep(ALIVE_SECS)
+            yield _ALIVE
+
+
+async def _next(events: AsyncIterator[str]) -> str:
+    return await anext(events)
+
+
+_ALIVE = ": alive\n\n"
+
+
+def _problem(error: TopoError) -> str:
+    return event("problem", {"message": error.message, "hint": error.hint})
 
 
 def event(kind: str, document: object) -> str:

@@ -18,8 +18,8 @@ def _exposed(management: Management) -> list[Exposed]:
     for run in management.registry.runs(all_of_them=False):
         try:
             figures, _ = figures_of(run)
-            starts = run.supervision.starts if run.supervision else 1
-            found.append(Exposed(run.name, run.status, figures, errors_of(run), starts - 1))
+            restarts = run.supervision.restarts if run.supervision else 0
+            found.append(Exposed(run.name, run.status, figures, errors_of(run), restarts))
         except Exception:  # a damaged entry must not hide the others
             continue
     return found

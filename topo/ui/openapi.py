@@ -11,9 +11,9 @@ import inspect
 import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from topo.distribution import VERSION
 from topo.ui.endpoints import Endpoint, Parameter
 
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string", dict: "object"}
@@ -38,7 +38,7 @@ def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "topo management API",
-            "version": version("topo"),
+            "version": VERSION,
             "description": "What `topo ui` knows of topologies, and what can be asked of them.",
         },
         "paths": paths,

@@ -2,7 +2,7 @@
 
 A token stands for a role. A browser turns its token into a cookie that lives for a while; a script
 sends its token with each request. Cookies are signed with the token of their role, so that the
-server keeps nothing and a new token ends all sessions of its role.
+server keeps no sessions, only which of them were logged out, and a new token ends all of its role.
 
 A change that comes with a cookie has to prove that it comes from these pages: its `Origin` is ours,
 and it carries a value that only they can read. A request for a host name that is not ours is
@@ -31,6 +31,9 @@ from topo.tracking.security import fresh_token
 VIEW, OPERATE = "view", "operate"
 ROLES = (VIEW, OPERATE)
 COOKIE = "topo_session"
+"""The name of the cookie, for a server that has a host for itself: a port is added to it otherwise,
+since browsers send a cookie to every port of its host."""
+_MOST_LOGGED_OUT = 10_000
 CSRF_HEADER = "x-topo-csrf"
 SESSION_SECS = 12 * 3600.0
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -114,7 +117,7 @@ class Session:
 
 
 class Guard:
-    """Decides on each request; keeps nothing between them."""
+    """Decides on each request; may be asked by several threads at once."""
 
     def __init__(
         self,
@@ -124,6 +127,7 @@ class Guard:
         secure: bool = False,
         behind_proxy: bool = False,
         read_only: bool = False,
+        cookie: str = COOKIE,
         audit: Callable[[Mapping[str, Any]], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -131,6 +135,8 @@ class Guard:
         self.secure = secure
         self.behind_proxy = behind_proxy
         self.read_only = read_only
+        self.cookie = cookie
+        self._logged_out: dict[str, float] = {}  # cookies, and when they would have ended
         self._hosts = frozenset(host.lower() for host in hosts)
         self._audit = audit
         self._clock = clock
@@ -162,7 +168,7 @@ class Guard:
             if role is None:
                 raise Refused(401, "unknown token", hint="topo ui token")
             return Session(role, user, by_cookie=False)
-        cookie = cookies.get(COOKIE, "")
+        cookie = cookies.get(self.cookie, "")
         role = self._role_in(cookie)
         if role is None:
             raise Refused(401, "log in first", hint="topo ui token prints a token")
@@ -175,6 +181,15 @@ class Guard:
             raise Refused(401, "unknown token", hint="topo ui token prints it")
         ends = f"{role}.{int(self._clock() + SESSION_SECS)}.{fresh_token()[:12]}"
         return f"{ends}.{self._sign(role, ends)}"
+
+    def log_out(self, cookies: Mapping[str, str]) -> None:
+        """End the session of a cookie."""
+        cookie, now = cookies.get(self.cookie, ""), self._clock()
+        if self._role_in(cookie) is None:
+            return
+        ended = {**self._logged_out, cookie: now + SESSION_SECS}
+        alive = [each for each, ends in ended.items() if ends > now][-_MOST_LOGGED_OUT:]
+        self._logged_out = {each: ended[each] for each in alive}
 
     def check_change(self, session: Session, headers: Mapping[str, str]) -> None:
         """Raise Refused unless the sender may change things and the request is really theirs."""
@@ -209,7 +224,6 @@ class Guard:
             "action": action,
             "status": status,
         }
-        log.info("audit %s", json.dumps(line))
         if self._audit is not None:
             self._audit(line)
 
@@ -217,7 +231,11 @@ class Guard:
         role, _, rest = cookie.partition(".")
         signed, _, signature = cookie.rpartition(".")
         ends = rest.partition(".")[0]
-        if role not in ROLES or not (ends.isascii() and ends.isdigit() and len(ends) < 16):
+        if (
+            cookie in self._logged_out
+            or role not in ROLES
+            or not (ends.isascii() and ends.isdigit() and len(ends) < 16)
+        ):
             return None
         good = hmac.compare_digest(_ascii(signature), self._sign(role, signed))
         return role if good and int(ends) > self._clock() else None

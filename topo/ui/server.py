@@ -6,6 +6,8 @@ that does TLS and says who the user is.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Sequence
@@ -15,15 +17,17 @@ import uvicorn
 
 from topo.config.masters import is_loopback, split_address
 from topo.errors import ConfigError, words_of
-from topo.logs.capture import LineFile
 from topo.manage.api import Management
 from topo.manage.registry import Registry
 from topo.metrics.serving import BindError
 from topo.ui.app import Site, application
-from topo.ui.security import Guard, Tokens, host_names
+from topo.ui.audit import AuditLog
+from topo.ui.connections import MOST_AT_ONCE, LimitedConnection
+from topo.ui.security import COOKIE, Guard, Tokens, host_names
 
 DEFAULT_BIND = "127.0.0.1:8321"
-_GRACE_SECS = 1
+_GRACE_SECS = 3
+_uvicorns_errors = logging.getLogger("uvicorn.error")
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Server:
         port = self._socket.getsockname()[1]
         secure = options.tls_certificate is not None
         self.tokens = Tokens(registry.home)
-        self._audit = LineFile(registry.home / "ui-audit.jsonl")
+        self._audit = AuditLog(registry.home / "ui-audit.jsonl")
         named = host if not _is_any(host) else socket.gethostname()
         shown = f"[{named.strip('[]')}]" if ":" in named else named
         self.url = f"{'https' if secure else 'http'}://{shown}:{port}"
@@ -60,7 +64,8 @@ class Server:
             secure=secure,
             behind_proxy=options.behind_proxy,
             read_only=options.read_only,
-            audit=lambda line: self._audit.write(dict(line)),
+            cookie=f"{COOKIE}_{port}",
+            audit=self._audit.write,
         )
         site = Site(
             Management(registry),
@@ -70,7 +75,7 @@ class Server:
         )
         config = uvicorn.Config(
             application(site),
-            http="h11",
+            http=LimitedConnection,
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -79,7 +84,7 @@ class Server:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=_GRACE_SECS,
-            limit_concurrency=500,
+            limit_concurrency=MOST_AT_ONCE,
             h11_max_incomplete_event_size=32 << 10,
             ssl_certfile=options.tls_certificate,
             ssl_keyfile=options.tls_key,
@@ -91,7 +96,7 @@ class Server:
             raise ConfigError(
                 f"cannot read the certificate or its key: {words_of(error)}"
             ) from None
-        self._server = uvicorn.Server(config)
+        self._server = _Uvicorn(config, site)
 
     def link(self, role: str) -> str:
         """Return the address that logs a browser in with a role."""
@@ -99,9 +104,11 @@ class Server:
 
     def run(self) -> None:
         """Serve until a signal, or `stop` from another thread."""
+        level = _uvicorns_errors.level
         try:
             self._server.run(sockets=[self._socket])
         finally:
+            _uvicorns_errors.setLevel(level)
             self.close()
 
     def close(self) -> None:
@@ -117,6 +124,25 @@ class Server:
     def stop(self) -> None:
         """End `run`; may be called from any thread."""
         self._server.should_exit = True
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn, which ends the open event streams before it waits for requests in work."""
+
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self._site = site
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._site.streams.close()
+        # What is still in work when the time is over is cut off, and that is no error.
+        _uvicorns_errors.setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
+        await asyncio.sleep(0)  # in which their sockets are closed, before the loop is
 
 
 def _check(host: str, options: Options) -> None:
@@ -145,7 +171,8 @@ def _is_any(host: str) -> bool:
 
 def _bound(host: str, port: int, bind: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # Named, TCP has asyncio turn Nagle's algorithm off: it costs 40 ms on each answer.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

@@ -65,6 +65,9 @@ def routes(management: Management) -> list[Route]:
         "/topology/{id}/deactivate": lambda request: documents.change(
             _id(request), "deactivate", lambda: management.deactivate(_id(request))
         ),
+        "/topology/{id}/rebalance/{wait}": lambda request: documents.rebalance(
+            _id(request), request.state.body
+        ),
         "/topology/{id}/kill/{wait}": lambda request: documents.change(
             _id(request), "kill", lambda: management.kill(_id(request), _wait(request))
         ),
@@ -109,7 +112,7 @@ def _answer(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
             words = f"{error.message} ({error.hint})" if error.hint else error.message
             return _failure(type(error).__name__, words)
         except Exception as error:
-            log.error("%s failed", request.url.path, exc_info=error)
+            log.error("%s failed", request.scope["path"], exc_info=error)
             return _failure("Internal Server Error", f"internal error: {type(error).__name__}")
 
     return handle
@@ -128,7 +131,7 @@ def _failure(kind: str, words: str) -> Response:
 
 
 def _unknown(request: Request) -> Any:
-    raise NotHere(f"no {request.method} {request.url.path}")
+    raise NotHere(f"no {request.method} {request.scope['path']}")
 
 
 async def _read(request: Request) -> Any:

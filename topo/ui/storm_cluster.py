@@ -5,11 +5,11 @@ from __future__ import annotations
 import getpass
 import platform
 import time
-from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
 from topo.config import SETTINGS
+from topo.distribution import VERSION
 from topo.manage.api import Management
 from topo.manage.views import TopologyRow, TopologyView
 from topo.ui import storm_parts as parts
@@ -39,7 +39,7 @@ class ClusterDocuments:
 
     def __init__(self, management: Management) -> None:
         self._management = management
-        self._started = time.time()
+        self._started = time.monotonic()
 
     def configuration(self) -> dict[str, Any]:
         return {key: setting.default for key, setting in SETTINGS.items()}
@@ -49,7 +49,7 @@ class ClusterDocuments:
         slots, tasks = sum(row.workers or 1 for row in rows), sum(row.tasks for row in rows)
         return {
             "user": None,
-            "stormVersion": version("topo"),
+            "stormVersion": VERSION,
             "supervisors": 1,
             "topologies": len(rows),
             "slotsTotal": slots,
@@ -62,7 +62,7 @@ class ClusterDocuments:
         }
 
     def nimbus(self) -> dict[str, Any]:
-        secs = int(time.time() - self._started)
+        secs = int(time.monotonic() - self._started)
         return {
             "nimbuses": [
                 {
@@ -72,7 +72,7 @@ class ClusterDocuments:
                     "nimbusUpTime": parts.uptime(secs),
                     "nimbusUpTimeSeconds": secs,
                     "nimbusLogLink": "",
-                    "version": version("topo"),
+                    "version": VERSION,
                 }
             ]
         }
@@ -80,7 +80,7 @@ class ClusterDocuments:
     def supervisors(self) -> dict[str, Any]:
         slots, secs = (
             sum(row.workers or 1 for row in self.live()),
-            int(time.time() - self._started),
+            int(time.monotonic() - self._started),
         )
         return {
             "schedulerDisplayResource": False,
@@ -93,7 +93,7 @@ class ClusterDocuments:
                     "slotsTotal": slots,
                     "slotsUsed": slots,
                     "slotsFree": 0,
-                    "version": version("topo"),
+                    "version": VERSION,
                     **_NO_CLUSTER_RESOURCES,
                     "usedMem": 0,
                     "usedCpu": 0,
@@ -153,7 +153,7 @@ class ClusterDocuments:
             "replicationCount": 1,
             "schedulerInfo": None,
             "topologyVersion": None,
-            "stormVersion": version("topo"),
+            "stormVersion": VERSION,
             **_NO_RESOURCES,
         }
 

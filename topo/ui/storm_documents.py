@@ -232,6 +232,17 @@ class StormDocuments(ClusterDocuments):
         verb = "enable" if enable else "disable"
         return {"topologyOperation": f"debug/{verb}", "topologyId": found.id, "status": "success"}
 
+    def rebalance(self, name: str, document: Any) -> dict[str, Any]:
+        """Take `{"rebalanceOptions": {"numWorkers": N}}`; the number of tasks is fixed."""
+        try:
+            options = document["rebalanceOptions"]
+            workers, executors = int(options["numWorkers"]), options.get("executors")
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise ConfigError('the body is not {"rebalanceOptions": {"numWorkers": N}}') from None
+        if executors or workers < 1:
+            raise ConfigError("numWorkers can change, to 1 or more; executors cannot")
+        return self.change(name, "rebalance", lambda: self._management.rebalance(name, workers))
+
     def change(self, name: str, action: str, change: Callable[[], Change]) -> dict[str, Any]:
         found = self._management.find(name)
         change()

@@ -12,6 +12,7 @@ const app = document.getElementById('app');
 const crumbs = h('nav', { class: 'crumbs', 'aria-label': 'where you are' });
 const live = h('div', { class: 'live wait', role: 'status', 'aria-live': 'polite' }, h('i'), h('span', {}, 'connecting'));
 const user = h('span', { class: 'note' });
+const leave = h('button', { type: 'button', hidden: true, onclick: logout }, 'Log out');
 const main = h('main', { id: 'main', tabindex: '-1' });
 const MORE = { batches: details.batches, plan: details.plan, errors: details.errors, logs: details.logs, workers: details.workers, settings: details.settings };
 let page = new AbortController();
@@ -19,7 +20,7 @@ let page = new AbortController();
 function frame() {
   app.replaceChildren(
     h('a', { class: 'skip', href: '#main', onclick: (event) => { event.preventDefault(); main.focus(); } }, 'Skip to the page'),
-    h('header', { class: 'top' }, h('a', { class: 'brand', href: '#/' }, h('img', { src: '/static/icon.svg', alt: '' }), 'topo'), crumbs, h('span', { class: 'grow' }), user, live), main);
+    h('header', { class: 'top' }, h('a', { class: 'brand', href: '#/' }, h('img', { src: '/static/icon.svg', alt: '' }), 'topo'), crumbs, h('span', { class: 'grow' }), user, leave, live), main);
 }
 
 function trail(...steps) {
@@ -67,6 +68,9 @@ function login() {
   const said = h('p', { class: 'bad-text', role: 'alert' });
   trail(['Log in']);
   user.replaceChildren();
+  leave.hidden = true;
+  live.className = 'live wait';
+  setText(live.lastChild, 'not logged in');
   const form = h('form', { class: 'panel login', onsubmit: async (event) => {
     event.preventDefault();
     const answer = await fetch('/login', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ token: token.value.trim() }) });
@@ -76,6 +80,11 @@ function login() {
     h('div', { class: 'row' }, token, h('button', { class: 'primary', type: 'submit' }, 'Log in')), said));
   main.replaceChildren(form);
   token.focus();
+}
+
+async function logout() {
+  await fetch('/logout', { method: 'POST', credentials: 'same-origin' });
+  login();
 }
 
 async function begin() {
@@ -88,6 +97,7 @@ async function begin() {
   }
   const { environment, role, read_only: closed, user: name } = who();
   setText(user, [environment, name, closed ? 'read-only' : role].filter(Boolean).join(' · '));
+  leave.hidden = false;
   show();
 }
 

@@ -1,7 +1,7 @@
 // Small charts as SVG: lines over time, and stacked bars of batches.
 
 import { h, s, setAttribute } from './dom.js';
-import { clock, number } from './format.js';
+import { clock, count, number } from './format.js';
 
 const HEIGHT = 150;
 const LEFT = 56;
@@ -9,10 +9,11 @@ const RIGHT = 12;
 const TOP = 14;
 const BOTTOM = 22;
 
-function ceiling(value) {
-  if (!(value > 0)) return 1;
+/** A round number that is not less, and whose half is round as well: it has a line of its own. */
+function ceiling(value, least = 0) {
+  if (!(value > least)) return least || 1;
   const size = 10 ** Math.floor(Math.log10(value));
-  return [1, 1.5, 2, 3, 4, 5, 7.5, 10].map((step) => step * size).find((step) => step >= value) ?? value;
+  return [1, 1.6, 2, 4, 6, 8, 10].map((step) => step * size).find((step) => step >= value) ?? value;
 }
 
 function legendOf(lines) {
@@ -43,10 +44,10 @@ export class LineChart {
     const { lines, unit } = this.what;
     const values = lines.flatMap((line) => (series[line.key] ?? []).map(number)).filter((value) => value !== null);
     if (times.length < 2 || !values.length) {
-      this.svg.replaceChildren(s('text', { class: 'axis', x: this.width / 2, y: HEIGHT / 2, 'text-anchor': 'middle' }, 'nothing yet'));
+      this.svg.replaceChildren(s('text', { class: 'axis', x: this.width / 2, y: HEIGHT / 2, 'text-anchor': 'middle' }, times.length ? 'no figures in this time' : 'no figures yet'));
       return;
     }
-    const top = ceiling(Math.max(...values));
+    const top = ceiling(Math.max(...values), unit === count ? 2 : 0);
     const [from, to] = [times[0], times.at(-1)];
     this.x = (at) => LEFT + ((at - from) / (to - from || 1)) * (this.width - LEFT - RIGHT);
     const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);

@@ -1,15 +1,16 @@
 // One component: its tasks, its streams, its errors.
 
 import { follow, get, of, post, who } from './api.js';
-import { h, link } from './dom.js';
-import { bytes, count, duration, ms, percent, rate } from './format.js';
+import { h, link, setText } from './dom.js';
+import { bytes, count, duration, level, ms, percent, rate } from './format.js';
 import { Errors, meter, panel, segments, Table, Tiles, toast } from './parts.js';
 import { head, WINDOWS } from './topology.js';
 
 export function component(main, name, id, signal) {
-  const tiles = new Tiles(['Now', 'Emitted', 'Executed', 'Failed', 'Latency', 'Busiest task', 'State']);
+  const tiles = new Tiles(['Now', 'Emitted', 'Executed', 'Failed', 'Latency', 'Busiest task now', 'State']);
   const errors = new Errors();
   const tasks = tasksTable();
+  const skew = h('span', { class: 'note' });
   const streams = new Table([
     { title: 'Stream', sort: (row) => row.stream, cell: (row) => row.stream },
     { title: 'Fields', cell: (row) => row.fields },
@@ -23,12 +24,9 @@ export function component(main, name, id, signal) {
     { title: 'Grouping', cell: (row) => row.grouping },
     { title: 'Now', num: true, cell: (row) => rate(row.rate) },
   ], (row) => `${row.component}/${row.stream}`, { onempty: 'It reads nothing: it is a spout.' });
-  const gauges = new Table([
-    { title: 'Name', cell: (row) => row.name }, { title: 'Value', num: true, cell: (row) => count(row.value) },
-  ], (row) => row.name);
-  const gaugesPanel = panel('Gauges', gauges.element);
+  const ownFigures = ['counters', 'gauges'].map((kind) => new OwnFigures(kind));
   let plan = null;
-  let chosen = 'all';
+  let chosen = '10m';
   let windowed = null;
   let latest = null;
   let nowRates = null;
@@ -43,9 +41,8 @@ export function component(main, name, id, signal) {
     tasks.update(Object.entries(figures.by_task ?? {}).map(([task, of_]) => ({
       task, figures: of_, slot: placed ? placed.slots[Number(task) - placed.first_task] : null,
     })));
-    const found = Object.entries(figures.gauges ?? {}).map(([key, value]) => ({ name: key, value }));
-    gauges.update(found);
-    gaugesPanel.hidden = !found.length;
+    setText(skew, skewOf(figures));
+    for (const own of ownFigures) own.update(figures);
     if (!placed) return;
     streams.update(placed.outputs.map((output) => ({
       stream: output.name, fields: output.fields.join(', '), emitted: figures.emitted_by?.[output.name] ?? 0, rate: now?.streams[output.name] ?? null,
@@ -82,8 +79,7 @@ export function component(main, name, id, signal) {
   });
   body.replaceChildren(h('div', { class: 'row between' }, h('div', {}, h('h1', {}, id), about), h('div', { class: 'row' },
     choice, h('a', { class: 'button', href: `${link('topology', name, 'logs')}?component=${encodeURIComponent(id)}` }, 'Logs'))),
-  tiles.element, samplePanel(name, id, signal), panel('Tasks', tasks.element), panel('Reads', inputs.element), panel('Emits', streams.element), gaugesPanel, panel('Errors', errors.element));
-  gaugesPanel.hidden = true;
+  tiles.element, samplePanel(name, id, signal), panel('Tasks', tasks.element, skew), panel('Reads', inputs.element), panel('Emits', streams.element), ...ownFigures.map((own) => own.element), panel('Errors', errors.element));
   get(of(name, 'plan'), {}, signal).then((found) => {
     plan = found;
     const placed = plan.components.find((one) => one.id === id);
@@ -92,6 +88,7 @@ export function component(main, name, id, signal) {
       placed.pending_limit ? `at most ${count(placed.pending_limit)} pending` : ''].filter(Boolean).join(' · ') : 'there is no such component';
     show();
   }, () => {});
+  getWindow();
   getErrors();
   const every = setInterval(() => document.hidden || (getWindow(), getErrors()), 5000);
   signal.addEventListener('abort', () => clearInterval(every));
@@ -133,6 +130,15 @@ function samplePanel(name, id, signal) {
   return panel('Emitted tuples', lines, h('span', { class: 'note' }, 'a few a second, values cut, secrets hidden; they are in the log as well'), button);
 }
 
+/** How unevenly the tuples of the period lie on the tasks. */
+function skewOf(figures) {
+  const key = figures.kind === 'spout' ? 'emitted' : 'executed';
+  const amounts = Object.values(figures.by_task ?? {}).map((task) => task[key] ?? 0);
+  const mean = amounts.reduce((sum, amount) => sum + amount, 0) / amounts.length;
+  if (amounts.length < 2 || !mean) return '';
+  return `the fullest task has ${Number((Math.max(...amounts) / mean).toPrecision(2))} times the mean`;
+}
+
 function groupingOf(read) {
   return read.fields.length ? `${read.grouping}(${read.fields.join(', ')})` : read.grouping;
 }
@@ -150,6 +156,26 @@ function tilesOf(figures, now) {
   ];
 }
 
+/** What the component itself counts, or notes as levels; hidden if there is none. */
+class OwnFigures {
+  /** @param {'counters' | 'gauges'} kind */
+  constructor(kind) {
+    this.kind = kind;
+    this.table = new Table([
+      { title: 'Name', sort: (row) => row.name, cell: (row) => row.name },
+      { title: kind === 'counters' ? 'Count' : 'Level', num: true, sort: (row) => row.value, cell: (row) => level(row.name, row.value) },
+    ], (row) => row.name);
+    this.element = panel(kind === 'counters' ? 'Counters' : 'Gauges', this.table.element);
+    this.element.hidden = true;
+  }
+
+  update(figures) {
+    const rows = Object.entries(figures[this.kind] ?? {}).map(([name, value]) => ({ name, value }));
+    this.table.update(rows);
+    this.element.hidden = !rows.length;
+  }
+}
+
 function tasksTable() {
   const figure = (title, key, words = count) => ({ title, num: true, sort: (row) => row.figures[key], cell: (row) => words(row.figures[key]) });
   return new Table([
@@ -157,7 +183,7 @@ function tasksTable() {
     { title: 'Slot', num: true, sort: (row) => row.slot, cell: (row) => (row.slot === null || row.slot === undefined ? '–' : String(row.slot)) },
     figure('Emitted', 'emitted'), figure('Executed', 'executed'), figure('Acked', 'acked'), figure('Failed', 'failed'),
     { title: 'Latency', num: true, sort: (row) => row.figures.complete_ms ?? row.figures.execute_ms, cell: (row) => ms(row.figures.complete_ms ?? row.figures.execute_ms) },
-    { title: 'Capacity', num: true, sort: (row) => row.figures.capacity, mark: (row) => row.figures.capacity,
+    { title: 'Busy', num: true, sort: (row) => row.figures.capacity, mark: (row) => row.figures.capacity,
       cell: (row) => (row.figures.capacity === null ? h('span', {}, '–') : meter(row.figures.capacity, percent(row.figures.capacity))) },
     figure('Pending', 'pending'), figure('Held', 'held'), figure('State', 'saved_bytes', bytes),
   ], (row) => row.task);

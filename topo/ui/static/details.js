@@ -9,7 +9,8 @@ import { head } from './topology.js';
 
 const PHASES = [['latestOffset', 'offsets'], ['queryPlanning', 'planning'], ['walCommit', 'log'], ['addBatch', 'work'], ['commitOffsets', 'commit'], ['commitBatch', 'commit']];
 
-const COLORS = { 'waiting for spouts': 0, offsets: 4, planning: 5, log: 3, work: 1, commit: 2, other: 4 };
+const COLORS = { 'waiting for spouts': 0, offsets: 4, planning: 5, log: 3, work: 1, commit: 2, other: 6 };
+const PAGE = 25;
 
 /** Ask for a document at once and again and again, while the page is looked at. */
 function poll(ask, every, signal) {
@@ -27,15 +28,43 @@ export function batches(main, name, signal) {
     { title: 'Rows', num: true, sort: (row) => row.rows, cell: (row) => count(row.rows) },
     { title: 'Time', num: true, sort: (row) => row.ms, cell: (row) => ms(row.ms) },
     { title: 'Waited for spouts', num: true, sort: (row) => row.waited_ms, cell: (row) => ms(row.waited_ms) },
-    { title: 'Phases', wide: true, cell: (row) => Object.entries(row.phases).filter(([phase, time]) => time > 0 && phase !== 'triggerExecution').map(([phase, time]) => `${phase} ${ms(time)}`).join(', ') },
+    { title: 'Where the time went', wide: true, cell: (row) => partsOf(row).filter(([part, time]) => time >= 0.5 && part !== 'waiting for spouts').sort(([, a], [, b]) => b - a).map(([part, time]) => `${part} ${ms(time)}`).join(', ') },
   ], (row) => row.id, { sortBy: 0, onempty: 'No batch has ended yet.' });
   const body = head(main, name, 'batches', signal, () => {});
-  body.replaceChildren(bars.element, panel('Batches', table.element));
+  const pages = new Pages(PAGE, (rows) => table.update(rows));
+  body.replaceChildren(bars.element, panel('Batches', table.element, pages.element));
   poll(async () => {
     const found = await get(of(name, 'batches'), {}, signal);
     bars.update(found.map((batch) => ({ id: batch.id, parts: partsOf(batch), label: `batch ${batch.id}, ${clock(batch.ended_at)}\n${ms(batch.ms)}, ${count(batch.rows)} rows` })));
-    table.update(found);
+    pages.update([...found].reverse());
   }, 2000, signal);
+}
+
+/** Buttons that go through many rows, the latest first. */
+class Pages {
+  constructor(size, show) {
+    [this.size, this.show, this.at, this.rows] = [size, show, 0, []];
+    this.note = h('span', { class: 'note' });
+    this.buttons = [['Newer', -1], ['Older', 1]].map(([words, by]) => h('button', { type: 'button', onclick: () => this.turn(by) }, words));
+    this.element = h('span', { class: 'row' }, this.note, this.buttons);
+  }
+
+  turn(by) {
+    this.at += by;
+    this.update(this.rows);
+  }
+
+  update(rows) {
+    this.rows = rows;
+    const last = Math.max(0, Math.ceil(rows.length / this.size) - 1);
+    this.at = Math.min(last, Math.max(0, this.at));
+    const first = this.at * this.size;
+    this.element.hidden = last === 0;
+    setText(this.note, `${first + 1}–${Math.min(rows.length, first + this.size)} of ${rows.length}`);
+    this.buttons[0].disabled = this.at === 0;
+    this.buttons[1].disabled = this.at === last;
+    this.show(rows.slice(first, first + this.size));
+  }
 }
 
 /** Waiting, Spark's phases, and the rest of a batch's time. */
@@ -75,7 +104,7 @@ export function plan(main, name, signal) {
     table.update([...found.components].sort((a, b) => a.level - b.level));
     body.replaceChildren(
       panel(`${plural(found.levels.length, 'level')}, ${plural(found.slots, 'slot')}, ${plural(found.levels.length - 1, 'exchange')}`,
-        h('div', { class: 'body' }, h('div', { class: 'plan-levels' }, levels)), h('span', { class: 'note' }, found.is_final ? '' : 'a guess, until it has started'), spark),
+        h('div', { class: 'body' }, h('div', { class: 'plan-levels' }, levels)), h('span', { class: 'note' }, found.is_final ? '' : 'provisional until it has started'), spark),
       panel('Components', table.element),
       found.warnings.length ? panel('Warnings', h('div', { class: 'body' }, found.warnings.map((warning) => h('p', {}, warning)))) : '');
   }, (problem) => body.replaceChildren(h('div', { class: 'empty' }, problem.message)));
@@ -102,13 +131,13 @@ const LOG_ROWS = 2000;
 export function logs(main, name, signal, query) {
   const level = h('select', { 'aria-label': 'least level' }, ['DEBUG', 'INFO', 'WARNING', 'ERROR'].map((word) => h('option', { value: word }, word)));
   level.value = 'INFO';
-  const component = h('select', { 'aria-label': 'component' }, h('option', { value: '' }, 'every component'));
+  const component = h('select', { 'aria-label': 'component' }, h('option', { value: '' }, 'All components'));
   const grep = h('input', { type: 'search', id: 'filter', placeholder: 'Search, a regular expression  ( / )', 'aria-label': 'search' });
   const following = h('input', { type: 'checkbox', checked: true, id: 'follow' });
   const lines = h('div', { class: 'log', role: 'log', 'aria-live': 'off', tabindex: '0', 'aria-label': 'log lines' });
   const note = h('span', { class: 'note', 'aria-live': 'polite' });
   const body = head(main, name, 'logs', signal, () => {});
-  const levels = who()?.read_only ? '' : h('button', { type: 'button', onclick: () => askLevel(name) }, 'Level …');
+  const levels = who()?.read_only ? '' : h('button', { type: 'button', onclick: () => askLevel(name) }, 'Log level …');
   body.replaceChildren(panel('Logs', lines, note, component, level, grep, h('label', { class: 'row' }, following, 'Follow'), levels));
   let reading = new AbortController();
   const add = (found) => {
@@ -139,6 +168,7 @@ export function logs(main, name, signal, query) {
         first = false;
         add(found);
       },
+      problem: (found) => setText(note, found.message),
     }, reading.signal);
   };
   let typing = 0;
@@ -187,7 +217,7 @@ export function workers(main, name, signal) {
     { title: 'Pid', num: true, sort: (row) => row.pid, cell: (row) => String(row.pid) },
     { title: 'Memory', num: true, sort: (row) => row.memory_bytes, cell: (row) => bytes(row.memory_bytes) },
     { title: 'CPU', num: true, sort: (row) => row.cpu_secs, cell: (row) => duration(row.cpu_secs) },
-    { title: 'Command', wide: true, mark: (row) => row.command, cell: (row) => h('code', {}, row.command) },
+    { title: 'Command', wide: true, mark: (row) => row.command, cell: (row) => h('code', {}, row.command || '–') },
   ], (row) => row.pid, { onempty: 'No process of it is on this machine.' });
   const slots = new Table([
     { title: 'Slot', num: true, cell: (row) => String(row.slot) },

@@ -90,11 +90,32 @@ export function ago(secs) {
   return found ? `${duration(Date.now() / 1000 - found).split(' ').slice(0, 1).join('')}${Date.now() / 1000 - found < 60 ? 's' : ''} ago` : '–';
 }
 
+const MOMENTS = ['watermark_secs', 'oldest_window_secs'];
+
+/** Seconds since 1970 as a date and a time in UTC. */
+export function moment(secs) {
+  const found = number(secs);
+  if (found === null) return '–';
+  return Math.abs(found) < 8e12 ? new Date(found * 1000).toISOString().slice(0, 19).replace('T', ' ') : `${found} s`;
+}
+
+/** A counter or gauge of a component, with the unit that the end of its name says. */
+export function level(name, value) {
+  const found = number(value);
+  const [stem] = name.split('{');
+  if (found === null) return '–';
+  if (MOMENTS.includes(stem)) return moment(found);
+  if (/_(secs|seconds)$/.test(stem)) return duration(found);
+  if (stem.endsWith('_bytes')) return bytes(found);
+  if (stem.endsWith('_ms')) return ms(found);
+  return Number.isInteger(found) ? count(found) : short(found);
+}
+
 /** A value of a setting, as JSON. */
 export function json(value) {
   return typeof value === 'string' ? value : JSON.stringify(value) ?? '–';
 }
 
-export function plural(amount, noun) {
-  return `${count(amount)} ${noun}${amount === 1 ? '' : 's'}`;
+export function plural(amount, noun, several = `${noun}s`) {
+  return `${count(amount)} ${amount === 1 ? noun : several}`;
 }

@@ -1,156 +1,309 @@
-// The graph of a topology: its levels from left to right as the plan has them, coloured by how busy
-// the busiest task of each component is. Drawn once; figures only change attributes and texts.
+// The graph of a topology: coloured by how busy the busiest task of each component is, its edges as
+// thick as what flows. Drawn anew only if a level is folded or unfolded; figures change attributes and texts.
 
 import { h, link, s, setAttribute, setText } from './dom.js';
-import { count, duration, ms, percent, rate } from './format.js';
+import { Excerpt } from './excerpt.js';
+import { clock, count, duration, moment, ms, percent, plural, rate } from './format.js';
+import { arranged, BOX, folded, placed, route } from './layout.js';
 import { heat } from './rates.js';
 
-const BOX = { width: 176, height: 74 };
-const GAP = { x: 132, y: 46 };
-const EDGE_LIMIT = 150;  // with more edges their labels are tooltips only: drawing them takes longer than the rest
-
-/** Order components within their levels by the middle of what they are wired to. */
-export function arranged(plan) {
-  const levels = plan.levels.map((level) => [...level]);
-  const by = new Map(plan.components.map((component) => [component.id, component]));
-  const readers = new Map(plan.components.map((component) => [component.id, []]));
-  for (const component of plan.components) {
-    for (const read of component.inputs) readers.get(read.component)?.push(component.id);
-  }
-  for (let round = 0; round < 4; round += 1) {
-    const row = new Map();
-    levels.forEach((level) => level.forEach((id, at) => row.set(id, (at + 0.5) / level.length)));
-    const middle = (ids, otherwise) => (ids.length ? ids.reduce((sum, id) => sum + row.get(id), 0) / ids.length : otherwise);
-    const forward = round % 2 === 0;
-    for (const level of levels) {
-      const place = new Map(level.map((id) => [id, middle(
-        (forward ? by.get(id).inputs.map((read) => read.component) : readers.get(id)).filter((other) => row.has(other)), row.get(id))]));
-      level.sort((a, b) => place.get(a) - place.get(b));
-      level.forEach((id, at) => row.set(id, (at + 0.5) / level.length));
-    }
-  }
-  return levels;
-}
+const LABELLED = 30;  // with more edges their labels lie on each other: they are shown of what is pointed at
+const LENGTH = 22;
 
 export class Graph {
   /** @param {any} plan @param {string} topology */
   constructor(plan, topology) {
-    this.nodes = new Map();
-    this.edges = [];
-    this.plan = plan;
-    const levels = arranged(plan);
-    const tallest = Math.max(...levels.map((level) => level.length), 1);
-    const height = tallest * (BOX.height + GAP.y) + 24;
-    const width = levels.length * (BOX.width + GAP.x) - GAP.x + 40;
-    const places = new Map();
-    levels.forEach((level, number) => level.forEach((id, at) => places.set(id, {
-      x: 20 + number * (BOX.width + GAP.x),
-      y: 24 + (height - 24) * ((at + 0.5) / level.length) - BOX.height / 2,
-    })));
-    const shapes = [];
-    const labelled = plan.components.reduce((sum, component) => sum + component.inputs.length, 0) <= EDGE_LIMIT;
-    const taken = new Map();
-    for (const component of plan.components) {
-      for (const read of component.inputs) {
-        const [from, to] = [places.get(read.component), places.get(component.id)];
-        if (from && to) shapes.push(this.edge(read, component, from, to, labelled, taken));
-      }
-    }
-    const names = levels.map((level, number) => s('text', { class: 'level-name', x: 20 + number * (BOX.width + GAP.x), y: 12 },
-      `level ${number}`));
-    for (const component of plan.components) shapes.push(this.node(component, places.get(component.id), topology));
-    const hatch = s('pattern', { id: 'hatch', width: 8, height: 8, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' },
-      s('path', { d: 'M0,0 L0,8' }));
-    this.svg = s('svg', { width, height, viewBox: `0 0 ${width} ${height}`, 'aria-label': `graph of ${topology}` }, s('defs', {}, hatch), names, shapes);
-    this.element = h('div', {}, h('div', { class: 'graph', tabindex: '0', role: 'group', 'aria-label': 'graph' }, this.svg), keys());
+    [this.plan, this.topology] = [plan, topology];
+    this.levels = arranged(plan);
+    this.unfolded = new Set();
+    this.wanted = '';
+    this.latest = null;
+    this.svg = s('svg', { 'aria-label': `graph of ${topology}` });
+    this.excerpt = new Excerpt(this.svg);
+    this.element = h('div', {}, this.excerpt.frame, keys());
+    this.svg.addEventListener('focusin', (event) => this.reveal(event.target.closest('.node')));
+    this.draw();
   }
 
-  edge(read, component, from, to, labelled, taken) {
-    const [x1, y1, x2, y2] = [from.x + BOX.width, from.y + BOX.height / 2, to.x, to.y + BOX.height / 2];
-    const same = x2 <= x1;
-    const bend = same ? 60 : Math.max(40, (x2 - x1) / 2);
-    const d = same
-      ? `M${from.x + BOX.width / 2},${from.y + BOX.height} C${from.x + BOX.width / 2},${from.y + BOX.height + 30} ${to.x + BOX.width / 2},${to.y - 30} ${to.x + BOX.width / 2},${to.y}`
-      : `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`;
-    const path = s('path', { d });
-    const fields = read.fields.length ? `(${read.fields.join(', ')})` : '';
-    const words = `${read.stream === 'default' ? '' : `${read.stream}: `}${read.grouping}${fields}`;
-    const middle = same ? [to.x + BOX.width / 2, (from.y + to.y + BOX.height) / 2] : [(x1 + x2) / 2, (y1 + y2) / 2];
-    const spot = `${Math.round(middle[0] / 40)}:${Math.round(middle[1] / 22)}`;
-    const lower = (taken.get(spot) ?? 0) * 30;
-    taken.set(spot, (taken.get(spot) ?? 0) + 1);
-    const [left, anchor, up] = same ? [middle[0] + 10, 'start', 4] : [middle[0], 'middle', 0];
-    const flow = s('text', { x: left, y: middle[1] + 14 + lower - up, 'text-anchor': anchor });
+  draw() {
+    this.nodes = new Map();
+    this.groups = [];
+    this.edges = [];
+    const boxes = folded(this.levels, this.unfolded);
+    const { width, height, places } = placed(boxes);
+    this.places = places;
+    const reads = this.reads();
+    this.isDense = reads.size > LABELLED;
+    this.svg.classList.toggle('dense', this.isDense);
+    this.taken = new Map();
+    const edges = [...reads.values()].map((read) => this.edge(read));
+    const names = boxes.map((level, number) => this.levelName(number, level[0]));
+    const hatch = s('pattern', { id: 'hatch', width: 8, height: 8, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' },
+      s('path', { d: 'M0,0 L0,8' }));
+    const by = new Map(this.plan.components.map((component) => [component.id, component]));
+    const drawn = boxes.flat().map((box) => (box.ids.length === 1 ? this.node(by.get(box.ids[0])) : this.group(box)));
+    this.svg.replaceChildren(s('defs', {}, hatch), ...names, ...edges, ...drawn);
+    this.excerpt.resize(width, height);
+    this.mark();
+    if (this.latest) this.update(...this.latest);
+  }
+
+  /** The edges between boxes: of what is folded away, those with the same ends are one. */
+  reads() {
+    const reads = new Map();
+    for (const component of this.plan.components) {
+      for (const read of component.inputs) {
+        const [from, to] = [this.places.get(read.component), this.places.get(component.id)];
+        if (!from || !to) continue;
+        const isSingle = from.box.ids.length === 1 && to.box.ids.length === 1;
+        const key = JSON.stringify([from.box.ids[0], to.box.ids[0], isSingle ? read.stream : '', isSingle ? component.inputs.indexOf(read) : '']);
+        if (!reads.has(key)) reads.set(key, { from, to, flows: [], words: '' });
+        const edge = reads.get(key);
+        edge.flows.push({ from: read.component, to: component.id, stream: read.stream });
+        edge.words = isSingle ? wordsOf(read) : plural(edge.flows.length, 'stream');
+      }
+    }
+    return reads;
+  }
+
+  levelName(number, first) {
+    const place = this.places.get(first.ids[0]);
+    const text = s('text', { class: 'level-name', x: place.x, y: 12 }, `level ${number}`);
+    if (!this.unfolded.has(number)) return text;
+    const fold = s('text', { class: 'level-name fold', x: place.x + 52, y: 12, role: 'button', tabindex: '0' }, 'fold');
+    this.button(fold, () => this.unfolded.delete(number));
+    return s('g', {}, text, fold);
+  }
+
+  /** Let an element change what is folded, by mouse and keyboard. */
+  button(element, change) {
+    const act = () => {
+      change();
+      this.draw();
+    };
+    element.addEventListener('click', act);
+    element.addEventListener('keydown', (event) => {
+      if (event.key !== 'Enter' && event.key !== ' ') return;
+      event.preventDefault();
+      act();
+    });
+  }
+
+  edge({ from, to, flows, words }) {
+    const way = route(from, to);
+    const path = s('path', { d: way.d });
     const group = s('g', { class: 'edge idle' }, path,
-      labelled && [s('text', { x: left, y: middle[1] - 5 + lower + up, 'text-anchor': anchor }, words.length > 22 ? `${words.slice(0, 21)}…` : words), flow],
-      s('title', {}, `${read.component} → ${component.id}\n${words}`));
-    this.edges.push({ group, path, flow, from: read.component, stream: read.stream });
+      s('title', {}, flows.slice(0, 12).map((flow) => `${flow.from} → ${flow.to}${flow.stream === 'default' ? '' : ` (${flow.stream})`}`).join('\n') + `\n${words}`));
+    const edge = { group, path, flows, words, way, label: null, flow: null };
+    if (this.isDense) {
+      group.addEventListener('pointerenter', () => this.near([edge], true));
+      group.addEventListener('pointerleave', () => this.near([edge], false));
+    } else {
+      this.label(edge);
+    }
+    this.edges.push(edge);
     return group;
   }
 
-  node(component, place, topology) {
-    const text = (x, y, className, words, anchor) => s('text', { x, y, class: className, 'text-anchor': anchor ?? 'start' }, words);
-    const name = component.id.length > 22 ? `${component.id.slice(0, 21)}…` : component.id;
+  label(edge) {
+    const { x, y, anchor } = edge.way;
+    const spot = `${Math.round(x / 40)}:${Math.round(y / 22)}`;
+    const lower = this.isDense ? 0 : (this.taken.get(spot) ?? 0) * 30;
+    this.taken.set(spot, (this.taken.get(spot) ?? 0) + 1);
+    edge.flow = s('text', { x, y: y + 14 + lower, 'text-anchor': anchor });
+    edge.label = s('text', { x, y: y - 5 + lower, 'text-anchor': anchor }, short(edge.words));
+    edge.path.after(edge.label, edge.flow);
+    if (this.latest) this.updateEdge(edge, this.latest[1]);
+  }
+
+  /** Show the edges that are pointed at, with their labels, or no longer. */
+  near(edges, isNear) {
+    for (const edge of edges) {
+      if (isNear && !edge.label) this.label(edge);
+      edge.group.classList.toggle('near', isNear);
+    }
+  }
+
+  node(component) {
+    const place = this.places.get(component.id);
     const parts = {
-      group: s('a', { class: `node ${component.kind}`, href: link('topology', topology, 'component', component.id), transform: `translate(${place.x},${place.y})` }),
+      group: s('a', { class: `node ${component.kind}`, href: link('topology', this.topology, 'component', component.id), transform: `translate(${place.x},${place.y})` }),
       first: text(12, 40, '', ''), side: text(BOX.width - 12, 40, 'faint', '', 'end'),
       last: text(12, 62, 'faint', ''), fill: s('rect', { class: 'fill', x: 12, y: 47, width: 0, height: 3, rx: 1.5 }),
+      chip: s('g', { class: 'watermark', visibility: 'hidden' }, s('rect', { x: 8, y: BOX.height - 7, width: BOX.width - 16, height: 15, rx: 7.5 }), text(BOX.width / 2, BOX.height + 4, '', '', 'middle')),
       title: s('title', {}, component.id),
     };
     parts.group.append(
       s('rect', { class: 'box', width: BOX.width, height: BOX.height, rx: 9 }),
       s('rect', { class: 'hatch', width: BOX.width, height: BOX.height, rx: 9 }),
-      text(12, 21, 'name', name), text(BOX.width - 12, 21, 'faint', `×${component.tasks}`, 'end'),
-      parts.first, parts.side, parts.last, parts.title);
+      text(12, 21, 'name', short(component.id, 17)), text(BOX.width - 12, 21, 'faint', `×${component.tasks}`, 'end'),
+      parts.first, parts.side, parts.last, parts.chip, parts.title);
     if (component.kind !== 'spout') {
       parts.group.append(s('rect', { class: 'meter', x: 12, y: 47, width: BOX.width - 24, height: 3, rx: 1.5 }), parts.fill);
     }
+    this.pointed(parts.group, (flow) => flow.from === component.id || flow.to === component.id);
     this.nodes.set(component.id, { ...parts, component });
     return parts.group;
   }
 
-  /** Show figures: `rates` of now, `view` of the topology, `failing` components with fresh errors. */
-  update(view, rates, failing) {
-    for (const [id, node] of this.nodes) this.updateNode(id, node, view, rates.of(id), failing);
-    for (const edge of this.edges) {
-      const flow = rates.of(edge.from)?.streams[edge.stream] ?? null;
-      setAttribute(edge.path, 'stroke-width', (1.2 + (flow > 0 ? Math.log10(flow + 1) * 1.1 : 0)).toFixed(1));
-      setAttribute(edge.group, 'class', flow > 0 ? 'edge' : 'edge idle');
-      setText(edge.flow, flow === null ? '' : rate(flow));
+  /** One box for what is folded away of a level, which opens it. */
+  group(box) {
+    const place = this.places.get(box.ids[0]);
+    const parts = { first: text(12, 42, '', ''), last: text(12, 62, 'faint', ''), title: s('title', {}, `${box.ids.join('\n')}\n\nShow them all`) };
+    const group = s('g', { class: 'node group', role: 'button', tabindex: '0', transform: `translate(${place.x},${place.y})`, 'aria-label': `show ${box.ids.length} more of level ${box.number}` },
+      s('rect', { class: 'box behind', x: 5, y: 5, width: BOX.width, height: BOX.height, rx: 9 }),
+      s('rect', { class: 'box', width: BOX.width, height: BOX.height, rx: 9 }), text(12, 21, 'name', `${count(box.ids.length)} more`), parts.first, parts.last, parts.title);
+    this.button(group, () => this.unfolded.add(box.number));
+    this.pointed(group, (flow) => box.ids.includes(flow.from) || box.ids.includes(flow.to));
+    this.groups.push({ ...parts, group, box });
+    return group;
+  }
+
+  pointed(element, isOfIt) {
+    const show = (isNear) => this.near(this.edges.filter((edge) => edge.flows.some(isOfIt)), isNear);
+    for (const [begin, end] of [['pointerenter', 'pointerleave'], ['focusin', 'focusout']]) {
+      element.addEventListener(begin, () => show(true));
+      element.addEventListener(end, () => show(false));
     }
   }
 
-  updateNode(id, node, view, now, failing) {
+  /** Bring a box that got the focus of the keyboard into sight. */
+  reveal(node) {
+    const place = [...this.places.values()].find((one) => this.nodes.get(one.box.ids[0])?.group === node || this.groups.some((group) => group.group === node && group.box === one.box));
+    if (place) this.excerpt.centre(place.x + BOX.width / 2, place.y + BOX.height / 2);
+  }
+
+  /** Mark the components whose names contain a text; levels that hide one of them are unfolded. */
+  search(words) {
+    this.wanted = words.trim().toLowerCase();
+    const hidden = this.groups.filter((group) => this.wanted && group.box.ids.some((id) => this.isWanted(id)));
+    if (hidden.length) {
+      hidden.forEach((group) => this.unfolded.add(group.box.number));
+      this.draw();
+    }
+    this.mark();
+    const first = this.wanted && this.plan.components.find((component) => this.isWanted(component.id));
+    if (!first) return;
+    const place = this.places.get(first.id);
+    this.excerpt.centre(place.x + BOX.width / 2, place.y + BOX.height / 2);
+  }
+
+  isWanted(id) {
+    return id.toLowerCase().includes(this.wanted);
+  }
+
+  mark() {
+    this.svg.classList.toggle('searched', Boolean(this.wanted));
+    for (const [id, node] of this.nodes) node.group.classList.toggle('wanted', Boolean(this.wanted) && this.isWanted(id));
+  }
+
+  /** Show figures: `rates` of now, `view` of the topology, `failing` components with fresh errors. */
+  update(view, rates, failing) {
+    this.latest = [view, rates, failing];
+    for (const [id, node] of this.nodes) this.updateNode(id, node, view, rates, failing);
+    for (const group of this.groups) this.updateGroup(group, rates, failing);
+    for (const edge of this.edges) this.updateEdge(edge, rates);
+  }
+
+  updateEdge(edge, rates) {
+    const flows = edge.flows.map((flow) => rates.of(flow.from)?.streams[flow.stream] ?? null).filter((flow) => flow !== null);
+    const sum = flows.length ? flows.reduce((total, flow) => total + flow, 0) : null;
+    setAttribute(edge.path, 'stroke-width', (1.2 + (sum > 0 ? Math.log10(sum + 1) * 1.1 : 0)).toFixed(1));
+    edge.group.classList.toggle('idle', !(sum > 0));
+    if (edge.flow) setText(edge.flow, sum === null ? '' : rate(sum));
+  }
+
+  updateGroup(group, rates, failing) {
+    const busiest = group.box.ids.map((id) => ({ id, capacity: rates.of(id)?.capacity ?? null }))
+      .reduce((most, one) => ((one.capacity ?? -1) > (most.capacity ?? -1) ? one : most));
+    const broken = group.box.ids.filter((id) => failing.has(id)).length;
+    setAttribute(group.group, 'class', ['node group', heat(busiest.capacity), broken ? 'errors' : ''].join(' ').trim());
+    setText(group.first, busiest.capacity === null ? '' : `${short(busiest.id, 14)} ${percent(busiest.capacity)}`);
+    setText(group.last, broken ? `errors in ${broken}` : 'show all');
+  }
+
+  updateNode(id, node, view, rates, failing) {
+    const now = rates.of(id);
     const figures = view.components?.[id];
     const isSpout = node.component.kind === 'spout';
-    const late = (figures?.oldest_held_secs ?? 0) > view.message_timeout_secs;
+    const isLate = (figures?.oldest_held_secs ?? 0) > view.message_timeout_secs;
     const limit = node.component.pending_limit;
-    const atLimit = isSpout && limit && (figures?.pending ?? 0) >= limit;
+    const atLimit = Boolean(isSpout && limit && (figures?.pending ?? 0) >= limit);
+    const slow = atLimit ? slowestAfter(this.plan, id, rates) : null;
     const classes = ['node', node.component.kind];
     if (!isSpout) classes.push(heat(now?.capacity));
     if (failing.has(id)) classes.push('errors');
     if (atLimit) classes.push('limit');
-    if (late) classes.push('late');
+    if (isLate) classes.push('late');
+    if (node.group.classList.contains('wanted')) classes.push('wanted');
     setAttribute(node.group, 'class', classes.join(' '));
-    const notes = [];
-    if (isSpout) {
-      setText(node.first, rate(now?.emitted ?? null));
-      setText(node.side, figures?.failed ? `${count(figures.failed)} failed` : '');
-      notes.push(view.tracked ? `${count(figures?.pending ?? null)} pending${limit ? ` of ${count(limit)}` : ''}` : 'not tracked');
-    } else {
-      setText(node.first, rate(now?.executed ?? null));
-      setText(node.side, now?.capacity === null || now?.capacity === undefined ? '' : `${percent(now.capacity)} · task ${now.task}`);
-      setAttribute(node.fill, 'width', (Math.min(1, now?.capacity ?? 0) * (BOX.width - 24)).toFixed(1));
-      if (figures?.held) notes.push(`${count(figures.held)} held ${duration(figures.oldest_held_secs)}`);
-      else if (figures?.execute_ms !== null && figures?.execute_ms !== undefined) notes.push(`${ms(figures.execute_ms)} each`);
-      if (node.component.fused_into) notes.push('fused');
-    }
-    setText(node.last, notes.join(' · '));
-    setText(node.title, [id, node.component.class_name, `${count(node.component.tasks)} tasks`,
+    if (isSpout) this.updateSpout(node, view, figures, now, limit, slow);
+    else this.updateBolt(node, figures, now);
+    const watermark = updateWatermark(node, figures?.gauges ?? {});
+    setText(node.title, [id, node.component.class_name, plural(node.component.tasks, 'task'),
       isSpout ? '' : `busiest task: ${now?.task ?? '–'}, ${percent(now?.capacity ?? null)} of its time`,
-      failing.has(id) ? 'errors in the last ten minutes' : '', atLimit ? 'at its pending limit' : '',
-      late ? 'holds tuples longer than the message timeout' : ''].filter(Boolean).join('\n'));
+      failing.has(id) ? 'errors in the last ten minutes' : '', atLimit ? `at its pending limit${slow ? `: waits for ${slow}` : ''}` : '',
+      isLate ? 'holds tuples longer than the message timeout' : '', watermark].filter(Boolean).join('\n'));
   }
+
+  updateSpout(node, view, figures, now, limit, slow) {
+    setText(node.first, rate(now?.emitted ?? null));
+    setText(node.side, figures?.failed ? `${count(figures.failed)} failed` : '');
+    const pending = `${count(figures?.pending ?? null)} pending${limit ? ` of ${count(limit)}` : ''}`;
+    setText(node.last, slow ? `waits for ${short(slow, 16)}` : view.tracked ? pending : 'not tracked');
+  }
+
+  updateBolt(node, figures, now) {
+    const notes = [];
+    setText(node.first, rate(now?.executed ?? null));
+    setText(node.side, now?.capacity === null || now?.capacity === undefined ? '' : `${percent(now.capacity)} · task ${now.task}`);
+    setAttribute(node.fill, 'width', (Math.min(1, now?.capacity ?? 0) * (BOX.width - 24)).toFixed(1));
+    if (figures?.held) notes.push(`${count(figures.held)} held ${duration(figures.oldest_held_secs)}`);
+    else if (figures?.execute_ms !== null && figures?.execute_ms !== undefined) notes.push(`${ms(figures.execute_ms)} each`);
+    if (node.component.fused_into) notes.push('fused');
+    setText(node.last, notes.join(' · '));
+  }
+}
+
+/** Show how far event time has come in a component; return what its tooltip says of it. */
+function updateWatermark(node, gauges) {
+  const at = gauges.watermark_secs ?? null;
+  setAttribute(node.chip, 'visibility', at === null ? 'hidden' : 'visible');
+  if (at === null) return '';
+  const holders = Object.keys(gauges).map((name) => /^watermark_held_secs\{by="(.*)"\}$/.exec(name)?.[1].replace(/\\(.)/g, '$1')).filter(Boolean);
+  const isToday = new Date(at * 1000).toDateString() === new Date().toDateString();
+  setText(node.chip.lastChild, short(holders.length ? `held back by ${holders[0]}` : isToday ? `watermark ${clock(at)}` : moment(at), 26));
+  node.chip.classList.toggle('held', holders.length > 0);
+  const behind = gauges.watermark_lag_secs ?? null;
+  return [`watermark ${moment(at)}${behind === null ? '' : `, ${duration(behind)} behind`}`,
+    ...holders.map((holder) => `held back by ${holder}`)].join('\n');
+}
+
+/** The busiest component that a spout at its limit waits for: nobody's, if none is over half of its time. */
+export function slowestAfter(plan, spout, rates) {
+  const reached = new Set([spout]);
+  let grown = true;
+  while (grown) {
+    const next = plan.components.filter((component) => !reached.has(component.id) && component.inputs.some((read) => reached.has(read.component)));
+    next.forEach((component) => reached.add(component.id));
+    grown = next.length > 0;
+  }
+  reached.delete(spout);
+  const busy = [...reached].map((id) => [id, rates.of(id)?.capacity ?? 0]).filter(([, capacity]) => capacity >= 0.5);
+  return busy.sort(([, a], [, b]) => b - a)[0]?.[0] ?? null;
+}
+
+function wordsOf(read) {
+  const fields = read.fields.length ? `(${read.fields.join(', ')})` : '';
+  return `${read.stream === 'default' ? '' : `${read.stream}: `}${read.grouping}${fields}`;
+}
+
+function short(words, most = LENGTH) {
+  return words.length > most ? `${words.slice(0, most - 1)}…` : words;
+}
+
+function text(x, y, className, words, anchor = 'start') {
+  return s('text', { x, y, class: className, 'text-anchor': anchor }, words);
 }
 
 function keys() {

@@ -1,17 +1,18 @@
 // The list of topologies.
 
 import { follow, post, of } from './api.js';
-import { h, link } from './dom.js';
-import { both, count, date, duration, rate } from './format.js';
+import { h, link, setText } from './dom.js';
+import { both, count, date, duration, number, plural, rate } from './format.js';
 import { actions } from './actions.js';
 import { badge, banner, empty, panel, Table } from './parts.js';
 
 const columns = [
   { title: 'Name', sort: (row) => row.name, mark: (row) => `${row.name} ${row.id} ${row.over}`,
-    cell: (row) => h('div', {}, h('a', { class: 'strong', href: link('topology', row.over ? row.id : row.name) }, row.name), h('div', { class: 'note mono nowrap' }, row.id)) },
-  { title: 'Status', sort: (row) => row.status, wide: true, mark: (row) => `${row.status} ${row.reason}`,
-    cell: (row) => h('div', {}, badge(row.status), row.reason && h('div', { class: 'note' }, row.reason)) },
-  { title: 'In', num: true, sort: (row) => row.rows_per_sec, cell: (row) => (row.status === 'ACTIVE' || row.status === 'STALLED' ? rate(row.rows_per_sec) : '–') },
+    cell: (row) => h('div', { class: 'name' }, h('a', { class: 'strong', href: link('topology', row.over ? row.id : row.name) }, row.name), h('div', { class: 'note mono' }, row.id)) },
+  { title: 'Status', sort: (row) => row.status, wide: true, mark: (row) => `${row.status} ${row.reason} ${row.restarts}`,
+    cell: (row) => h('div', {}, badge(row.status), row.reason && h('div', { class: 'note' }, row.reason),
+      row.restarts ? h('div', { class: 'note', title: row.last_failure }, `restarted ${plural(row.restarts, 'time')}`) : '') },
+  { title: 'Tuples in', num: true, sort: (row) => row.rows_per_sec, cell: (row) => (row.status === 'ACTIVE' || row.status === 'STALLED' ? rate(row.rows_per_sec) : '–') },
   { title: 'Acked, 10 m', num: true, sort: (row) => row.acked, cell: (row) => count(row.acked) },
   { title: 'Failed', num: true, sort: (row) => row.failed, mark: (row) => row.failed,
     cell: (row) => h('span', { class: row.failed ? 'bad-text' : '' }, count(row.failed)) },
@@ -26,14 +27,15 @@ export function topologies(main, signal) {
   const live = new Table([...columns, actionsColumn()], (row) => row.id);
   const over = new Table([
     columns[0], columns[1],
-    { title: 'Acked in all', num: true, sort: (row) => row.acked, cell: (row) => count(row.acked) },
+    { title: 'Acked, total', num: true, sort: (row) => row.acked, cell: (row) => count(row.acked) },
     columns[4], { title: 'Batches', num: true, sort: (row) => row.batch, cell: (row) => count(row.batch) },
     { title: 'Submitted', num: true, sort: (row) => row.submitted_at, cell: (row) => date(row.submitted_at) },
-    { title: 'Lived', num: true, sort: (row) => row.uptime_secs, cell: (row) => duration(row.uptime_secs) },
+    { title: 'Ran for', num: true, sort: (row) => row.uptime_secs, cell: (row) => duration(row.uptime_secs) },
   ], (row) => row.id);
   const search = h('input', { type: 'search', placeholder: 'Filter  ( / )', 'aria-label': 'filter topologies', id: 'filter', oninput: () => show() });
   const notes = h('div');
-  const livePanel = panel('Topologies', h('div', {}, live.element), search);
+  const totals = h('span', { class: 'note' });
+  const livePanel = panel('Topologies', h('div', {}, live.element), totals, search);
   const overPanel = panel('Ended in the last 7 days', over.element);
   let latest = null;
   const show = () => {
@@ -41,6 +43,7 @@ export function topologies(main, signal) {
     const rows = latest.topologies.filter((row) => `${row.name} ${row.id} ${row.status} ${row.reason}`.toLowerCase().includes(wanted));
     const running = rows.filter((row) => !row.over);
     live.update(running);
+    setText(totals, running.length > 1 ? totalsOf(running) : '');
     over.update(rows.filter((row) => row.over));
     live.element.hidden = !running.length;
     overPanel.hidden = !rows.some((row) => row.over);
@@ -67,6 +70,14 @@ export function topologies(main, signal) {
       notes.replaceChildren(banner('bad', problem.message, problem.hint));
     },
   }, signal);
+}
+
+/** All topologies that are shown, in a line. */
+function totalsOf(rows) {
+  const sum = (key) => rows.reduce((total, row) => total + (number(row[key]) ?? 0), 0);
+  const failed = sum('failed');
+  return [plural(rows.length, 'topology', 'topologies'), `${rate(sum('rows_per_sec'))} in`, `${count(sum('acked'))} acked in 10 m`,
+    failed ? `${count(failed)} failed` : '', plural(sum('tasks'), 'task')].filter(Boolean).join(' · ');
 }
 
 function nothing() {

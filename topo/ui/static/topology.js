@@ -2,7 +2,7 @@
 
 import { follow, get, of, post } from './api.js';
 import { h, link, setText } from './dom.js';
-import { bytes, count, date, duration, ms, percent, rate } from './format.js';
+import { bytes, count, date, duration, ms, percent, plural, rate } from './format.js';
 import { actions } from './actions.js';
 import { LineChart } from './chart.js';
 import { Graph } from './graph.js';
@@ -41,7 +41,7 @@ export function head(main, name, tab, signal, onview) {
         notes.hidden = !shown.length;
       }
       setText(sub, [view.id, view.master, view.over ? `ended ${date(view.since)}` : `up ${duration(view.uptime_secs)}`,
-        view.resumed ? 'resumed' : '', view.starts > 1 ? `driver started ${view.starts} times` : ''].filter(Boolean).join(' · '));
+        view.resumed ? 'resumed' : '', view.restarts ? `restarted ${plural(view.restarts, 'time')}: ${view.last_failure}` : ''].filter(Boolean).join(' · '));
       onview(view, rates);
     },
     problem: (problem) => {
@@ -57,7 +57,7 @@ function notesOf(view) {
   if (view.status === 'FAILED') {
     found.push(banner('bad', view.reason || 'It failed.', view.hint && h('p', {}, view.hint), view.traceback && h('pre', {}, view.traceback)));
   } else if (view.status === 'STALLED') {
-    found.push(banner('warn', 'Nothing moves', view.reason));
+    found.push(banner('warn', 'Stalled: no tuple is processed', view.reason));
   } else if (view.status === 'STARTING') {
     found.push(banner('info', 'Starting', view.reason || 'The driver is coming up.'));
   } else if (view.reason) {
@@ -66,13 +66,33 @@ function notesOf(view) {
   if (!view.over && !view.answers && view.status !== 'STARTING') {
     found.push(banner('warn', 'Its driver does not answer', 'The figures are those it wrote last.'));
   }
+  const lost = lossesOf(view);
+  if (lost.length) found.push(banner('warn', 'Not everything is in the results', lost.join(' · ')));
   if (!view.tracked) found.push(banner('info', 'Tracking is off', 'topology.acker.executors is 0: nothing counts as acked or failed.'));
   return found;
 }
 
+// What sources and bolts in event time leave out of the results, and count.
+const LOSSES = { late: 'too late', ahead: 'too far ahead of the clock', expired: 'expired', bad_records: 'unreadable', bad_rows: 'unreadable', dead: 'given up after retries', skipped: 'skipped', dropped: 'dropped' };
+
+/** A sentence for each component that leaves something out: first screens hide nothing. */
+function lossesOf(view) {
+  return Object.entries(view.components).flatMap(([id, figures]) => {
+    const own = Object.entries(figures.counters ?? {}).map(([name, amount]) => [name.split('{')[0], amount]);
+    const amounts = {};
+    for (const [name, amount] of [...own, ['late', figures.late], ['ahead', figures.ahead]]) {
+      if (Object.hasOwn(LOSSES, name) && amount > 0) amounts[name] = (amounts[name] ?? 0) + amount;
+    }
+    const words = Object.entries(amounts).map(([name, amount]) => `${count(amount)} ${LOSSES[name]}`);
+    return words.length ? [`${id}: ${words.join(', ')}`] : [];
+  });
+}
+
+const SEARCHED = 12;  // with more components than these, one looks for a name
+
 /** The overview: tiles, graph, charts, components, errors. */
 export function overview(main, name, signal) {
-  const tiles = new Tiles(['In', 'Acked', 'Failed', 'Pending', 'Lag', 'Batch, median', 'State']);
+  const tiles = new Tiles(['Tuples in', 'Acked', 'Failed', 'Pending', 'Lag', 'Batch, median', 'State']);
   const errors = new Errors();
   const components = componentsTable(name);
   const charts = chartsOf();
@@ -84,9 +104,21 @@ export function overview(main, name, signal) {
   let windowed = null;
   let allRates = null;
   const graphPanel = panel('Graph', h('div', { class: 'empty' }, 'Loading …'));
+  const shownOf = h('span', { class: 'note', 'aria-live': 'polite' });
+  const search = h('input', { type: 'search', id: 'filter', placeholder: 'Find a component  ( / )', 'aria-label': 'find a component', hidden: true, oninput: () => {
+    graph?.search(search.value);
+    showTable();
+  } });
+  let order = new Map();
   const showTable = () => {
     const view = chosen === 'all' ? latest : windowed;
-    if (view) components.update(Object.entries(view.components).map(([id, figures]) => ({ id, figures, rates: allRates?.of(id) })));
+    if (!view) return;
+    const wanted = search.value.trim().toLowerCase();
+    const rows = Object.entries(view.components).map(([id, figures]) => ({ id, figures, rates: allRates?.of(id) }))
+      .sort((a, b) => (order.get(a.id) ?? 0) - (order.get(b.id) ?? 0));
+    const seen = rows.filter((row) => row.id.toLowerCase().includes(wanted));
+    setText(shownOf, wanted ? `${count(seen.length)} of ${count(rows.length)}` : '');
+    components.update(seen);
   };
   const getWindow = async () => {
     if (chosen === 'all') return showTable();
@@ -120,8 +152,12 @@ export function overview(main, name, signal) {
   const getPlan = async () => {
     try {
       const plan = await get(of(name, 'plan'), {}, signal);
+      order = new Map(plan.levels.flat().map((id, at) => [id, at]));
+      search.hidden = order.size <= SEARCHED;
       graph = new Graph(plan, name);
+      graphPanel.firstChild.append(search, graph.excerpt.tools);
       graphPanel.replaceChildren(graphPanel.firstChild, graph.element);
+      showTable();
       if (latest && allRates) graph.update(latest, allRates, failing);
     } catch (problem) {
       if (!signal.aborted) graphPanel.replaceChildren(graphPanel.firstChild, h('div', { class: 'body muted' }, problem.message));
@@ -134,7 +170,7 @@ export function overview(main, name, signal) {
     charts.load(name, value, signal);
   });
   body.replaceChildren(tiles.element, graphPanel, h('div', { class: 'row between' }, h('h2', {}, 'Over time'), choice), charts.element,
-    panel('Components', components.element), panel('Latest errors', errors.element, h('a', { href: link('topology', name, 'errors') }, 'All')));
+    panel('Components', components.element, shownOf), panel('Latest errors', errors.element, h('a', { href: link('topology', name, 'errors') }, 'All')));
   getPlan();
   getWindow();
   getErrors();
@@ -204,7 +240,7 @@ function componentsTable(name) {
     { title: 'Failed', num: true, sort: (row) => row.figures.failed, mark: (row) => row.figures.failed,
       cell: (row) => h('span', { class: row.figures.failed ? 'bad-text' : '', title: reasonsOf(row.figures) }, count(row.figures.failed)) },
     { title: 'Latency', num: true, sort: (row) => row.figures.complete_ms ?? row.figures.execute_ms, cell: (row) => ms(row.figures.complete_ms ?? row.figures.execute_ms) },
-    { title: 'Busiest task', num: true, sort: (row) => row.rates?.capacity, mark: (row) => `${row.rates?.capacity} ${row.rates?.task}`,
+    { title: 'Busiest task now', num: true, sort: (row) => row.rates?.capacity, mark: (row) => `${row.rates?.capacity} ${row.rates?.task}`,
       cell: (row) => (row.rates?.capacity === null || row.rates?.capacity === undefined ? h('span', {}, '–') : meter(row.rates.capacity, `${percent(row.rates.capacity)} (${row.rates.task})`)) },
     figure('Held', 'held', (value) => (value ? count(value) : '–')),
     figure('State', 'saved_bytes', (value) => (value ? bytes(value) : '–')),
