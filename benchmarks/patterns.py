@@ -1,0 +1,171 @@
+"""`topo bench patterns`: three parts in a row, by key, and many open matches of one key.
+
+The topology runs through `topo.runtime` alone, as `topo bench inline` does: frames are encoded and
+state is saved in every batch. The plain loop finds the same matches with a list of open ones per
+key. With many open matches the events change none of them: their cost is to stay the same.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from time import perf_counter, process_time
+from typing import Any
+
+from benchmarks.model import BenchOptions, Measurement
+from topo import BasicBolt, EventTime, Pattern, PatternBolt, Spout, TopologyBuilder, Tuple
+from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
+from topo.topology.layout import TaskLayout
+from topo.topology.model import Topology
+
+_BATCH = 5_000
+_EVENTS_A_SECOND = 40_000  # a guess that turns --seconds into an amount of work
+_WITHIN = 60_000
+_OPEN = (100, 1_000, 4_000, 16_000)
+
+IN_A_ROW = (
+    Pattern("a", "kind == 'a'")
+    .followed_by("b", "kind == 'b'")
+    .followed_by("c", "kind == 'c'")
+    .within(timedelta(milliseconds=_WITHIN))
+    .skip("past_last")
+)
+WAITING = (
+    Pattern("a", "kind == 'a'")
+    .followed_by("b", "kind == 'b'")
+    .followed_by("c", "kind == 'c'")
+    .within(timedelta(days=300))
+)
+
+Row = tuple[int, int, str]
+
+
+class Events(Spout):
+    """Emits rows of key, time and kind."""
+
+    outputs = ("key", "ts", "kind")
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = rows
+        self.at = 0
+
+    def next_tuple(self) -> None:
+        for row in self.rows[self.at : self.at + _BATCH]:
+            self.emit(list(row))
+        self.at += _BATCH
+
+    def is_exhausted(self) -> bool:
+        return self.at >= len(self.rows)
+
+
+class Matches(BasicBolt):
+    """Counts what was matched."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def execute(self, tup: Tuple) -> None:
+        self.count += 1
+
+
+def run(options: BenchOptions) -> list[Measurement]:
+    total = max(_BATCH, int(options.seconds * _EVENTS_A_SECOND))
+    runs = [
+        _measure(options, {"keys": keys, "share": share}, _mixed(total, keys, share), IN_A_ROW)
+        for keys, share in ((1_000, 0.3), (1_000, 0.03), (100_000, 0.3))
+    ]
+    for count in _OPEN:
+        rows: list[Row] = [(0, n, "a") for n in range(count)]
+        rows += [(0, count + n, "cdx"[n % 3]) for n in range(total)]
+        runs.append(_measure(options, {"open": count}, rows, WAITING))
+    return runs
+
+
+def _mixed(total: int, keys: int, share: float) -> list[Row]:
+    rng = random.Random(1)
+    kinds = rng.choices("abcx", [share / 3] * 3 + [1 - share], k=total)
+    return [(rng.randrange(keys), n, kind) for n, kind in enumerate(kinds)]
+
+
+def _measure(
+    options: BenchOptions, params: dict[str, Any], rows: list[Row], pattern: Pattern
+) -> Measurement:
+    rates, loop_rates, cpu, verified = [], [], 0.0, True
+    for repeat in range(options.repeat):
+        options.progress(f"patterns {params}: {repeat + 1} of {options.repeat}")
+        matches, seconds = found_by_hand(rows) if pattern is IN_A_ROW else (0, 0.0)
+        if seconds:
+            loop_rates.append(len(rows) / seconds)
+        before = process_time()
+        count, seconds = found_with_topo(rows, pattern)
+        cpu += process_time() - before
+        rates.append(len(rows) / seconds)
+        verified = verified and count == matches
+    return Measurement.of(
+        "patterns",
+        params,
+        "events",
+        rates,
+        verified=verified,
+        loop_rates=loop_rates,
+        cpu_secs=cpu / options.repeat,
+    )
+
+
+def topology(rows: list[Row], pattern: Pattern) -> Topology:
+    builder = TopologyBuilder()
+    builder.set_spout("events", Events(rows))
+    bolt = PatternBolt(
+        pattern, key="key", time=EventTime("ts"), select={"key": "key"}, limit=1_000_000
+    )
+    builder.set_bolt("matches", bolt).fields_grouping("events", ["key"])
+    builder.set_bolt("count", Matches()).shuffle_grouping("matches")
+    return builder.create_topology()
+
+
+def found_with_topo(rows: list[Row], pattern: Pattern) -> tuple[int, float]:
+    """Return how many matches topo finds, and the seconds it took."""
+    plan = topology(rows, pattern)
+    conf = full_conf({})
+    layout = TaskLayout(plan, conf)
+    tasks = range(1, layout.count + 1)
+    setting = TaskEnvironment(plan, layout, conf, "bench", perf_counter, frozenset(tasks))
+    host = SlotTasks(setting, tasks, travelling=True)
+    host.open()
+    started, number = perf_counter(), 0
+    while not (host.exhausted and not host.pending):
+        host.begin(Batch(number, float(number), number - 1.0))
+        host.poll(_BATCH)
+        for frame in host.work():
+            raise AssertionError(f"a frame for task {frame.target_task}, which is not here")
+        host.save()
+        host.take_updates()
+        host.take_metrics()
+        number += 1
+    seconds = perf_counter() - started
+    [task] = layout.tasks_of("count")
+    sink = host.tasks[task].component
+    assert isinstance(sink, Matches)
+    return sink.count, seconds
+
+
+def found_by_hand(rows: list[Row]) -> tuple[int, float]:
+    """Return how many matches a plain loop finds, and the seconds it took."""
+    started, count = perf_counter(), 0
+    open_matches: dict[int, list[tuple[int, bool]]] = {}
+    for key, ts, kind in rows:
+        if kind == "x":
+            continue
+        waiting = open_matches.get(key)
+        if kind == "a":
+            if waiting is None:
+                waiting = open_matches[key] = []
+            waiting.append((ts, False))
+        elif waiting and kind == "b":
+            for place, (start, _) in enumerate(waiting):
+                if ts - start < _WITHIN:
+                    waiting[place] = (start, True)
+        elif waiting and any(ready and ts - start < _WITHIN for start, ready in waiting):
+            waiting.clear()
+            count += 1
+    return count, perf_counter() - started

@@ -1,0 +1,744 @@
+"""The state machine of a pattern, without input and output: events in, matches out.
+
+Partial matches of a key lie in *buckets* by state: the position, the edges that are open, whether
+an event has come since the last taken one, and whether it waits to be whole. What an event does to
+a bucket is the same for all that is in it, and is looked up by the event's mask in a table that
+fills itself: a bucket that stays as it is costs one look-up, however many matches it holds. Only a
+condition over what was taken is asked of each.
+
+Events come in the order of time. Before each, what is over by then is dealt with, in the order of
+its times: `pass_to`. With a skip strategy whole matches wait until nothing that began earlier is
+open; an event's own matches are settled before the next event.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from topo.event_time import AFTER_ALL
+from topo.patterns.chains import Event, Node, Update
+from topo.patterns.pattern import ANY, NONE, PAST_LAST, STRICT, TO_FIRST, TO_LAST, TO_NEXT
+from topo.patterns.positions import Position, Positions
+
+State: TypeAlias = "tuple[int, int, bool, bool]"
+"""The position, the open edges as bits, whether no event has come since, whether it waits."""
+
+Ask: TypeAlias = Callable[[Event, "Node | None"], bool]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a question of the pattern is answered."""
+
+    bit: int | None
+    """The bit of an event's mask that must be set; None: none."""
+    ask: Ask | None = None
+    """What is asked of event and match then; None: nothing."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """What an event does to the partial matches of a state."""
+
+    dies: bool
+    """They end, with all their branches."""
+    targets: tuple[int, ...]
+    """The positions that take the event."""
+    after: State | None
+    """The state that they are in afterwards; None: they end."""
+    is_whole: bool
+    """They are matches, since nothing forbidden came next."""
+
+
+class Start:
+    """All that began with one event."""
+
+    __slots__ = ("key", "nodes", "order", "partials", "ts", "wholes")
+
+    def __init__(self, key: Key, event: Event) -> None:
+        self.key = key
+        self.ts = event.ts
+        self.order = event.order
+        self.partials: dict[int, Partial] = {}
+        self.wholes = 0
+        self.nodes: list[Node] = []
+        """Those that were saved."""
+
+    def take_nodes(self) -> list[Node]:
+        """Return the nodes that were saved, which are not from now on."""
+        nodes, self.nodes = self.nodes, []
+        return nodes
+
+
+class Bucket:
+    """The partial matches of a key in one state."""
+
+    __slots__ = ("partials", "state")
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.partials: dict[int, Partial] = {}
+
+
+class Partial:
+    """A match that is not whole yet."""
+
+    __slots__ = ("bucket", "node", "number", "start")
+
+    def __init__(self, number: int, start: Start, node: Node, bucket: Bucket) -> None:
+        self.number = number
+        self.start = start
+        self.node = node
+        self.bucket = bucket
+
+
+class Whole:
+    """A whole match that waits for what began earlier."""
+
+    __slots__ = ("end", "node", "number", "order", "start", "waits")
+
+    def __init__(self, number: int, start: Start, node: Node, end: int, order: int) -> None:
+        self.waits = False
+        self.number = number
+        self.start = start
+        self.node = node
+        self.end = end
+        self.order = order
+        """The event at which it became whole."""
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Its place in the order in which matches come out."""
+        return (self.start.order, self.order, *path_of(self.node), self.number)
+
+
+class Key:
+    """What is open of one key."""
+
+    __slots__ = ("buckets", "count", "starts", "value", "wholes")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.buckets: dict[State, Bucket] = {}
+        self.starts: dict[int, Start] = {}
+        """Those with partial matches, by the order of their events."""
+        self.wholes: list[tuple[tuple[Any, ...], Whole]] = []
+        self.count = 0
+        """The number of partial matches."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A match, or a partial one that timed out."""
+
+    key: Any
+    node: Node
+    start: int
+    end: int
+    is_match: bool
+
+
+class Journal(Protocol):
+    """Whoever saves what changes."""
+
+    def partial(self, partial: Partial) -> None:
+        """Note a partial match that is new, has moved or has ended."""
+
+    def whole(self, whole: Whole) -> None:
+        """Note a whole match that waits, or does no more."""
+
+    def timed_out(self, partial: Partial) -> None:
+        """Note a partial match that has ended since the pattern's time is over."""
+
+    def over(self, start: Start, by_time: bool) -> None:
+        """Note that nothing is left of a start; `by_time`: since the pattern's time is over."""
+
+
+def path_of(node: Node) -> tuple[list[int], list[int]]:
+    """Return the orders of the events that were taken, and then their positions."""
+    chain = node.chain()
+    return [each.event.order for each in chain], [each.position for each in chain]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for all matches of a pattern; durations are in ticks."""
+
+    within: int | None = None
+    strategy: tuple[str, ...] = (NONE,)
+    limit: int | None = None
+
+
+class _Step:
+    """What one event does to one key."""
+
+    __slots__ = ("ended", "fresh", "moving", "moving_buckets", "reached")
+
+    def __init__(self) -> None:
+        self.fresh: list[tuple[Start, Node]] = []
+        self.reached: list[tuple[Start, Node, int]] = []
+        self.moving: list[tuple[Partial, State | None]] = []
+        self.moving_buckets: list[tuple[Bucket, State | None]] = []
+        self.ended: dict[Start, None] = {}
+
+
+_MOST_MOVES = 100_000
+"""The table of moves begins anew when it has more."""
+_QUIET = -1
+"""Stands for the gap after which a match that waits is whole."""
+
+
+class Machine:
+    """All partial matches of one task."""
+
+    def __init__(
+        self,
+        positions: Positions,
+        questions: Sequence[Asked],
+        updates: Sequence[Update | None],
+        sums: tuple[Any, ...],
+        rules: Rules,
+        journal: Journal,
+    ) -> None:
+        self._positions = positions.positions
+        self._names = positions.names
+        self._questions = questions
+        self._updates = updates
+        self._sums = sums
+        self._rules = rules
+        self._skips = rules.strategy[0] != NONE
+        self._journal = journal
+        self._keys: dict[Any, Key] = {}
+        self._moves: dict[Any, Move | tuple[int, ...]] = {}
+        self._due: list[tuple[int, int, int, int, Any]] = []
+        """What ends by itself: (when, order of the start, number, gap, Start or Partial)."""
+        self._ended = 0  # of those, how many are over already, about
+        self._start_state: State = (0, self._all_edges(self._positions[0]), False, False)
+        self._first_states = [self._first_state(position) for position in self._positions]
+        self._has_times = [
+            position.quiet is not None or any(edge.gap is not None for edge in position.edges)
+            for position in self._positions
+        ]
+        self._results: list[Result] = []
+        self.count = 0
+        """The number of partial matches of all keys."""
+        self.waiting = 0
+        """The number of whole matches that wait."""
+        self._dropped: list[Any] = []
+        self.looks = 0
+        """How often a state, or a partial match by itself, was looked at: the work done."""
+        self.expired = 0
+        """How many starts the time has ended."""
+        self.next_order = 0
+        self.next_number = 0
+
+    def take_results(self) -> list[Result]:
+        """Return the results since the last call."""
+        results, self._results = self._results, []
+        return results
+
+    def take_dropped(self) -> list[Any]:
+        """Return the keys that had too many since then, once for each match that was dropped."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+    def resume(self, order: int, number: int) -> None:
+        """Count events and matches on from where it was saved."""
+        self.next_order, self.next_number = order, number
+
+    @property
+    def needs_every_event(self) -> bool:
+        """True iff an event that fulfils no condition may change something."""
+        later = self._positions[1:]
+        strict = any(edge.way == STRICT for position in later for edge in position.edges)
+        is_open = any(question.bit is None for question in self._questions)
+        return is_open or strict or any(p.never_next or p.waits_for_next for p in later)
+
+    # -- an event -----------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """Take in an event; its key's partial matches are up to its time."""
+        event.place(self.next_order)
+        self.next_order += 1
+        key = self._keys.get(event.key)
+        targets = self._targets_of_start(event)
+        if key is None:
+            if not targets:
+                return
+            key = self._keys[event.key] = Key(event.key)
+        step = _Step()
+        for bucket in key.buckets.values():
+            self._meet(bucket, event, step)
+        if step.moving_buckets or step.moving:
+            self._move_on(key, step)
+        if targets:
+            start = Start(key, event)
+            within = self._rules.within
+            if within is not None:
+                heapq.heappush(self._due, (event.ts + within, start.order, -1, 0, start))
+            step.fresh += [(start, self._node(None, event, target)) for target in targets]
+        for start, node in step.fresh:
+            if self._positions[node.position].is_last:
+                step.reached.append((start, node, event.ts))
+            self._open(key, start, node)
+        for start in step.ended:
+            self._leave_out(start)  # not before: what it has taken now may have opened it again
+        if step.reached or key.wholes:
+            self._finish(key, step.reached, event.order)
+        for start in step.ended:
+            self._check_over(start)
+        if self._rules.limit is not None and key.count > self._rules.limit:
+            self._drop_oldest(key, self._rules.limit)
+        self._forget_if_empty(key)
+
+    def _targets_of_start(self, event: Event) -> tuple[int, ...]:
+        move = self._move(self._start_state, event.mask)
+        if isinstance(move, tuple):
+            move = self._answered(self._start_state, event, None, move)
+        return move.targets
+
+    def _meet(self, bucket: Bucket, event: Event, step: _Step) -> None:
+        """See what an event does to a bucket; nothing moves until all buckets were seen."""
+        self.looks += 1
+        state = bucket.state
+        move = self._move(state, event.mask)
+        if isinstance(move, tuple):
+            for partial in bucket.partials.values():
+                self.looks += 1
+                own = self._answered(state, event, partial.node, move)
+                self._take_by(partial, own, event, step)
+                if own.after != state:
+                    step.moving.append((partial, own.after))
+            return
+        if move.targets or move.is_whole:
+            for partial in bucket.partials.values():
+                self.looks += 1
+                self._take_by(partial, move, event, step)
+        if move.after != state:
+            step.moving_buckets.append((bucket, move.after))
+
+    def _take_by(self, partial: Partial, move: Move, event: Event, step: _Step) -> None:
+        start, node = partial.start, partial.node
+        for target in move.targets:
+            step.fresh.append((start, self._node(node, event, target)))
+        if move.is_whole:
+            step.reached.append((start, node, event.ts))
+
+    def _move_on(self, key: Key, step: _Step) -> None:
+        """Bring what has moved into its states: all is taken out before anything is put in."""
+        moving: list[tuple[list[Partial], Bucket | None, State]] = []
+        for bucket, after in step.moving_buckets:
+            partials = list(bucket.partials.values())
+            if after is None:
+                self._end_all(partials, step)
+            else:
+                moving.append((partials, bucket, after))
+        for partial, after in step.moving:
+            if after is None:
+                self._end_all([partial], step)
+            else:
+                moving.append(([partial], None, after))
+        for partials, whole_bucket, _ in moving:
+            if whole_bucket is not None:
+                del key.buckets[whole_bucket.state]
+            else:
+                self._take_out(key, partials[0])
+        for partials, whole_bucket, after in moving:
+            if whole_bucket is not None and after not in key.buckets:
+                whole_bucket.state = after  # nothing is there, so it is the bucket
+                key.buckets[after] = whole_bucket
+            else:
+                for partial in partials:
+                    self._put(key, partial, after)
+            for partial in partials:
+                self._journal.partial(partial)
+
+    def _end_all(self, partials: list[Partial], step: _Step) -> None:
+        for partial in partials:
+            self._remove(partial)
+            step.ended[partial.start] = None
+
+    def _node(self, parent: Node | None, event: Event, position: int) -> Node:
+        sums = self._sums if parent is None else parent.sums
+        update = self._updates[self._positions[position].part]
+        return Node(parent, event, position, sums if update is None else update(sums, event.values))
+
+    # -- the table of moves -------------------------------------------------------------------
+
+    def _move(self, state: State, mask: int) -> Move | tuple[int, ...]:
+        """Return the move of a state, or the questions that each match has to answer first."""
+        move = self._moves.get((state, mask))
+        if move is None:
+            asking = tuple(
+                number
+                for number in sorted(self._numbers_of(state))
+                if self._questions[number].ask is not None and self._may_hold(number, mask)
+            )
+            move = asking or self._resolved(state, lambda number: self._may_hold(number, mask))
+            if len(self._moves) > _MOST_MOVES:
+                self._moves.clear()
+            self._moves[state, mask] = move
+        return move
+
+    def _may_hold(self, number: int, mask: int) -> bool:
+        bit = self._questions[number].bit
+        return bit is None or bool(mask >> bit & 1)
+
+    def _answered(
+        self, state: State, event: Event, node: Node | None, asking: tuple[int, ...]
+    ) -> Move:
+        answers = 0
+        for place, number in enumerate(asking):
+            ask = self._questions[number].ask
+            if ask is not None and ask(event, node):
+                answers |= 1 << place
+        found_move = self._moves.get((state, event.mask, answers))
+        if isinstance(found_move, Move):
+            return found_move
+        holding = {number for place, number in enumerate(asking) if answers >> place & 1}
+        asked_of = set(asking)
+
+        def truth(number: int) -> bool:
+            return number in holding if number in asked_of else self._may_hold(number, event.mask)
+
+        move = self._moves[state, event.mask, answers] = self._resolved(state, truth)
+        return move
+
+    def _numbers_of(self, state: State) -> set[int]:
+        """Return the questions that decide what an event does to a state."""
+        position = self._positions[state[0]]
+        numbers = {*position.never, *(position.never_next if state[2] else ())}
+        for number, edge in enumerate(position.edges):
+            if state[1] >> number & 1:
+                target = self._positions[edge.target]
+                numbers |= {target.question, *edge.blocks, *edge.closes, *edge.siblings}
+        return numbers
+
+    def _resolved(self, state: State, holds: Callable[[int], bool]) -> Move:
+        number, is_open, is_fresh, waits = state
+        position = self._positions[number]
+        forbidden = [*position.never, *(position.never_next if is_fresh else ())]
+        if any(map(holds, forbidden)):
+            return Move(True, (), None, False)
+        edges = [(n, e) for n, e in enumerate(position.edges) if is_open >> n & 1]
+        fulfils = {n: holds(self._positions[e.target].question) for n, e in edges}
+        can = {n: fulfils[n] and not any(map(holds, e.blocks)) for n, e in edges}
+        targets = []
+        left = 0
+        for n, edge in edges:
+            is_guarded = any(can.get(guard, False) for guard in edge.guards)
+            if can[n] and not is_guarded:
+                targets.append(edge.target)
+            if is_guarded or edge.way == STRICT or any(map(holds, edge.closes)):
+                continue
+            if edge.way == ANY or not (fulfils[n] or any(map(holds, edge.siblings))):
+                left |= 1 << n
+        is_whole = waits and position.waits_for_next
+        after = (number, left, False, waits and not is_whole)
+        return Move(False, tuple(targets), after if left or after[3] else None, is_whole)
+
+    def _all_edges(self, position: Position) -> int:
+        return (1 << len(position.edges)) - 1
+
+    # -- partial matches ----------------------------------------------------------------------
+
+    def _open(self, key: Key, start: Start, node: Node) -> None:
+        """Begin a partial match at a node, if anything may follow there."""
+        state = self._first_states[node.position]
+        if state is not None:
+            self.next_number += 1
+            self._journal.partial(self._add(key, self.next_number, start, node, state))
+
+    def _first_state(self, position: Position) -> State | None:
+        """Return the state of what has just reached a position; None if nothing may follow."""
+        waits = position.waits or position.waits_for_next
+        if not position.edges and not waits:
+            return None
+        is_fresh = bool(position.never_next) or position.waits_for_next
+        return position.number, self._all_edges(position), is_fresh, waits
+
+    def _add(self, key: Key, number: int, start: Start, node: Node, state: State) -> Partial:
+        bucket = key.buckets.get(state)
+        if bucket is None:
+            bucket = key.buckets[state] = Bucket(state)
+        partial = bucket.partials[number] = Partial(number, start, node, bucket)
+        if not start.partials:
+            key.starts[start.order] = start
+        start.partials[partial.number] = partial
+        key.count += 1
+        self.count += 1
+        if self._has_times[state[0]]:
+            self._set_times(partial, state)
+        return partial
+
+    def _set_times(self, partial: Partial, state: State) -> None:
+        """Note when edges of a partial match close, and when nothing more may come."""
+        position, start, ts = self._positions[state[0]], partial.start, partial.node.event.ts
+        gaps = {edge.gap for n, edge in enumerate(position.edges) if state[1] >> n & 1}
+        for gap in gaps - {None}:
+            assert gap is not None, "it was taken out"
+            heapq.heappush(self._due, (ts + gap, start.order, partial.number, gap, partial))
+        if state[3] and position.quiet is not None:
+            at = ts + position.quiet
+            heapq.heappush(self._due, (at, start.order, partial.number, _QUIET, partial))
+
+    def _put(self, key: Key, partial: Partial, state: State) -> None:
+        """Put a partial match that is in no bucket into one."""
+        bucket = key.buckets.get(state)
+        if bucket is None:
+            bucket = key.buckets[state] = Bucket(state)
+        bucket.partials[partial.number] = partial
+        partial.bucket = bucket
+
+    def _take_out(self, key: Key, partial: Partial) -> None:
+        bucket = partial.bucket
+        del bucket.partials[partial.number]
+        if not bucket.partials:
+            del key.buckets[bucket.state]
+
+    def _remove(self, partial: Partial, by_time: bool = False) -> None:
+        """End a partial match; somebody asks then whether its start is over."""
+        start = partial.start
+        key = start.key
+        self._take_out(key, partial)
+        del start.partials[partial.number]
+        key.count -= 1
+        self.count -= 1
+        if by_time:
+            self._journal.timed_out(partial)
+        else:
+            self._journal.partial(partial)
+
+    def _leave_out(self, start: Start) -> None:
+        """Take a start out of its key's if nothing of it is open; it would come back last."""
+        if not start.partials and start.key.starts.pop(start.order, None) is not None:
+            self._ended += 1
+
+    def _check_over(self, start: Start, by_time: bool = False) -> None:
+        """Tell the journal if nothing is left of a start."""
+        self._leave_out(start)
+        if not start.partials and not start.wholes:
+            self._journal.over(start, by_time)
+
+    def _forget_if_empty(self, key: Key) -> None:
+        if not key.count and not key.wholes:
+            self._keys.pop(key.value, None)
+
+    def _drop_oldest(self, key: Key, limit: int) -> None:
+        while key.count > limit:
+            start = next(iter(key.starts.values()))
+            self._remove(next(iter(start.partials.values())))
+            self._check_over(start)
+            self._dropped.append(key.value)
+        if self._skips:
+            self._settle(key)
+
+    # -- whole matches ------------------------------------------------------------------------
+
+    def _finish(self, key: Key, reached: list[tuple[Start, Node, int]], order: int) -> None:
+        """Deal with matches that became whole at one event."""
+        if not self._skips:
+            if len(reached) > 1:
+                reached.sort(key=lambda whole: (whole[0].order, *path_of(whole[1])))
+            for start, node, end in reached:
+                self._results.append(Result(key.value, node, start.ts, end, True))
+            return
+        if len(reached) == 1 and not key.wholes:
+            start, node, end = reached[0]
+            if not key.starts or next(iter(key.starts)) >= start.order:  # it need not wait
+                self._results.append(Result(key.value, node, start.ts, end, True))
+                self._skip(key, self._bound(start, node))
+                return
+        for start, node, end in reached:
+            self.next_number += 1
+            self._keep(key, Whole(self.next_number, start, node, end, order))
+        self._settle(key)
+
+    def _keep(self, key: Key, whole: Whole) -> None:
+        whole.waits = True
+        whole.start.wholes += 1
+        self.waiting += 1
+        heapq.heappush(key.wholes, (whole.rank, whole))
+        self._journal.whole(whole)
+
+    def _let_go(self, whole: Whole) -> None:
+        start = whole.start
+        whole.waits = False
+        start.wholes -= 1
+        self.waiting -= 1
+        self._journal.whole(whole)
+        self._check_over(start)
+
+    def _settle(self, key: Key) -> None:
+        """Let whole matches come out as long as nothing that began earlier is open."""
+        while key.wholes:
+            whole = key.wholes[0][1]
+            if key.starts and next(iter(key.starts)) < whole.start.order:
+                return
+            heapq.heappop(key.wholes)
+            self._results.append(Result(key.value, whole.node, whole.start.ts, whole.end, True))
+            self._let_go(whole)
+            self._skip(key, self._bound(whole.start, whole.node))
+
+    def _bound(self, start: Start, node: Node) -> int:
+        """Return the order of events before which nothing may have begun, after a match."""
+        word, *names = self._rules.strategy
+        if word == TO_NEXT:
+            return start.order + 1
+        if word == PAST_LAST:
+            return node.event.order + 1
+        assert word in (TO_FIRST, TO_LAST), "the words were looked at"
+        part = self._names.index(names[0])
+        chain = node.chain()
+        orders = [n.event.order for n in chain if self._positions[n.position].part == part]
+        bound = orders[0 if word == TO_FIRST else -1] if orders else 0
+        return 0 if bound == start.order else bound
+
+    def _skip(self, key: Key, bound: int) -> None:
+        while key.starts:
+            start = next(iter(key.starts.values()))
+            if start.order >= bound:
+                break
+            for partial in list(start.partials.values()):
+                self._remove(partial)
+            self._check_over(start)
+        skipped = [whole for _, whole in key.wholes if whole.start.order < bound]
+        if skipped:
+            key.wholes = [entry for entry in key.wholes if entry[1].start.order >= bound]
+            heapq.heapify(key.wholes)
+            for whole in skipped:
+                self._let_go(whole)
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def next_due(self) -> int | None:
+        """Return when something is over by itself; None: nothing is."""
+        return self._due[0][0] if self._due else None
+
+    def oldest(self) -> int | None:
+        """Return the time of the earliest start that is open, of those that end by themselves."""
+        within = self._rules.within
+        return None if within is None or not self._due else self._due[0][0] - within
+
+    def pass_to(self, ts: int) -> None:
+        """Deal with all that is over at a time, in the order in which it is."""
+        due = self._due
+        while due and due[0][0] <= ts:
+            at, _, _, gap, subject = heapq.heappop(due)
+            if isinstance(subject, Start):
+                self._end_start(subject, at)
+            elif subject.number in subject.start.partials:
+                self._end_gap(subject, gap, at)
+        if self._ended > 1_000 + len(due) // 2:
+            self._due = [entry for entry in due if self._is_open(entry[4])]
+            heapq.heapify(self._due)
+            self._ended = 0
+
+    def _is_open(self, subject: Start | Partial) -> bool:
+        if isinstance(subject, Start):
+            return bool(subject.partials)
+        return subject.number in subject.start.partials
+
+    def _end_start(self, start: Start, at: int) -> None:
+        """End what began so long ago that it can take no event any more."""
+        if not start.partials:
+            return
+        self.expired += 1
+        key = start.key
+        reached = []
+        for partial in list(start.partials.values()):
+            if partial.bucket.state[3]:
+                reached.append((start, partial.node, at))
+            else:
+                self._time_out(partial, at)
+            self._remove(partial, by_time=True)
+        self._leave_out(start)
+        self._finish(key, reached, self.next_order)
+        self._settle(key)
+        self._check_over(start, by_time=True)
+        self._forget_if_empty(key)
+
+    def _end_gap(self, partial: Partial, gap: int, at: int) -> None:
+        """Close the edges whose time is over since the last taken event."""
+        key, (number, is_open, is_fresh, waits) = partial.start.key, partial.bucket.state
+        position = self._positions[number]
+        if gap == _QUIET:
+            if not waits:
+                return
+            reached = [(partial.start, partial.node, at)]
+            self._change(partial, (number, is_open, is_fresh, False))
+            self._finish(key, reached, self.next_order)
+        else:
+            closed = sum(1 << n for n, edge in enumerate(position.edges) if edge.gap == gap)
+            if not is_open & closed:
+                return
+            state = (number, is_open & ~closed, is_fresh, waits)
+            if not state[1] and not waits:
+                self._time_out(partial, at)
+            self._change(partial, state)
+        self._settle(key)
+        self._forget_if_empty(key)
+
+    def _change(self, partial: Partial, state: State) -> None:
+        if not state[1] and not state[3]:
+            self._remove(partial)
+            self._check_over(partial.start)
+            return
+        self._take_out(partial.start.key, partial)
+        self._put(partial.start.key, partial, state)
+        self._journal.partial(partial)
+
+    def _time_out(self, partial: Partial, at: int) -> None:
+        start = partial.start
+        self._results.append(Result(start.key.value, partial.node, start.ts, at, False))
+
+    def end(self) -> None:
+        """Deal with the end of all input: what waits is whole, and the rest ends."""
+        self.pass_to(AFTER_ALL)
+        for key in list(self._keys.values()):
+            for start in list(key.starts.values()):
+                reached = []
+                for partial in list(start.partials.values()):
+                    if partial.bucket.state[3]:
+                        reached.append((start, partial.node, partial.node.event.ts))
+                    self._remove(partial)
+                self._leave_out(start)
+                self._finish(key, reached, self.next_order)
+                self._check_over(start)
+            self._settle(key)
+            self._forget_if_empty(key)
+
+    # -- what was saved -----------------------------------------------------------------------
+
+    def node_behind(self, parent: Node | None, event: Event, position: int) -> Node:
+        """Return the node of an event that was taken before."""
+        return self._node(parent, event, position)
+
+    def start_again(self, key_value: Any, event: Event) -> Start:
+        """Return the start of an event that was saved."""
+        key = self._keys.get(key_value)
+        if key is None:
+            key = self._keys[key_value] = Key(key_value)
+        start = Start(key, event)
+        if self._rules.within is not None:
+            at = event.ts + self._rules.within
+            heapq.heappush(self._due, (at, start.order, -1, 0, start))
+        return start
+
+    def open_again(self, number: int, start: Start, node: Node, state: State) -> Partial:
+        """Take over a partial match; they come in the order of their numbers."""
+        return self._add(start.key, number, start, node, state)
+
+    def keep_again(self, whole: Whole) -> None:
+        """Take over a whole match that waits."""
+        self._keep(whole.start.key, whole)
+
+    def sort_again(self) -> None:
+        """Put the starts into order, when all is taken over."""
+        for key in self._keys.values():
+            key.starts = dict(sorted(key.starts.items()))
+            for start in key.starts.values():
+                start.partials = dict(sorted(start.partials.items()))

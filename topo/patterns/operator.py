@@ -1,0 +1,281 @@
+"""The work of one task of a pattern: events wait for the watermark, and are matched in order.
+
+In event time an event waits until the watermark reaches its time; those it has reached are matched
+in the batch, in the order of their times, equal ones as they came. By arrival they are matched as
+they come, and the time is the batch's clock. Inputs are acked when they are in, since what is open
+is saved with the batch; results belong to no tuple tree.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from typing import Any, TypeAlias
+
+from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
+from topo.patterns.chains import Event, Match, Node
+from topo.patterns.inputs import TupleInput
+from topo.patterns.machine import Machine, Result, Rules
+from topo.patterns.positions import Positions
+from topo.patterns.questions import Masks, Questions, masks_of
+from topo.patterns.saving import SavedMatches
+from topo.timed import Clock, Operator, OperatorTask, Rows
+
+RowOf: TypeAlias = Callable[[Result], Sequence[Any]]
+
+FIGURES = ("partial_matches", "waiting_events", "waiting_matches")
+COUNTS = ("matches", "timed_out", "dropped")
+
+
+class Views:
+    """Makes matches of chains of nodes."""
+
+    def __init__(self, positions: Positions, time: EventTime) -> None:
+        self._names = positions.names
+        self._parts = [position.part for position in positions.positions]
+        self._time = time
+
+    def view(self, node: Node | None, key: Any, end: int | None = None) -> Match:
+        """Return what was taken so far; `end` is the time of the result, if it is one."""
+        events: list[list[Any]] = [[] for _ in self._names]
+        nodes = [] if node is None else node.chain()
+        for each in nodes:
+            events[self._parts[each.position]].append(each.event.payload)
+        first = self._time.shown(nodes[0].event.ts) if nodes else None
+        if end is None and nodes:
+            end = nodes[-1].event.ts
+        last = None if end is None else self._time.shown(end)
+        return Match(dict(zip(self._names, events, strict=True)), first, last, key)
+
+
+class PatternOperator(Operator):
+    """One task of a pattern."""
+
+    def __init__(
+        self,
+        task: OperatorTask,
+        name: str,
+        positions: Positions,
+        questions: Questions,
+        reads: TupleInput,
+        time: EventTime,
+        rules: Rules,
+        row_of: Mapping[str, RowOf],
+        *,
+        by_arrival: bool,
+        keeps_events: bool,
+        lag: int,
+    ) -> None:
+        self._task = task
+        self._name = name
+        self._questions = questions
+        self._reads = reads
+        self._time = time
+        self._row_of = row_of
+        self._by_arrival = by_arrival
+        self._keeps_events = keeps_events
+        self._limit = rules.limit
+        text = "\n".join(positions.shown())
+        self._saved = SavedMatches(task.owner, text, rules.within, lag)
+        sums = questions.sums
+        self._machine = Machine(
+            positions, questions.asked, sums.updates(), sums.first, rules, self._saved
+        )
+        self._passes_over = not self._machine.needs_every_event
+        self._masks: dict[str, tuple[tuple[str, ...], Masks]] = {}
+        self._fresh: list[Event] = []
+        self._waiting: list[tuple[int, int, Event]] = []
+        self._arrivals = 0
+        self._watermark = BEFORE_ALL
+        self._now = 0
+        self._is_busy = False
+        self._has_warned = False
+
+    # -- a batch ------------------------------------------------------------------------------
+
+    def rows(self, rows: Rows) -> None:
+        times: Sequence[Any] = rows.times or ()
+        if self._by_arrival:
+            times = [self._clock_ticks(self._task.now())] * rows.count
+        elif rows.times is None:
+            return
+        events = self._events(rows, times)
+        if self._by_arrival:
+            self._is_busy = True
+            for event in events:
+                self._machine.take(event)
+        else:
+            self._fresh += events
+
+    def _clock_ticks(self, now: float) -> int:
+        return self._time.clock_ticks(now)
+
+    def _events(self, rows: Rows, times: Sequence[Any]) -> list[Event]:
+        """Return the events of some rows; those that are late go aside."""
+        late = []
+        if not self._by_arrival:
+            watermark = self._watermark
+            late = [n for n, ts in enumerate(times) if ts is None or ts < watermark]
+            if late:
+                self._task.set_aside(rows, late)
+        reads = self._reads
+        payload = reads.payload(rows)
+        masks = self._masks_of(rows, times, payload, late)
+        names = self._questions.fields
+        columns = reads.columns(rows, names)
+        values = zip(*columns, strict=True) if columns else repeat((), rows.count)
+        component, is_late = rows.component, set(late)
+        events = []
+        for place, (ts, key, mask, own) in enumerate(
+            zip(times, reads.keys(rows), masks, values, strict=True)
+        ):
+            if (not mask and self._passes_over) or place in is_late:
+                continue
+            event = payload(place) if self._keeps_events else None
+            self._arrivals += 1
+            events.append(Event(ts, self._arrivals, key, own, event, component, mask))
+        return events
+
+    def _masks_of(
+        self, rows: Rows, times: Sequence[Any], payload: Callable[[int], Any], late: Sequence[int]
+    ) -> list[int]:
+        source = f"{rows.component} {rows.stream}"
+        known_masks = self._masks.get(source)
+        if known_masks is None:
+            fields = tuple(self._reads.names(rows, self._questions.read_of_events()))
+            masks = masks_of(self._questions, rows.component, fields)
+            known_masks = self._masks[source] = fields, masks
+        fields, masks = known_masks
+        visible: Sequence[Any] = times
+        if late:
+            visible = [0 if ts is None else ts for ts in times]
+        if not self._time.shows_ticks:
+            visible = list(map(self._time.shown, visible))
+        columns = self._reads.columns(rows, fields)
+        return masks(columns, visible, rows.count, payload)
+
+    def begin(self, clock: Clock) -> None:
+        if not self._by_arrival:
+            return
+        self._now = self._clock_ticks(clock.now)
+        expired = self._machine.expired
+        self._machine.pass_to(self._now)
+        self._is_busy = self._machine.expired > expired
+
+    def advance(self, clock: Clock) -> int:
+        machine = self._machine
+        if not self._by_arrival:
+            self._watermark = clock.watermark
+            self._match_until(clock.watermark)
+            machine.pass_to(min(clock.watermark, AFTER_ALL - 1))
+        if clock.ended:
+            machine.end()
+        count = self._emit()
+        if not self._by_arrival:
+            self._saved.pass_to(clock.watermark)
+        elif clock.ended or self._is_busy:
+            self._saved.pass_to(AFTER_ALL if clock.ended else self._now)
+        self.state_rows = machine.count + machine.waiting + len(self._waiting)
+        self._show()
+        return count
+
+    def _match_until(self, watermark: int) -> None:
+        """Match the events whose time has come, in the order of their times."""
+        machine, waiting = self._machine, self._waiting
+        due = []
+        for event in self._fresh:
+            if event.ts <= watermark:
+                due.append((event.ts, event.number, event))
+            else:
+                heapq.heappush(waiting, (event.ts, event.number, event))
+                self._saved.wait(event)
+        self._fresh = []
+        while waiting and waiting[0][0] <= watermark:
+            entry = heapq.heappop(waiting)
+            due.append(entry)
+            self._saved.matched(entry[2])
+        due.sort()
+        for ts, _, event in due:
+            machine.pass_to(ts)
+            machine.take(event)
+
+    # -- results ------------------------------------------------------------------------------
+
+    def _emit(self) -> int:
+        results = self._machine.take_results()
+        rows: dict[str, list[list[Any]]] = {}
+        matches = timed_out = 0
+        for result in results:
+            matches += result.is_match
+            timed_out += not result.is_match
+            stream = "default" if result.is_match else "timed_out"
+            row_of = self._row_of.get(stream)
+            if row_of is not None:
+                rows.setdefault(stream, []).append(list(row_of(result)))
+        for stream, listed in rows.items():
+            self._task.emit(listed, self._streams.get(stream, stream))
+        self._count(matches, timed_out)
+        return len(results)
+
+    _streams: Mapping[str, str] = {}
+
+    def name_streams(self, streams: Mapping[str, str]) -> None:
+        """Say on which streams matches and what timed out go."""
+        self._streams = dict(streams)
+
+    def _count(self, matches: int, timed_out: int) -> None:
+        context = self._task.component.context
+        dropped = self._machine.take_dropped()
+        for name, by in zip(COUNTS, (matches, timed_out, len(dropped)), strict=True):
+            if by:
+                context.counter(name, by)
+        if dropped and not self._has_warned:
+            self._has_warned = True
+            self._task.warn_once(
+                f"{self._task.owner}: the key {dropped[0]!r} has more than {self._limit:,} open "
+                f"matches of {self._name}; the oldest are dropped, and counted"
+            )
+
+    def _show(self) -> None:
+        machine, context = self._machine, self._task.component.context
+        levels = (machine.count, len(self._waiting), machine.waiting)
+        for name, level in zip(FIGURES, levels, strict=True):
+            context.gauge(name, level)
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def next_event(self) -> int | None:
+        times = [self._machine.next_due(), self._waiting[0][0] if self._waiting else None]
+        return min((ts for ts in times if ts is not None), default=None)
+
+    def wakes_at(self) -> float | None:
+        return self._time.wakes_at(self._machine.next_due()) if self._by_arrival else None
+
+    def oldest(self) -> int | None:
+        return self._machine.oldest()
+
+    # -- what is saved ------------------------------------------------------------------------
+
+    def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
+        self._watermark = watermark
+        counts, waiting = self._saved.load(
+            saved, None if self._by_arrival else watermark, self._machine
+        )
+        self._machine.resume(counts.get("order", 0), counts.get("number", 0))
+        self._arrivals = counts.get("arrivals", 0)
+        self._now = counts.get("now", 0)
+        self._waiting = [(event.ts, event.number, event) for event in waiting]
+        heapq.heapify(self._waiting)
+        self.state_rows = self._machine.count + self._machine.waiting + len(waiting)
+
+    def save(self, changes: Any) -> None:
+        machine = self._machine
+        head = {"order": machine.next_order, "number": machine.next_number}
+        head["arrivals"] = self._arrivals
+        if self._by_arrival:
+            head["now"] = self._now if self._is_busy else self._saved_now
+            self._saved_now = head["now"]
+        self._saved.save(head, changes)
+
+    _saved_now = 0

@@ -1,0 +1,279 @@
+"""Rules compiled for the fields of an input, in their order; an event is a row of values.
+
+The row has the fields of the input, those that rules add, the event's time and source; behind them
+is room for what a rule works out while it is asked: its aggregates and the names of `let`. A rule
+that sets a field writes it into the row, where the rules after it find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from topo.conditions import Aggregate, Condition, row_function, terms
+from topo.errors import RuleError, did_you_mean, shown
+from topo.event_time import EventTime
+from topo.rules.index import ConditionIndex
+from topo.rules.lifetime import Lifetime, State
+from topo.rules.rule import EACH, Firing, Rule, bound_of
+
+Lookup = Callable[[Any, str, str], Any]
+
+
+class Counts(Protocol):
+    """The counts of a task's rules, by key."""
+
+    def add(self, rule: CompiledRule, key: Any, ts: int, values: tuple[Any, ...]) -> Sequence[Any]:
+        """Count an event; return the values of the rule's aggregates."""
+
+    def may_fire(self, rule: CompiledRule, key: Any, ts: int, *, holds: bool) -> bool:
+        """Return True if a rule fires, given whether its condition holds."""
+
+
+@dataclass
+class Outcome:
+    """What rules say about one event."""
+
+    fired: list[str] = field(default_factory=list)
+    alerts: list[list[Any]] = field(default_factory=list)
+    calls: list[tuple[Callable[[Any, Firing], Any], Firing]] = field(default_factory=list)
+
+
+class CompiledRule:
+    """One rule as functions of the row."""
+
+    def __init__(
+        self, rule: Rule, number: int, names: Sequence[str], time: EventTime, lookup: Lookup
+    ) -> None:
+        self.rule = rule
+        self.number = number
+        self.name = rule.name
+        self.within, self.pause = rule.ticks(time.unit)
+        self.fires_each = rule.again == EACH or rule.having is None
+        base = len(names)
+        own = [*map(str, rule.aggregates), *(n for w, n in rule.expressions if w == "let")]
+        self.room = len(own)
+        everything = [*names, *own]
+        self.when = row_function(rule.condition, names, lookup)
+        self.having = None
+        if rule.having is not None:
+            self.having = row_function(rule.having_condition, everything, lookup)
+        self.aggregates = rule.aggregates
+        self.first_aggregate = base
+        self.counted = tuple(dict.fromkeys(a.field for a in rule.aggregates if a.field is not None))
+        """The fields that its aggregates read."""
+        self.counted_places = [names.index(name) for name in self.counted]
+        self.counts = rule.within is not None
+        self.needs_key_state = self.counts or self.pause is not None
+        self.key_places = [names.index(name) for name in rule.key]
+        functions = {
+            at: row_function(condition, everything, lookup)
+            for at, condition in rule.expressions.items()
+        }
+        self.lets = [
+            (everything.index(n, base), f) for (w, n), f in functions.items() if w == "let"
+        ]
+        self.sets = [(names.index(n), f) for (w, n), f in functions.items() if w == "set"]
+        self.emits = {n: f for (w, n), f in functions.items() if w == "emit"}
+        self.lifetime: Lifetime | None = None
+        if rule.has_lifetime:
+            bounds = [
+                _bound(rule.what, word, value, names, time, lookup)
+                for word, value in (("start", rule.start), ("stop", rule.stop))
+            ]
+            self.lifetime = Lifetime(bounds[0], bounds[1], rule.times)
+
+    def key_of(self, row: Sequence[Any]) -> Any:
+        """Return the key of an event: a value, or a tuple of several."""
+        places = self.key_places
+        if len(places) == 1:
+            return row[places[0]]
+        return tuple(row[place] for place in places) if places else None
+
+
+class Ruleset:
+    """The rules that a task asks, compiled for one input."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        fields: Sequence[str],
+        added: Sequence[str],
+        alert_fields: Sequence[str],
+        time: EventTime,
+        lookup: Lookup,
+        *,
+        only_first: bool,
+    ) -> None:
+        self.fields = tuple(fields)
+        self._names = names_of(fields, added)
+        self._alert_fields = tuple(alert_fields)
+        self._only_first = only_first
+        self.rules = [
+            CompiledRule(rule, number, self._names, time, lookup)
+            for number, rule in enumerate(rules)
+        ]
+        self._room = [None] * max((rule.room for rule in self.rules), default=0)
+        self._added = [None] * (len(self._names) - len(fields) - 2)
+        self._index = index_of(rules)
+        self._watching = [rule for rule in self.rules if rule.lifetime and rule.lifetime.watches]
+        self.width = len(self._names) - 2
+        """How many values a record has."""
+
+    def row(self, values: Iterable[Any], ts: Any, source: str) -> list[Any]:
+        """Return the row of an event."""
+        return [*values, *self._added, ts, source, *self._room]
+
+    def ask(self, row: list[Any], ts: int, counts: Counts | None) -> Outcome | None:
+        """Return what the rules say about an event; None if none fires."""
+        for rule in self._watching:
+            assert rule.lifetime is not None
+            rule.lifetime.watch(row)
+        sure, open_ones = self._index.find(dict(zip(self._names, row, strict=False)))
+        if not sure and not open_ones:
+            return None
+        outcome = Outcome()
+        for number in sorted((*sure, *open_ones)):
+            rule = self.rules[number]
+            if number in open_ones and not rule.when(row):
+                continue
+            lifetime = rule.lifetime
+            if lifetime is not None and not lifetime.admits(ts):
+                continue
+            if not self._fires(rule, row, ts, counts):
+                continue
+            if lifetime is not None:
+                lifetime.note_firing()
+            self._fire(rule, row, outcome)
+            if self._only_first:
+                break
+        return outcome if outcome.fired else None
+
+    def _fires(self, rule: CompiledRule, row: list[Any], ts: int, counts: Counts | None) -> bool:
+        """Count an event for a rule, work out what it names, and ask whether it fires."""
+        key = rule.key_of(row) if rule.needs_key_state else None
+        if rule.counts and counts is not None:
+            values = tuple(row[place] for place in rule.counted_places)
+            try:
+                results = counts.add(rule, key, ts, values)
+            except TypeError as error:
+                counted = dict(zip(rule.counted, values, strict=True))
+                raise RuleError(
+                    f"{rule.rule.what} cannot count {shown(counted, 200)}: {error}",
+                    hint="leave such events out in when=",
+                ) from error
+            row[rule.first_aggregate : rule.first_aggregate + len(results)] = results
+        for place, value in rule.lets:
+            row[place] = value(row)
+        holds = rule.having is None or bool(rule.having(row))
+        if not rule.needs_key_state or counts is None:
+            return holds
+        return counts.may_fire(rule, key, ts, holds=holds)
+
+    def _fire(self, rule: CompiledRule, row: list[Any], outcome: Outcome) -> None:
+        for place, value in rule.sets:
+            row[place] = value(row)
+        outcome.fired.append(rule.name)
+        key, ts = rule.key_of(row), row[len(self._names) - 2]
+        values = {name: value(row) for name, value in rule.emits.items()}
+        if rule.rule.alerts:
+            fields = (values.get(name) for name in self._alert_fields)
+            outcome.alerts.append([rule.name, key, ts, *fields])
+        if rule.rule.then is not None:
+            outcome.calls.append((rule.rule.then, Firing(rule.name, key, ts, values)))
+
+    # -- lifetimes ----------------------------------------------------------------------------
+
+    def changed_lifetimes(self) -> dict[str, State]:
+        """Return the states of the lifetimes that changed since the last call."""
+        return {
+            rule.name: rule.lifetime.state()
+            for rule in self.rules
+            if rule.lifetime is not None and rule.lifetime.is_changed
+        }
+
+    def restore_lifetimes(self, states: Mapping[str, State]) -> None:
+        """Take over the states of lifetimes."""
+        for rule in self.rules:
+            if rule.lifetime is not None and rule.name in states:
+                rule.lifetime.restore(states[rule.name])
+
+    def words(self) -> str:
+        """Return how the rules are found."""
+        return self._index.words()
+
+
+def index_of(rules: Sequence[Rule]) -> ConditionIndex:
+    """Return the index of some rules, by their numbers."""
+    index = ConditionIndex(name for rule in rules for name in rule.set_texts)
+    for number, rule in enumerate(rules):
+        index.add(number, terms(rule.condition))
+    return index
+
+
+def names_of(fields: Sequence[str], added: Sequence[str]) -> list[str]:
+    """Return the names of the values of a row."""
+    return [*fields, *(name for name in added if name not in fields), "ts", "source"]
+
+
+def check_rule(rule: Rule, fields: Sequence[str], added: Sequence[str], of: str = "") -> None:
+    """Raise an error if a rule names a field that an input does not have."""
+    names = names_of(fields, added)
+    for name in rule.key:
+        if name not in fields:
+            listed = f"its fields are {', '.join(map(repr, fields))}"
+            raise RuleError(
+                f"{rule.what}: by names {name!r}, no field{of and ' of ' + of}",
+                hint=did_you_mean(name, fields) or listed,
+            )
+    rule.condition.check_fields(names, of)
+    own = [name for word, name in rule.expressions if word == "let"]
+    for name in own:
+        if name in names:
+            raise RuleError(f"{rule.what}: let names {name!r}, which is a field")
+    for name in rule.set_texts:
+        if name in ("ts", "source"):
+            raise RuleError(f"{rule.what}: {name!r} cannot be set")
+        if name not in names:
+            raise RuleError(
+                f"{rule.what} sets {name!r}, which the output does not have",
+                hint=f"write RuleBolt(..., fields=[{name!r}])",
+            )
+    visible = list(names)
+    for (word, name), condition in rule.expressions.items():
+        _check_reads(condition, visible, names, of)
+        if word == "let":
+            visible.append(name)
+    _check_reads(rule.having_condition, visible, names, of)
+    for word, value in (("start", rule.start), ("stop", rule.stop)):
+        bound = bound_of(rule.what, word, value)
+        if bound is not None:
+            bound.check_fields(names, of)
+
+
+def conditions_of(rule: Rule) -> list[Condition]:
+    """Return all conditions and expressions of a rule."""
+    bounds = [bound_of(rule.what, w, v) for w, v in (("start", rule.start), ("stop", rule.stop))]
+    own = [rule.condition, rule.having_condition, *rule.expressions.values()]
+    return own + [bound for bound in bounds if bound is not None]
+
+
+def _check_reads(
+    condition: Condition, visible: Sequence[str], names: Sequence[str], of: str
+) -> None:
+    condition.check_fields(visible, of)
+    for read in condition.reads:
+        if isinstance(read, Aggregate) and read.field is not None and read.field not in names:
+            hint = did_you_mean(read.field, names) or f"the fields are {', '.join(names)}"
+            raise condition.refusal(read, f"{read.field!r} is no field{of and ' of ' + of}", hint)
+
+
+def _bound(
+    what: str, word: str, value: Any, names: Sequence[str], time: EventTime, lookup: Lookup
+) -> Any:
+    """Return a bound as ticks, or as a function of the row."""
+    condition = bound_of(what, word, value)
+    if condition is not None:
+        return row_function(condition, names, lookup)
+    return None if value is None else time.read(value)

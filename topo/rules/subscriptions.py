@@ -1,0 +1,390 @@
+"""`SubscriptionBolt`: many conditions, which come and go on a stream, asked of each message.
+
+    builder.set_bolt("match", SubscriptionBolt("subs"), 8) \\
+        .all_grouping("subs").shuffle_grouping("news")
+
+A message asks the index (`topo.rules.index`), and then only the conditions that it may fulfil. A
+condition is compiled when it is asked for the first time: most never are.
+
+With subscriptions by all grouping and messages by shuffle, each task knows all subscriptions, and
+messages scale. With messages by all grouping and subscriptions by fields, each task has a part of
+them, and memory scales; then `times` is exact as well, since one task counts.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from topo.components import OutputFieldsDeclarer
+from topo.conditions import Condition, parse, row_function, terms
+from topo.errors import ConditionError, Problem, RuleError, TopoError, shown
+from topo.event_time import BEFORE_ALL, EventTime
+from topo.rules.bolt import BY_CLOCK, REJECTED
+from topo.rules.index import ConditionIndex
+from topo.rules.lifetime import Lifetime, State
+from topo.rules.rule import bound_of, check_times
+from topo.rules.ruleset import names_of
+from topo.storage.saving import SavedMapping, with_one_nan
+from topo.tables.declared import StreamName, stream_named
+from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
+from topo.tuples import Source
+
+EMITS = {"each": "subscription", "list": "subscriptions"}
+_OPTIONS = ("start", "stop", "times")
+_MOST_TOLD = 100
+"""So many subscriptions that raise errors are told of, by their ids; all are counted."""
+
+
+class SubscriptionBolt(TimedBolt):
+    """A bolt that tells which subscriptions each message fulfils.
+
+    `subscriptions` is a component, or component and stream, whose tuples have the fields `id` and
+    `where`, and perhaps `start`, `stop` and `times`: one replaces that with its id, and ends it if
+    `where` is None. A subscription is asked from `start`, a time or a condition that some message
+    fulfils, until `stop`, and tells `times` messages at most. In a batch, subscriptions come
+    before messages.
+
+    The output has `subscription` and the fields of the message, one tuple a match; with
+    `emit="list"` `subscriptions`, all ids, once a message. The stream `rejected` has `id`, `where`
+    and `reason` of what was refused, such as more than `limit` of a task.
+    """
+
+    def __init__(
+        self,
+        subscriptions: StreamName,
+        *,
+        time: EventTime | None = None,
+        emit: str = "each",
+        limit: int = 1_000_000,
+    ) -> None:
+        self.subscriptions = stream_named("SubscriptionBolt: subscriptions", subscriptions)
+        if emit not in EMITS:
+            raise RuleError(f"SubscriptionBolt: emit is {shown(emit)}; it is 'each' or 'list'")
+        if time is not None and not isinstance(time, EventTime):
+            raise RuleError(
+                f"SubscriptionBolt: time is {shown(time)}", hint='write time=EventTime("ts")'
+            )
+        whole = isinstance(limit, int) and not isinstance(limit, bool)
+        if not whole or limit < 1:
+            raise RuleError(f"SubscriptionBolt: limit is {shown(limit)}; it is 1 or more")
+        self.event_time = time
+        self.emits_lists = emit == "list"
+        self.limit = limit
+        self.messages: tuple[InputFields, ...] = ()
+        self.source: InputFields | None = None
+        """The subscriptions' stream."""
+
+    # -- what it declares ---------------------------------------------------------------------
+
+    def read_inputs(self, inputs: Sequence[InputFields]) -> None:
+        self.messages = tuple(read for read in inputs if not self.is_subscription(read))
+        self.source = next((read for read in inputs if self.is_subscription(read)), None)
+
+    def is_subscription(self, read: InputFields | Rows) -> bool:
+        """Return True if subscriptions come on this stream."""
+        return (read.component, read.stream) == self.subscriptions
+
+    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+        fields = self.messages[0].fields if self.messages else ()
+        declarer.declare(EMITS["list" if self.emits_lists else "each"], *fields)
+        declarer.declare_stream(REJECTED, "id", "where", "reason")
+
+    def timing(self) -> EventTime | None:
+        time, component = self.event_time, self.subscriptions[0]
+        if time is None or component in time.untimed or self.source is None:
+            return time
+        if any(read.component == component for read in self.messages):
+            return time
+        return replace(time, untimed=(*time.untimed, component))
+
+    def result_time(self, stream: str) -> tuple[str, int] | None:
+        if self.event_time is None or stream == REJECTED or not self.messages:
+            return None
+        name = self.event_time.field_of(self.messages[0].component)
+        return None if name is None else (name, 0)
+
+    def describe_time(self) -> str:
+        return f"subscriptions of {self.subscriptions[0]!r}, at most {self.limit:,} in a task"
+
+    # -- checks -------------------------------------------------------------------------------
+
+    def problems(
+        self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
+    ) -> Iterable[Problem]:
+        component = self.subscriptions[0]
+        if self.source is None:
+            text = f"{where} does not read its subscriptions, {component!r}"
+            yield Problem("rule-input", where, text, f"write .all_grouping({component!r})")
+            return
+        for name in ("id", "where"):
+            if name not in self.source.fields:
+                listed = ", ".join(map(repr, self.source.fields))
+                text = f"{where}: subscriptions have no field {name!r}; {component!r} has {listed}"
+                yield Problem("rule-input", where, text, 'outputs = ("id", "where")')
+        if not self.messages:
+            text = f"{where} reads no messages"
+            yield Problem("rule-input", where, text, 'write .shuffle_grouping("messages")')
+            return
+        for read in self.messages[1:]:
+            if read.fields != self.messages[0].fields:
+                text = f"{where}: the fields of {self.messages[0].component!r} and "
+                text += f"{read.component!r} differ"
+                yield Problem("rule-input", where, text, "emit the same fields in both")
+        is_split = self.source.grouping not in ("all", "global")
+        if tasks == 1 or not is_split:
+            return
+        by_id = self.source.grouping == "fields" and self.source.grouping_fields == ("id",)
+        if not by_id or any(read.grouping != "all" for read in self.messages):
+            text = f"{where}: a task has a part of the subscriptions, and of the messages"
+            hint = f"write .all_grouping({component!r}), or fields_grouping({component!r}, ['id']) "
+            yield Problem("rule-key", where, text, hint + "and all grouping of the messages")
+
+    def operator(self, task: OperatorTask) -> Operator:
+        return _SubscriptionOperator(self, task)
+
+
+class _Subscription:
+    """One subscription."""
+
+    __slots__ = ("_ask", "id", "lifetime", "number", "where")
+
+    def __init__(self, id: Any, number: int, where: str, lifetime: Lifetime | None) -> None:
+        self.id = id
+        self.number = number
+        self.where = where
+        self.lifetime = lifetime
+        self._ask: Callable[[Sequence[Any]], Any] | None = None
+
+    def holds(self, row: Sequence[Any], names: Sequence[str]) -> bool:
+        """Return True if a message fulfils the condition, which is compiled now if need be."""
+        if self._ask is None:
+            self._ask = row_function(parse(self.where, _what(self.id)), names)
+        return bool(self._ask(row))
+
+
+class _SubscriptionOperator(Operator):
+    """The subscriptions of one task."""
+
+    def __init__(self, bolt: SubscriptionBolt, task: OperatorTask) -> None:
+        self._bolt = bolt
+        self._task = task
+        self._context = task.component.context
+        self._time = bolt.event_time or BY_CLOCK
+        source = bolt.source
+        assert source is not None
+        self._fields = source.fields
+        self._rejects = source.grouping != "all" or not self._context.this_task_index
+        """With all grouping, one task tells what is refused."""
+        self._names = names_of(bolt.messages[0].fields, ())
+        self._index = ConditionIndex()
+        self._by_id: dict[Any, _Subscription] = {}
+        self._by_number: dict[int, _Subscription] = {}
+        self._watching: dict[int, _Subscription] = {}
+        self._ends: list[tuple[int, int]] = []  # times and numbers
+        self._next = 0
+        self._log = SavedMapping("subscriptions", task.owner, "the subscription {key!r}")
+        self._saved: dict[Any, Any] = {}
+        self._touched: dict[Any, None] = {}
+        self._fresh: list[tuple[Sequence[Any], Source, Iterable[Sequence[Any]]]] = []
+        self._out: list[list[Any]] = []
+        self._refused: list[list[Any]] = []
+        self._told: set[Any] = set()
+
+    # -- subscriptions ------------------------------------------------------------------------
+
+    def _subscribe(self, values: Mapping[str, Any]) -> None:
+        """Take in a subscription, or tell why not."""
+        id, where = with_one_nan(values.get("id")), values.get("where")
+        try:
+            try:
+                hash(id)
+            except TypeError:
+                raise RuleError(f"the id is a {type(id).__name__}, which cannot be a key") from None
+            if where is None:
+                self._end(id)
+                return
+            options = tuple(values.get(name) for name in _OPTIONS)
+            if id not in self._by_id and len(self._by_id) >= self._bolt.limit:
+                raise RuleError(
+                    f"there are {self._bolt.limit:,} subscriptions, the limit of a task"
+                )
+            condition = parse(where, _what(id))
+            condition.check_fields(self._names, "the messages")
+            record = (self._next, where, options, None)
+            entry = self._made(id, record)
+            self._end(id)
+            self._begin(entry, record, condition)
+        except TopoError as error:
+            self._context.counter("rejected")
+            if self._rejects:
+                reason = f"{error.message}; {error.hint}" if error.hint else error.message
+                self._refused.append([id, where, reason])
+
+    def _made(self, id: Any, record: Any) -> _Subscription:
+        """Return a subscription as it was saved; raise an error if it cannot be."""
+        number, where, (start, stop, times), state = record
+        what = _what(id)
+        check_times(what, times)
+        lifetime = None
+        if (start, stop, times) != (None, None, None):
+            bounds = [self._bound(what, "start", start), self._bound(what, "stop", stop)]
+            lifetime = Lifetime(bounds[0], bounds[1], times)
+            if state is not None:
+                lifetime.restore(state)
+        return _Subscription(id, number, where, lifetime)
+
+    def _bound(self, what: str, word: str, value: Any) -> Any:
+        condition = bound_of(what, word, value)
+        if condition is None:
+            return None if value is None else self._time.read(value)
+        condition.check_fields(self._names, "the messages")
+        return row_function(condition, self._names)
+
+    def _begin(self, entry: _Subscription, record: Any, condition: Condition) -> None:
+        self._index.add(entry.number, terms(condition))
+        self._by_id[entry.id] = self._by_number[entry.number] = entry
+        self._saved[entry.id] = record
+        self._touched[entry.id] = None
+        self._next = entry.number + 1
+        if entry.lifetime is not None:
+            if entry.lifetime.watches:
+                self._watching[entry.number] = entry
+            if entry.lifetime.stop_time is not None:
+                heapq.heappush(self._ends, (entry.lifetime.stop_time, entry.number))
+
+    def _end(self, id: Any) -> None:
+        entry = self._by_id.pop(id, None)
+        if entry is None:
+            return
+        self._index.remove(entry.number)
+        del self._by_number[entry.number]
+        self._watching.pop(entry.number, None)
+        del self._saved[id]
+        self._touched[id] = None
+
+    # -- a batch ------------------------------------------------------------------------------
+
+    def rows(self, rows: Rows) -> None:
+        if self._bolt.is_subscription(rows):
+            for values in zip(*rows.columns, strict=True):
+                self._subscribe(dict(zip(self._fields, values, strict=True)))
+            return
+        times = rows.times
+        if times is None:
+            times = [self._time.clock_ticks(self._task.now())] * rows.count
+        elif None in times:
+            self._task.set_aside(rows, [n for n, ts in enumerate(times) if ts is None])
+        self._fresh.append((times, rows.source, zip(*rows.columns, strict=True)))
+
+    def advance(self, clock: Clock) -> int:
+        fresh, self._fresh = self._fresh, []
+        shown_time = (lambda ts: ts) if self._time.shows_ticks else self._time.shown
+        count = 0
+        for times, source, messages in fresh:
+            for ts, message in zip(times, messages, strict=True):
+                if ts is not None:
+                    count += 1
+                    self._match(message, ts, (*message, shown_time(ts), source.component))
+        self._task.emit(self._out)
+        self._task.emit(self._refused, REJECTED)
+        self._out, self._refused = [], []
+        watermark = clock.watermark
+        if self._bolt.event_time is None:
+            watermark = self._time.clock_ticks(clock.now)
+        self._drop_ended(watermark)
+        self.state_rows = len(self._by_id)
+        return count
+
+    def _match(self, message: Sequence[Any], ts: int, row: Sequence[Any]) -> None:
+        """Emit the subscriptions that a message fulfils, in their order."""
+        names = self._names
+        for entry in list(self._watching.values()):
+            self._watch(entry, row)
+        numbers, open_ones = self._index.find(dict(zip(names, row, strict=True)))
+        by_number = self._by_number
+        for number in open_ones:
+            try:
+                if by_number[number].holds(row, names):
+                    numbers[number] = None
+            except ConditionError as error:
+                self._note_error(by_number[number], error)
+        ids = []
+        for number in sorted(numbers):
+            entry = by_number[number]
+            if entry.lifetime is None or self._fires(entry, ts):
+                ids.append(entry.id)
+        if not ids:
+            return
+        if self._bolt.emits_lists:
+            self._out.append([ids, *message])
+        else:
+            self._out += [[id, *message] for id in ids]
+
+    def _watch(self, entry: _Subscription, row: Sequence[Any]) -> None:
+        """Let a message begin or end a subscription."""
+        lifetime = entry.lifetime
+        assert lifetime is not None
+        try:
+            lifetime.watch(row)
+        except ConditionError as error:
+            self._note_error(entry, error)
+        if lifetime.is_changed:
+            self._save_state(entry)
+
+    def _fires(self, entry: _Subscription, ts: int) -> bool:
+        lifetime = entry.lifetime
+        assert lifetime is not None
+        if not lifetime.admits(ts):
+            return False
+        lifetime.note_firing()
+        if lifetime.is_changed:
+            self._save_state(entry)
+        return True
+
+    def _save_state(self, entry: _Subscription) -> None:
+        """Save what changed of a subscription, or forget it if it is over."""
+        lifetime = entry.lifetime
+        assert lifetime is not None
+        if lifetime.is_over(BEFORE_ALL):
+            self._end(entry.id)
+            return
+        number, where, options, _ = self._saved[entry.id]
+        state: State = lifetime.state()
+        self._saved[entry.id] = (number, where, options, state)
+        self._touched[entry.id] = None
+
+    def _note_error(self, entry: _Subscription, error: ConditionError) -> None:
+        """Count a subscription that raised on a message: it is no match there."""
+        self._context.counter("subscription_errors")
+        if entry.id not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(entry.id)
+            self._task.warn_once(f"{self._task.owner}: {error.message}; it is no match there")
+
+    def _drop_ended(self, watermark: int) -> None:
+        while self._ends and self._ends[0][0] <= watermark:
+            _, number = heapq.heappop(self._ends)
+            if number in self._by_number:
+                self._end(self._by_number[number].id)
+
+    def next_event(self) -> int | None:
+        return self._ends[0][0] if self._ends else None
+
+    # -- state --------------------------------------------------------------------------------
+
+    def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
+        loaded = self._log.load(saved)
+        for id, record in sorted(loaded.items(), key=lambda item: item[1][0]):
+            self._begin(self._made(id, record), record, parse(record[1], _what(id)))
+        self._touched = {}
+        self.state_rows = len(self._by_id)
+
+    def save(self, changes: Any) -> None:
+        touched, self._touched = self._touched, {}
+        self._log.save(self._saved, touched, changes)
+
+
+def _what(id: Any) -> str:
+    return f"subscription {shown(id)}"
