@@ -339,6 +339,10 @@ MISTAKES: dict[str, tuple[Callable[[Windows], Any], str]] = {
     "a field of the record": (lambda w: w.aggregate(start=Count()), "named 'start', which .* has"),
     "a private name": (lambda w: w.aggregate(_n=Count()), "named '_n', which .* cannot have"),
     "one and several": (lambda w: w.aggregate(Count(), n=Count()), "one combiner, or several"),
+    "a number of tasks": (
+        lambda w: w.aggregate(Count(), parallelism=2),
+        r"write \.window\(\.\.\., parallelism=2\)",
+    ),
     "a class": (lambda w: w.aggregate(n=Count), r"write Count\(\)"),
     "a dict": (lambda w: w.aggregate({"n": Count()}), r"write \.aggregate\(n=Count\(\)"),
     "a part there is not": (lambda w: w.aggregate(n=Sum("x")), "reads 'x', and its elements have"),

@@ -74,6 +74,7 @@ class WindowedStream(Generic[K, V]):
         Of `aggregate(n=Count(), mean=Mean("v"))` the elements are records with the fields `key`,
         `start`, `end`, `n` and `mean`.
         """
+        check_names(aggregates)
         if combiner is not None and aggregates:
             raise StreamError(
                 "aggregate() takes one combiner, or several by name",
@@ -83,7 +84,6 @@ class WindowedStream(Generic[K, V]):
         if not aggregates:
             check_combiner(combiner)
             return self._aggregate(combiner)
-        check_names(aggregates)
         for several in aggregates.values():
             check_combiner(several)
         return Stream(self._builder, self._window_of(*self._several(aggregates), keyed=False))

@@ -109,6 +109,13 @@ class WindowResult(tuple[tuple[K, Window], V], Generic[K, V]):
 
 def check_names(aggregates: Mapping[str, Combiner]) -> None:
     """Raise a StreamError if results cannot have aggregates of these names."""
+    tasks = aggregates.get("parallelism")
+    if isinstance(tasks, int):
+        raise StreamError(
+            "aggregate() takes no parallelism: the tasks are those of the window",
+            hint=f"write .window(..., parallelism={tasks})",
+            at=users_place(),
+        )
     for name in aggregates:
         if name in _TAKEN or name.startswith("_"):
             raise StreamError(
