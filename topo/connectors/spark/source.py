@@ -96,7 +96,7 @@ class SparkSource(StatefulSpout):
         import pyarrow as pa
 
         table = pa.ipc.open_stream(rows).read_all()
-        self.emit_many(table)
+        self.emit_batch(table)  # columns that stay as Spark has them
         self.context.counter("rows", table.num_rows)
 
 
