@@ -96,7 +96,6 @@ class ScriptedClient:
         self._broker = broker
         self._positions: dict[TP, int] = {}
         self._paused: set[TP] = set()
-        self.on_commit_failed: Any = None
 
     def _check(self) -> None:
         if self._broker.away:
@@ -164,12 +163,12 @@ class ScriptedClient:
     def known_end(self, partition: TP) -> int | None:
         return self._broker.logs[partition].end
 
-    def commit(self, offsets: Mapping[TP, int], metadata: str) -> None:
+    def commit(self, offsets: Mapping[TP, int], metadata: str) -> int:
         if self._broker.commits_fail:
-            self.on_commit_failed("the coordinator is away")
-            return
+            return 1
         self._broker.commits += 1
         self._broker.committed |= {one: (offset, metadata) for one, offset in offsets.items()}
+        return 0
 
     def close(self) -> None:
         self._positions.clear()
@@ -187,9 +186,7 @@ class ScriptedSpout(KafkaSpout):
         super().__init__("scripted:1", topics, **{"value": "str", **more})
 
     def connect(self) -> Client:
-        client = ScriptedClient(self.broker)
-        client.on_commit_failed = self._note_failed_commit
-        return client
+        return ScriptedClient(self.broker)
 
     def discover(self) -> frozenset[TP] | None:
         found = frozenset(ScriptedClient(self.broker).partitions(self.topics))

@@ -12,17 +12,19 @@ import pytest
 
 from examples.clicks_kafka import clicks
 from tests.connectors.messages import CLICK
+from tests.connectors.moving import moved_until as moved
 from tests.connectors.scripted_kafka import Keeps, Reading
 from tests.connectors.scripted_registry import Registry
-from tests.connectors.test_kafka_spout import Told
+from tests.connectors.test_kafka_spout import Told, clients_alive, uncollected
 from tests.servers import kafka
 from tests.servers.kafka import KafkaServer
 from tests.wiring import line
-from topo import ComponentError, Spout, StatefulSpout, Unavailable
+from topo import ComponentError, Spout, StatefulSpout, TopologyBuilder, Unavailable
 from topo.connectors.kafka import Backoff, KafkaBolt, KafkaSpout, NewTopic
 from topo.connectors.schemas import Avro, JsonSchema, Protobuf, SchemaRegistry
 from topo.testing import TestCluster, make_tuple, run_bolt
 
+__all__ = ["uncollected"]  # a fixture
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("servers")]
 
 
@@ -415,3 +417,29 @@ def test_the_example_counts_clicks(server: KafkaServer) -> None:
     for value in values(server, target):
         counts[value["user"]] = max(counts[value["user"]], value["count"])
     assert counts == {"ann": 30, "ben": 30, "cy": 30}
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_a_topology_that_has_ended_leaves_no_client_behind(
+    server: KafkaServer, guarantee: Any
+) -> None:
+    source, target = server.topic(2), server.topic(1)
+    server.write(source, numbers(10))
+    before = clients_alive()
+    retry = Backoff(retries=0)
+    Told.fails.update({3: 9})
+    spout = KafkaSpout(server.address, source, value="json", retry=retry, dead_letter=f"{source}-x")
+    bolt = KafkaBolt(server.address, target, guarantee=guarantee)
+    builder = TopologyBuilder()
+    builder.set_spout("s", spout)
+    builder.set_bolt("told", Told()).shuffle_grouping("s")
+    builder.set_bolt("b", bolt).shuffle_grouping("s")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        moved(cluster, lambda: len(server.read(target)) == 10)
+        moved(cluster, lambda: clients_alive() >= before + 4)
+        run.kill()
+        pause = threading.Event()
+        while clients_alive() > before:  # the thread that looks for partitions ends by itself
+            pause.wait(0.01)

@@ -5,9 +5,11 @@ The names in brackets are the cases of cases/kafka.jsonl.
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any, ClassVar, cast
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.cases import read_cases
 from tests.connectors.scripted_kafka import Broker, Keeps, Log, Reading, ScriptedSpout
@@ -808,9 +811,50 @@ def test_a_record_that_may_not_be_written_is_an_error() -> None:
     class Sent:
         topic = key = value = lambda self: b""
 
-    sender.note_delivery(_Error(codes.TOPIC_AUTHORIZATION_FAILED), Sent())
+    sender.heard.note_delivery(_Error(codes.TOPIC_AUTHORIZATION_FAILED), Sent())
     with pytest.raises(ComponentError, match="no permission for the topic"):
         sender.flush(0.1)
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Have reference counting alone free what is let go."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def clients_alive() -> int:
+    kinds = (confluent_kafka.Consumer, confluent_kafka.Producer, AdminClient)
+    return sum(isinstance(each, kinds) for each in gc.get_objects())
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("kind", ["consumer", "sender", "publisher"])
+def test_a_client_that_was_closed_is_freed_at_once(kind: str) -> None:
+    """Each takes one of a process' 1,024 keys for data of threads, until it is freed."""
+    before = clients_alive()
+    if kind == "consumer":
+        consumer = client.KafkaClient("127.0.0.1:1", "g", {"socket.timeout.ms": 100})
+        consumer.assign({("t", 0): 0})
+        consumer.fetch(1)
+        assert clients_alive() == before + 1
+        consumer.close()
+        del consumer
+    elif kind == "sender":
+        sender = publisher.Sender("127.0.0.1:1", {"message.timeout.ms": 50})
+        sender.send(("t", None, b"v", None, None, None))
+        with pytest.raises(Unavailable):
+            sender.flush(0.1)
+        assert clients_alive() == before + 1
+        del sender
+    else:
+        held = publisher.Publisher("127.0.0.1:1", "n", {}, 0.1)
+        with pytest.raises(Unavailable):
+            held.publish(1, publisher.Batch.of([("t", None, b"v", None, None, None)]))
+        del held
+    assert clients_alive() == before
 
 
 # -- event time ---------------------------------------------------------------------------------

@@ -85,10 +85,31 @@ class Client(Protocol):
     def known_end(self, partition: TP) -> int | None:
         """Return the log's end as the last fetch told it."""
 
-    def commit(self, offsets: Mapping[TP, int], metadata: str) -> None:
-        """Commit the group's offsets, without waiting."""
+    def commit(self, offsets: Mapping[TP, int], metadata: str) -> int:
+        """Commit the group's offsets, without waiting; return how many earlier commits failed."""
 
     def close(self) -> None: ...
+
+
+class Heard:
+    """What librdkafka tells by callbacks.
+
+    They hold this and not the client that owns librdkafka's object: so there is no cycle, and the
+    object is freed with the last reference to it. Each takes one of the 1,024 keys for data of
+    threads that a process has, and gives it back only then.
+    """
+
+    def __init__(self) -> None:
+        self.last_error = ""
+        self.failed_commits = 0
+
+    def note_error(self, error: Any) -> None:
+        self.last_error = str(error.str())
+
+    def note_commit(self, error: Any, partitions: Any) -> None:
+        """Count a commit of the group's offsets that failed."""
+        if error is not None:
+            self.failed_commits += 1
 
 
 class OutOfRange(Exception):
@@ -196,9 +217,8 @@ class KafkaClient:
     def __init__(self, servers: str, group: str | None, settings: Mapping[str, Any]) -> None:
         self._kafka = load_client("confluent_kafka", "KafkaSpout", "kafka")
         self._servers = servers
-        self._last_error = ""
+        self._heard = callbacks = Heard()
         self._has_group = group is not None
-        self.on_commit_failed: Callable[[str], None] = lambda error: None
         self._consumer = made(
             "KafkaSpout",
             self._kafka.Consumer,
@@ -215,8 +235,8 @@ class KafkaClient:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "allow.auto.create.topics": False,
-                "error_cb": self._note_error,
-                "on_commit": self._committed,
+                "error_cb": callbacks.note_error,
+                "on_commit": callbacks.note_commit,
             },
         )
         self._admin: Any = None
@@ -346,24 +366,19 @@ class KafkaClient:
         known = max(int(ends[1]) if ends is not None else -1, self._ends_seen.get(partition, -1))
         return known if known >= 0 else None
 
-    def commit(self, offsets: Mapping[TP, int], metadata: str) -> None:
+    def commit(self, offsets: Mapping[TP, int], metadata: str) -> int:
         listed = [
             self._kafka.TopicPartition(*key, offset, metadata) for key, offset in offsets.items()
         ]
         try:
             self._consumer.commit(offsets=listed, asynchronous=True)
-        except self._kafka.KafkaException as error:
-            self.on_commit_failed(str(error))
+        except self._kafka.KafkaException:
+            self._heard.failed_commits += 1
+        failed, self._heard.failed_commits = self._heard.failed_commits, 0
+        return failed
 
     def close(self) -> None:
         self._consumer.close()
-
-    def _committed(self, error: Any, partitions: Any) -> None:
-        if error is not None:
-            self.on_commit_failed(str(error))
-
-    def _note_error(self, error: Any) -> None:
-        self._last_error = str(error.str())
 
     def _ask(self, call: Callable[[], Any]) -> Any:
         try:
@@ -372,7 +387,7 @@ class KafkaClient:
             raise self._in_words(error.args[0]) from error
 
     def _in_words(self, error: Any) -> Exception:
-        return in_words(self._kafka, error, self._servers, self._last_error)
+        return in_words(self._kafka, error, self._servers, self._heard.last_error)
 
 
 def made(connector: str, kind: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> Any:

@@ -34,6 +34,7 @@ class Discovery:
 
     def close(self) -> None:
         self._ended.set()
+        self.error = None  # its frames hold the client, and this object
 
     def _run(self) -> None:
         client: Client | None = None
@@ -53,5 +54,6 @@ class Discovery:
                 if is_news:
                     self._wake()
             self._ended.wait(pause)
+        self.error = None
         if client is not None:
             client.close()

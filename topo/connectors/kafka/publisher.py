@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
-from topo.connectors.kafka.client import RECONNECT_MS, in_words, made, permanent_error
+from topo.connectors.kafka.client import RECONNECT_MS, Heard, in_words, made, permanent_error
 from topo.errors import ComponentError, Unavailable
 
 _NAME = "KafkaBolt"
@@ -62,15 +62,48 @@ class Batch:
             yield (topic, key, value, *others)
 
 
+class _Deliveries(Heard):
+    """What a producer tells: its errors, and what was not delivered."""
+
+    def __init__(self, kafka: Any, servers: str) -> None:
+        super().__init__()
+        self._kafka, self._servers = kafka, servers
+        self.rejected: Rejected = []
+        self.lost: list[Any] = []
+        self.wrong: ComponentError | None = None
+        """Why what is lost will never be taken."""
+
+    def note_delivery(self, error: Any, message: Any) -> None:
+        """Hear that a message was not delivered."""
+        if error is not None:
+            self.judge(error, [message.topic(), message.key(), message.value()])
+
+    def judge(self, error: Any, values: list[Any]) -> None:
+        """Note what became of a record that was not taken: it is rejected, or lost for now."""
+        codes = self._kafka.KafkaError
+        poison = (
+            codes.MSG_SIZE_TOO_LARGE,
+            codes.INVALID_RECORD,
+            codes._UNKNOWN_PARTITION,
+            codes._INVALID_ARG,
+        )
+        if error.code() in poison:
+            self.rejected.append((values, ValueError(error.str())))
+            return
+        self.last_error = str(error.str())
+        self.wrong = self.wrong or permanent_error(self._kafka, error, self._servers)
+        self.lost.append(values)
+
+
 class _Producer:
-    """A librdkafka producer, and the last error that it told of."""
+    """A librdkafka producer, and what it told."""
 
     def __init__(self, servers: str, settings: Mapping[str, Any]) -> None:
         import confluent_kafka
 
         self.kafka = confluent_kafka
         self.servers = servers
-        self.last_error = ""
+        self.heard = deliveries = _Deliveries(confluent_kafka, servers)
         self.producer = made(
             _NAME,
             confluent_kafka.Producer,
@@ -82,14 +115,11 @@ class _Producer:
                 **settings,
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
-                "error_cb": self._note_error,
+                "error_cb": deliveries.note_error,
                 "delivery.report.only.error": True,
-                "on_delivery": self.note_delivery,
+                "on_delivery": deliveries.note_delivery,
             },
         )
-
-    def note_delivery(self, error: Any, message: Any) -> None:
-        """Hear that a message was not delivered."""
 
     def produce(self, outgoing: Sequence[Any], until: float) -> None:
         """Hand a record to librdkafka; wait while its queue is full."""
@@ -125,63 +155,36 @@ class _Producer:
 
     def unavailable(self, doing: str) -> Unavailable:
         """Return what to raise if the brokers cannot be reached."""
-        last = f": {self.last_error}" if self.last_error else ""
+        last = f": {self.heard.last_error}" if self.heard.last_error else ""
         return Unavailable(f"Kafka at {self.servers}: {doing}{last}")
-
-    def _note_error(self, error: Any) -> None:
-        self.last_error = str(error.str())
 
 
 class Sender(_Producer):
     """Sends records as they come; idempotent, so that librdkafka's own retries write none twice."""
-
-    def __init__(self, servers: str, settings: Mapping[str, Any]) -> None:
-        super().__init__(servers, settings)
-        self._rejected: Rejected = []
-        self._lost: list[Any] = []
-        self._wrong: ComponentError | None = None  # why what is lost will never be taken
 
     def send(self, outgoing: Sequence[Any], secs: float = 30.0) -> Rejected:
         """Send a record; return those that no broker will take, with the reasons."""
         try:
             self.produce(outgoing, time.monotonic() + secs)
         except self.kafka.KafkaException as error:
-            self._judge(error.args[0], list(outgoing))
+            self.heard.judge(error.args[0], list(outgoing))
         self.producer.poll(0)
         return self._taken()
 
     def flush(self, secs: float) -> Rejected:
         """Wait until all is delivered; raise Unavailable if that takes too long."""
         left = self.producer.flush(secs)
-        if left or self._lost:
-            count, self._lost = left + len(self._lost), []
+        deliveries = self.heard
+        if left or deliveries.lost:
+            count, deliveries.lost = left + len(deliveries.lost), []
             self.producer.purge()
-            if self._wrong is not None:
-                raise self._wrong
+            if deliveries.wrong is not None:
+                raise deliveries.wrong
             raise self.unavailable(f"{count} records are not delivered")
         return self._taken()
 
-    def note_delivery(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._judge(error, [message.topic(), message.key(), message.value()])
-
-    def _judge(self, error: Any, values: list[Any]) -> None:
-        codes = self.kafka.KafkaError
-        poison = (
-            codes.MSG_SIZE_TOO_LARGE,
-            codes.INVALID_RECORD,
-            codes._UNKNOWN_PARTITION,
-            codes._INVALID_ARG,
-        )
-        if error.code() in poison:
-            self._rejected.append((values, ValueError(error.str())))
-            return
-        self.last_error = str(error.str())
-        self._wrong = self._wrong or permanent_error(self.kafka, error, self.servers)
-        self._lost.append(values)
-
     def _taken(self) -> Rejected:
-        taken, self._rejected = self._rejected, []
+        taken, self.heard.rejected = self.heard.rejected, []
         return taken
 
 
@@ -206,7 +209,7 @@ class Publisher:
             if self._producer is None:
                 self._begin(secs)
         except Unavailable:  # `publish` waits for them, once there is something to publish
-            self._let_go()
+            self.close()
 
     def publish(self, batch: int, records: Batch) -> int:
         """Publish a batch, unless it is; return how many records that were."""
@@ -216,7 +219,7 @@ class Publisher:
             try:
                 return self._publish(batch, records, topic, until)
             except Unavailable:
-                self._let_go()
+                self.close()
                 if time.monotonic() >= until:
                     raise
                 time.sleep(min(1.0, max(0.0, until - time.monotonic())))
@@ -237,7 +240,9 @@ class Publisher:
             self._call(self._timeout(until), send, [marker], group.consumer_group_metadata())
             self._call(self._timeout(until), producer.producer.commit_transaction)
         except kafka.KafkaException as error:
-            raise in_words(kafka, error.args[0], self._servers, producer.last_error) from error
+            raise in_words(
+                kafka, error.args[0], self._servers, producer.heard.last_error
+            ) from error
         self._markers[topic] = batch
         return len(records)
 
@@ -249,7 +254,7 @@ class Publisher:
             self._call(secs, producer.producer.init_transactions)
         except producer.kafka.KafkaException as error:
             raise in_words(
-                producer.kafka, error.args[0], self._servers, producer.last_error
+                producer.kafka, error.args[0], self._servers, producer.heard.last_error
             ) from error
         shared = {
             name: value
@@ -279,7 +284,7 @@ class Publisher:
                     [kafka.TopicPartition(topic, 0)], timeout=self._retry_secs
                 )
             except kafka.KafkaException as error:
-                last = self._producer.last_error
+                last = self._producer.heard.last_error
                 raise in_words(kafka, error.args[0], self._servers, last) from error
             self._markers[topic] = found.offset if found.offset >= 0 else -1
         return self._markers[topic]
@@ -302,7 +307,7 @@ class Publisher:
         thread.start()
         thread.join(secs + _GRACE_SECS)
         if raised:
-            raise raised[0]
+            raise raised.pop()  # a name for it would be a cycle, by way of this frame
         if thread.is_alive():
             assert self._producer is not None
             raise self._producer.unavailable("the coordinator of transactions does not answer")
@@ -310,7 +315,7 @@ class Publisher:
     def _timeout(self, until: float) -> float:
         return max(1.0, until - time.monotonic())
 
-    def _let_go(self) -> None:
+    def close(self) -> None:
         """Forget the producer: another one aborts what it has left open."""
         if self._group is not None:
             self._group.close()

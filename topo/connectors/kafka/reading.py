@@ -51,9 +51,7 @@ class PartitionReader(StatefulSpout):
 
     def connect(self) -> Client:
         """Make a consumer."""
-        client = KafkaClient(self.servers, self.group, revealed(self.settings))
-        client.on_commit_failed = self._note_failed_commit
-        return client
+        return KafkaClient(self.servers, self.group, revealed(self.settings))
 
     def discover(self) -> frozenset[TP] | None:
         """Return the partitions that there are, None if they are not known yet."""
@@ -179,6 +177,3 @@ class PartitionReader(StatefulSpout):
     @property
     def commit_metadata(self) -> str:
         return f"topo {self.context.topology_name}"
-
-    def _note_failed_commit(self, error: str) -> None:
-        self.context.counter("commits_failed")

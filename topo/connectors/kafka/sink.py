@@ -114,8 +114,12 @@ class KafkaBolt(StatefulBasicBolt):
             self.publisher().connect(min(self.retry_secs, _CONNECT_SECS))
 
     def cleanup(self) -> None:
-        if self._sender is not None:
-            self._sender.flush(self.retry_secs)
+        sender, self._sender = self._sender, None
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.close()
+        if sender is not None:
+            sender.flush(self.retry_secs)
 
     def sender(self) -> Sender:
         """Return the producer of records that are not in a transaction."""

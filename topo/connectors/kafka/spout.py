@@ -179,6 +179,7 @@ class KafkaSpout(PartitionReader):
 
     def close(self) -> None:
         self._failures.close()
+        self._letters = None
         self.close_reader()
 
     def position_lost(self, key: TP) -> None:
@@ -439,4 +440,6 @@ class KafkaSpout(PartitionReader):
             return
         offsets = {key: self.state.raw()[key].committable for key in self._own}
         if offsets:
-            self._client.commit(offsets, self.commit_metadata)
+            failed = self._client.commit(offsets, self.commit_metadata)
+            if failed:
+                self.context.counter("commits_failed", failed)
