@@ -167,6 +167,8 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.count = 0
+        self.first = 0
+        """The number of the first signal; 0 before there is one."""
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -180,6 +182,7 @@ class Interrupts:
 
     def _note(self, number: int, frame: object) -> None:
         self.count += 1
+        self.first = self.first or number
         if self.count >= FORCED:
             os._exit(INTERRUPTED)
 
@@ -194,12 +197,14 @@ class Foreground:
         shown: TupleOutput,
         secs: float | None,
         interrupts: Interrupts,
+        display: Display | None = None,
     ) -> None:
         self._out = out
         self._run = run
         self._shown = shown
         self._secs = secs
         self._interrupts = interrupts
+        self._chosen = display
         self._began = time.monotonic()
         self._active_since: float | None = None
 
@@ -257,12 +262,16 @@ class Foreground:
             self._active_since = time.monotonic()
         return time.monotonic() - self._active_since
 
-    def _display(self) -> _Display:
+    def _display(self) -> Display:
+        if self._chosen is not None:
+            return self._chosen
         live = not self._out.quiet and self._out.err_is_terminal and not self._shown.wanted
         return _LiveTable(self._run) if live else _Lines(self._out, self._run, self._began)
 
 
-class _Display(Protocol):
+class Display(Protocol):
+    """Shows what a run does: entered, it gives the function that is called to refresh it."""
+
     def __enter__(self) -> Callable[[], None]: ...
     def __exit__(self, *exception: object) -> None: ...
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import nullcontext
 
 import click
 
 from topo.cli.failures import INTERRUPTED, usage_error
 from topo.cli.foreground import FORCED, Foreground, Interrupts, TupleOutput, totals_of
 from topo.cli.last_resort import LastResort
+from topo.cli.launched import launched
 from topo.cli.options import (
     ConfOptions,
     TargetCommand,
@@ -21,47 +19,10 @@ from topo.cli.options import (
     target_argument,
 )
 from topo.cli.output import Output, common_options
-from topo.config import Config
 from topo.config.masters import is_local
-from topo.distribution import require
-from topo.engine.base import Launch, Run, engine_named
+from topo.engine.base import Launch
 from topo.logs.capture import shown_logs
-from topo.logs.directories import make_log_directory
-from topo.manage.documents import plain
 from topo.topology.layout import TaskLayout
-
-
-@contextmanager
-def _running(engine: str, launch: Launch, announce: Callable[[], None]) -> Iterator[Run]:
-    """Run it; keep its engine's log only if it failed, for somebody to read.
-
-    `announce` is called, and its figures are served, before any of the user's code runs.
-    """
-    logs = make_log_directory()
-    runner = engine_named(engine)
-    run = runner.launch(replace(launch, log_file=logs / "spark.log"))
-    try:
-        announce()
-        with _figures_of(run, launch.conf):
-            yield run.start()
-    finally:
-        runner.stop()
-        if run.error is None:
-            shutil.rmtree(logs, ignore_errors=True)
-
-
-def _figures_of(run: Run, conf: Config) -> AbstractContextManager[None]:
-    """Serve and push the figures of the run, if its settings say where."""
-    if not conf.metrics_bind and not conf.metrics_endpoint:
-        return nullcontext()
-    require("ui", "topology.metrics.bind")
-    from topo.manage.exposing import exposed_figures
-    from topo.metrics.prometheus import Exposed
-
-    def exposed() -> Exposed:
-        return Exposed(run.name, run.status, plain(run.stats()), plain(run.errors()))
-
-    return exposed_figures(run.name, conf, exposed)
 
 
 @click.command(cls=TargetCommand)
@@ -166,7 +127,7 @@ def local(
         Interrupts() as interrupts,
         guard,
         shown_logs(level),
-        _running(engine, launch, lambda: out.say(f"{prepared.name}: {size} · {where}")) as run,
+        launched(engine, launch, lambda: out.say(f"{prepared.name}: {size} · {where}")) as run,
     ):
         foreground = Foreground(out, run, shown, secs, interrupts)
         why = foreground.follow(settings.message_timeout_secs)

@@ -43,6 +43,10 @@ class Output:
     verbose: bool = False
     env: str | None = None
 
+    def use_json(self) -> None:
+        """Print errors as JSON, as if --json were given."""
+        self.json = True
+
     def answer(self, text: str) -> None:
         """Print a line of the answer, for people."""
         click.echo(printable(text))

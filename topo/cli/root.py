@@ -37,6 +37,9 @@ GROUPS = {
             "quickstart:quickstart", "Write a small project: a topology, its test, its settings."
         ),
         "local": Entry("local:local", "Run a topology in the foreground."),
+        "run": Entry(
+            "run:run", "Run a topology for a container's runtime, systemd or another supervisor."
+        ),
         "submit": Entry("submit:submit", "Submit a topology to run in the background."),
         "up": Entry("up:up", "Keep the submitted topologies of this machine running."),
         "export": Entry("export:export", "Print a unit for systemd that runs `topo up`."),

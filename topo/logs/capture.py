@@ -3,8 +3,9 @@
 If tasks run beside the driver, their process writes a file of its own; TOPO_LOG_DIR, which the
 driver of a submitted topology sets, names the directory. On a cluster the lines are collected, in
 bounded amounts, and travel to the driver with the report of an execution; the driver writes the
-same files. The task that logged is found on the stack at the time of logging, so that code that
-does not log costs nothing.
+same files. With TOPO_LOG_FORMAT=json, which `topo run` sets, the lines go to standard error, where
+the log of a container or a service begins. The task that logged is found on the stack at the time
+of logging, so that code that does not log costs nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from topo.logs.prints import Prints, cut, print_by_line
 
 LOG_DIR = "TOPO_LOG_DIR"
 LOG_LEVEL = "TOPO_LOG_LEVEL"
+LOG_FORMAT = "TOPO_LOG_FORMAT"
+AS_JSON = "json"
 _CHATTY = ("py4j", "pyspark", "grpc", "asyncio", "urllib3")
 Line: TypeAlias = dict[str, Any]
 _MOST_BYTES = 16 << 20
@@ -48,6 +51,8 @@ def keep_logs(source: str) -> None:
     directory = os.environ.get(LOG_DIR)
     if directory:
         _listen(JsonLines(Path(directory) / f"{source}.jsonl"))
+    elif _is_streamed():
+        _listen(StreamedLines())
     else:
         print_by_line()
         show_logs()
@@ -56,11 +61,21 @@ def keep_logs(source: str) -> None:
 def show_logs() -> None:
     """Write this process's log records to its standard error, if TOPO_LOG_LEVEL says from which."""
     root = logging.getLogger()
-    if LOG_LEVEL in os.environ and not any(isinstance(h, _Shown) for h in root.handlers):
-        root.addHandler(_Shown())
+    is_there = any(isinstance(handler, _Shown | StreamedLines) for handler in root.handlers)
+    if LOG_LEVEL in os.environ and not is_there:
+        root.addHandler(StreamedLines() if _is_streamed() else _Shown())
         _set_level(root)
         for name in _CHATTY:
             logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def are_wanted() -> bool:
+    """Return True if the lines of other machines are to come to this process."""
+    return bool(os.environ.get(LOG_DIR)) or _is_streamed()
+
+
+def _is_streamed() -> bool:
+    return os.environ.get(LOG_FORMAT) == AS_JSON
 
 
 def collect_logs(most_bytes: int) -> None:
@@ -108,20 +123,24 @@ class Lines(logging.Handler):
 
 
 @contextmanager
-def shown_logs(level: str) -> Iterator[None]:
+def shown_logs(level: str, *, as_json: bool = False) -> Iterator[None]:
     """Show log records from a level on while this lasts, also those of processes started in it."""
     root = logging.getLogger()
-    handlers, before, variable = root.handlers[:], root.level, os.environ.get(LOG_LEVEL)
-    os.environ[LOG_LEVEL] = variable or level
+    handlers, before = root.handlers[:], root.level
+    variables = {name: os.environ.get(name) for name in (LOG_LEVEL, LOG_FORMAT)}
+    os.environ[LOG_LEVEL] = variables[LOG_LEVEL] or level
+    if as_json:
+        os.environ[LOG_FORMAT] = AS_JSON
     show_logs()
     try:
         yield
     finally:
         root.handlers[:] = handlers
         root.setLevel(before)
-        os.environ.pop(LOG_LEVEL, None)  # the user's code may have cleared it
-        if variable is not None:
-            os.environ[LOG_LEVEL] = variable
+        for name, value in variables.items():
+            os.environ.pop(name, None)  # the user's code may have cleared it
+            if value is not None:
+                os.environ[name] = value
 
 
 class _Shown(logging.StreamHandler[TextIO]):
@@ -190,6 +209,24 @@ class JsonLines(Lines):
         super().close()
 
 
+class StreamedLines(Lines):
+    """A handler that writes records to standard error, each by one call of the system.
+
+    Several processes share the stream, and a pipe keeps lines of up to 4 KiB whole.
+    """
+
+    def keep(self, line: Line) -> None:
+        write_streamed([line])
+
+
+def write_streamed(lines: Iterable[Line]) -> None:
+    """Write lines to standard error, past `sys.stderr`, whose prints may be records themselves."""
+    for line in lines:
+        text = json.dumps(line, ensure_ascii=False)
+        with suppress(OSError):  # nobody reads it any more
+            os.write(2, text.encode(errors="backslashreplace") + b"\n")
+
+
 class _Warnings(logging.StreamHandler[TextIO]):
     """A handler for warnings, on a stream that may be closed."""
 
@@ -247,7 +284,9 @@ class LineFile:
 
 
 class ReceivedLines:
-    """A writer of lines from other machines, one file per slot, beside this process's logs."""
+    """A writer of lines from other machines: one file per slot beside this process's logs, or to
+    its standard error.
+    """
 
     def __init__(self, directory: str | None = None) -> None:
         self._directory = directory or os.environ.get(LOG_DIR) or ""
@@ -255,14 +294,18 @@ class ReceivedLines:
 
     def __bool__(self) -> bool:
         """Return True if lines are to be written."""
-        return bool(self._directory)
+        return bool(self._directory) or _is_streamed()
 
     def write(self, source: str, lines: Iterable[Line]) -> None:
         if not self or not lines:
             return
+        ordered = sorted(lines, key=lambda line: str(line["time"]))
+        if not self._directory:
+            write_streamed(ordered)
+            return
         if source not in self._files:
             self._files[source] = LineFile(Path(self._directory) / f"{source}.jsonl")
-        for line in sorted(lines, key=lambda line: str(line["time"])):
+        for line in ordered:
             self._files[source].write(line)
 
     def close(self) -> None:

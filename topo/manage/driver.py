@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -45,7 +45,7 @@ from topo.logs.capture import LOG_DIR, LOG_LEVEL
 from topo.logs.rotation import cut_down
 from topo.manage.answers import written_errors, written_figures
 from topo.manage.documents import plain
-from topo.manage.exposing import exposed_figures
+from topo.manage.exposing import exposed_figures, health_pages
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
 from topo.manage.records import (
     FINAL,
@@ -60,7 +60,6 @@ from topo.metrics.continued import all_errors, continued
 from topo.metrics.history import Windows
 from topo.metrics.prometheus import Exposed
 from topo.metrics.series import Series, sample_of
-from topo.metrics.serving import Answer, Page
 from topo.shipping.sources import SOURCES
 from topo.topology.model import Topology
 
@@ -126,7 +125,7 @@ class Driver:
         try:
             run = self._start()
             conf = Config(self.submission.conf)
-            pages = self._health_pages(run)
+            pages = health_pages(run)
             ends.enter_context(exposed_figures(run.name, conf, lambda: self._exposed(run), pages))
             with self._starting:
                 self._run = run
@@ -300,15 +299,6 @@ class Driver:
             supervision.restarts if supervision else 0,
         )
 
-    def _health_pages(self, run: Run) -> dict[str, Page]:
-        def health(accept: str, query: Mapping[str, list[str]]) -> Answer:
-            return _health_of(run, run.error is None)
-
-        def readiness(accept: str, query: Mapping[str, list[str]]) -> Answer:
-            return _health_of(run, run.status == "ACTIVE")
-
-        return {"/healthz": health, "/readyz": readiness}
-
     def _follow(self, run: Run) -> None:
         figures_due = counts_due = 0.0
         counted = -1
@@ -423,12 +413,6 @@ class Driver:
 
     def _write(self, name: str, document: object) -> bool:
         return write_json_if_possible(self._directory / name, document)
-
-
-def _health_of(run: Run, is_well: bool) -> Answer:
-    """Return a line for those who look whether it lives, or is ready: its status, and why."""
-    text = ": ".join(filter(None, [run.status, run.reason]))
-    return f"{text}\n".encode(), "text/plain; charset=utf-8", 200 if is_well else 503
 
 
 def _written_history(directory: Path) -> object:

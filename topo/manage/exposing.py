@@ -1,4 +1,4 @@
-"""Figures of a run for others, as its settings say: served for Prometheus, pushed by OTLP."""
+"""Figures and health of a run for others, as its settings say: for Prometheus, OTLP and probes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from contextlib import ExitStack, contextmanager
 
 from topo.config import Config
 from topo.config.masters import split_address
+from topo.engine.base import Run
 from topo.metrics.prometheus import Exposed, FiguresCollector, exposition
-from topo.metrics.serving import FigureServer, Page
+from topo.metrics.serving import Answer, FigureServer, Page
+from topo.running import ACTIVE
 from topo.tracing.figures import FigurePusher
 
 _log = logging.getLogger(__name__)
@@ -42,3 +44,24 @@ def exposed_figures(
             )
             ends.callback(pusher.stop)
         yield
+
+
+def health_pages(run: Run) -> dict[str, Page]:
+    """Return the pages for those who look whether a run lives, and whether it is ready.
+
+    One that waits for something outside lives: a new start would not help it.
+    """
+
+    def health(accept: str, query: Mapping[str, list[str]]) -> Answer:
+        return _health_of(run, run.error is None)
+
+    def readiness(accept: str, query: Mapping[str, list[str]]) -> Answer:
+        return _health_of(run, run.status == ACTIVE)
+
+    return {"/healthz": health, "/readyz": readiness}
+
+
+def _health_of(run: Run, is_well: bool) -> Answer:
+    """Return a line with the run's status, and why."""
+    text = ": ".join(filter(None, [run.status, run.reason]))
+    return f"{text}\n".encode(), "text/plain; charset=utf-8", 200 if is_well else 503

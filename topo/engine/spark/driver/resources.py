@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shutil
 import time
@@ -44,7 +43,7 @@ from topo.engine.spark.worker.run_spec import RunSpec
 from topo.engine.spark.worker.slot_runner import SlotRunner
 from topo.engine.spark.worker.stage_errors import STATE_REFUSED
 from topo.errors import AckerError, ConfigError, EngineError
-from topo.logs.capture import LOG_DIR
+from topo.logs.capture import are_wanted
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import REPORTS, local_path
 from topo.storage.savepoints import Savepoint
@@ -215,7 +214,7 @@ class BatchResources(RunResources):
         self._spec = replace(
             self._spec,
             reports=_reports_in(self.checkpoint.location),
-            log_bytes=logged if os.environ.get(LOG_DIR) else 0,
+            log_bytes=logged if are_wanted() else 0,
         )
 
     def go_on(self, batch: int) -> None:

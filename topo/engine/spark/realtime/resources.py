@@ -58,7 +58,7 @@ from topo.engine.spark.realtime.rescaling import copy_last_ticks, drop_stale_tic
 from topo.engine.spark.realtime.start import Streaming, end_slot, spawn_slot
 from topo.engine.spark.realtime.store import EpochStore
 from topo.errors import CheckpointError, ConfigError, EngineError, RunError
-from topo.logs.capture import LOG_DIR
+from topo.logs.capture import are_wanted
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import EPOCHS, local_path
 from topo.storage.savepoints import Savepoint
@@ -170,7 +170,7 @@ class RealTimeResources(RunResources):
         check_workers(session, cores, run.topology)
         self._plan_for(plan.slots, "")
         executors.plan_for(places_needed(self.plan))
-        logged = _LOGGED_BYTES if os.environ.get(LOG_DIR) else 0
+        logged = _LOGGED_BYTES if are_wanted() else 0
         self._spec = replace(self._spec, log_bytes=logged)
 
     def _begin_with(self, begin: Mapping[str, Any]) -> Mapping[str, Any]:
