@@ -3,6 +3,9 @@
 The topology runs through `topo.runtime` alone, as `topo bench inline` does: frames are encoded and
 state is saved in every batch. The plain loop finds the same matches with a list of open ones per
 key. With many open matches the events change none of them: their cost is to stay the same.
+
+`matching` is the operator alone, over the same columns as the plain loop, in processor time:
+without a spout, frames and a count of tuples. What it saves is measured beside it.
 """
 
 from __future__ import annotations
@@ -10,11 +13,15 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 from time import perf_counter, process_time
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.model import BenchOptions, Measurement
 from topo import BasicBolt, EventTime, Pattern, PatternBolt, Spout, TopologyBuilder, Tuple
+from topo.event_time import BEFORE_ALL
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
+from topo.storage.saving import Changes
+from topo.timed import Clock, Rows
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 
@@ -44,6 +51,7 @@ class Events(Spout):
     """Emits rows of key, time and kind."""
 
     outputs = ("key", "ts", "kind")
+    transient = ("rows",)
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
@@ -70,10 +78,11 @@ class Matches(BasicBolt):
 
 def run(options: BenchOptions) -> list[Measurement]:
     total = max(_BATCH, int(options.seconds * _EVENTS_A_SECOND))
-    runs = [
-        _measure(options, {"keys": keys, "share": share}, _mixed(total, keys, share), IN_A_ROW)
-        for keys, share in ((1_000, 0.3), (1_000, 0.03), (100_000, 0.3))
-    ]
+    runs = []
+    for keys, share in ((1_000, 0.3), (1_000, 0.03), (100_000, 0.3)):
+        mixed, params = _mixed(total, keys, share), {"keys": keys, "share": share}
+        runs.append(_measure_matching(options, {**params, "matching": True}, mixed))
+        runs.append(_measure(options, params, mixed, IN_A_ROW))
     for count in _OPEN:
         rows: list[Row] = [(0, n, "a") for n in range(count)]
         rows += [(0, count + n, "cdx"[n % 3]) for n in range(total)]
@@ -85,6 +94,68 @@ def _mixed(total: int, keys: int, share: float) -> list[Row]:
     rng = random.Random(1)
     kinds = rng.choices("abcx", [share / 3] * 3 + [1 - share], k=total)
     return [(rng.randrange(keys), n, kind) for n, kind in enumerate(kinds)]
+
+
+def _measure_matching(
+    options: BenchOptions, params: dict[str, Any], rows: list[Row]
+) -> Measurement:
+    rates, loop_rates, verified, saving = [], [], True, 0.0
+    for repeat in range(options.repeat):
+        options.progress(f"patterns {params}: {repeat + 1} of {options.repeat}")
+        before = process_time()
+        matches, _ = found_by_hand(rows)
+        loop_rates.append(len(rows) / (process_time() - before))
+        count, seconds, saved = matched(rows, IN_A_ROW)
+        rates.append(len(rows) / seconds)
+        saving += saved
+        verified = verified and count == matches
+    detail = {"saving_us": round(saving / options.repeat / len(rows) * 1e6, 2)}
+    return Measurement.of(
+        "patterns", params, "events", rates, verified=verified, loop_rates=loop_rates, detail=detail
+    )
+
+
+class _Task:
+    """Stands for the task of an operator, and counts what it emits."""
+
+    owner = "bolt 'matches'"
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.context = SimpleNamespace(gauge=_nothing, counter=_nothing)
+        self.component = self
+
+    def emit(self, rows: list[list[Any]], stream: str = "default") -> None:
+        self.count += len(rows)
+
+
+def _nothing(*arguments: Any) -> None:
+    """Stand for the figures of a task."""
+
+
+def matched(rows: list[Row], pattern: Pattern) -> tuple[int, float, float]:
+    """Return how many matches an operator finds, and its seconds of matching and of saving."""
+    task: Any = _Task()
+    bolt = PatternBolt(pattern, key="key", time=EventTime("ts"), select={"key": "key"})
+    operator = bolt.operator(task)
+    operator.load({}, BEFORE_ALL)
+    batches = []
+    for at in range(0, len(rows), _BATCH):
+        columns: list[Any] = [list(column) for column in zip(*rows[at : at + _BATCH], strict=True)]
+        make: Any = rows.__getitem__
+        count = len(columns[0])
+        batches.append(Rows("events", "default", Events.outputs, columns, count, columns[1], make))
+    matching = saving = 0.0
+    watermark = BEFORE_ALL
+    for batch in batches:
+        before = process_time()
+        operator.rows(batch)
+        passed, watermark = watermark, batch.columns[1][-1]
+        operator.advance(Clock(passed, watermark, 0.0))
+        then = process_time()
+        operator.save(Changes())
+        matching, saving = matching + then - before, saving + process_time() - then
+    return task.count, matching, saving
 
 
 def _measure(

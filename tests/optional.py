@@ -25,6 +25,7 @@ MODULES = (
         "redis",
         "river",
         "schemathesis",
+        "sklearn",
         "sqlalchemy",
         "websockets",
         "yaml",

@@ -17,6 +17,7 @@ import os
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -283,13 +284,14 @@ def follow_orders(run: SparkRun, directory: Path) -> None:
         order.unlink()
 
 
-def main() -> None:
+def run_job(make: Callable[[str], Topology]) -> None:
+    """Run the topology of a directory until it ends, as a command: DIRECTORY MASTER."""
     directory, master = sys.argv[1:]
     conf = json.loads(Path(directory, "conf.json").read_text(encoding="utf-8"))
     begin = conf.pop("begin", {})
     run = SparkRun(
         "exactly-once",
-        topology(directory),
+        make(directory),
         {**conf, "topology.checkpoint.dir": f"{directory}/checkpoint"},
         master=master,
         log_file=Path(directory, "spark.log"),
@@ -302,4 +304,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_job(topology)

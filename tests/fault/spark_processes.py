@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,23 @@ def kill(process: psutil.Process) -> bool:
 
 
 class Job:
-    """`tests.fault.exactly_once` in a process of its own, over a log that grows."""
+    """`tests.fault.exactly_once`, or its like, in a process of its own, over a log that grows.
 
-    def __init__(self, directory: Path, master: str, conf: Mapping[str, Any]) -> None:
+    `paths` come before the repository in the module path of all its processes.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        master: str,
+        conf: Mapping[str, Any],
+        module: str = "tests.fault.exactly_once",
+        paths: Sequence[Path] = (),
+    ) -> None:
         self.directory = directory
         self.master = master
+        self._module = module
+        self._python_path = os.pathsep.join(map(str, [*paths, ROOT]))
         self.is_real_time = conf.get("topology.mode") == "real-time"
         self.log = directory / "log"
         self.log.touch()
@@ -69,12 +81,12 @@ class Job:
     def start(self) -> None:
         with open(self.directory / "output", "ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fault.exactly_once", self.directory, self.master],
+                [sys.executable, "-m", self._module, self.directory, self.master],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": self._python_path},
             )
 
     def append(self, messages: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.disks import small_disk
-from tests.fault import spark_processes
+from tests.fault import exactly_once, spark_processes
 from tests.fault.exactly_once import END, check_result, topology
 from tests.fault.spark_processes import KEYS, ROOT, pause, wait_until
 from tests.fault.without_spark import Slots
@@ -85,10 +85,15 @@ def kill_once_it_is_committed(monkeypatch: pytest.MonkeyPatch) -> Kill:
     return kill
 
 
-def count_over_deaths(directory: Path, deaths: int, kill: Kill = kill_at_random) -> dict[str, int]:
-    """Kill and stop slots while they count; raise if the counts are wrong."""
+def count_over_deaths(
+    directory: Path, deaths: int, kill: Kill = kill_at_random, job: Any = exactly_once
+) -> dict[str, int]:
+    """Kill and stop slots while they work; raise if the results are wrong.
+
+    `job` is the module of a topology over the log, and of the check of its results.
+    """
     append(directory, [])
-    with closing(Slots(topology(str(directory)), directory / "epochs", **CONF)) as slots:
+    with closing(Slots(job.topology(str(directory)), directory / "epochs", **CONF)) as slots:
         slots.start()
         for number in range(deaths):
             append(directory, random.choices(KEYS, k=60))
@@ -112,7 +117,8 @@ def count_over_deaths(directory: Path, deaths: int, kill: Kill = kill_at_random)
                 raise FoundOut from slots.coordinator.failure
         append(directory, [END])
         slots.finish()
-    return check_result(directory)
+    result: dict[str, int] = job.check_result(directory)
+    return result
 
 
 @pytest.mark.timeout(120 + 10 * KILLS)
@@ -187,14 +193,16 @@ def test_starts_that_use_what_was_not_committed_are_found_out(
     assert is_found_out(tmp_path, kill_before_it_is_committed, monkeypatch)
 
 
-def is_found_out(directory: Path, kill: Kill, monkeypatch: pytest.MonkeyPatch) -> bool:
+def is_found_out(
+    directory: Path, kill: Kill, monkeypatch: pytest.MonkeyPatch, job: Any = exactly_once
+) -> bool:
     """Return True if what is wrong with the slots shows in at least one of some runs."""
     monkeypatch.setattr(spark_processes, "PATIENCE_SECS", 20.0)  # what is lost has no end
     for number in range(10):
         each = directory / str(number)
         each.mkdir()
         try:
-            count_over_deaths(each, 6, kill)
+            count_over_deaths(each, 6, kill, job)
         except (FoundOut, AssertionError):
             return True
     return False

@@ -49,9 +49,10 @@ def topology() -> Topology:
     return builder.create_topology()
 
 
-def test_what_was_learnt_is_measured_and_scores() -> None:
+@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+def test_what_was_learnt_is_measured_and_scores(mode: str) -> None:
     inline = complete_topology(topology())
-    spark = complete_topology(topology(), engine="spark")
+    spark = complete_topology(topology(), conf={"topology.mode": mode}, engine="spark")
     assert spark.tuples("learn", "evaluation") == inline.tuples("learn", "evaluation")
     assert sorted(spark.tuples("score")) == sorted(inline.tuples("score"))
     assert all(prediction is not None for *_, prediction in spark.tuples("score"))

@@ -51,9 +51,10 @@ def topology() -> Topology:
     return builder.create_topology()
 
 
-def test_rules_and_subscriptions() -> None:
+@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+def test_rules_and_subscriptions(mode: str) -> None:
     inline = complete_topology(topology())
-    spark = complete_topology(topology(), engine="spark")
+    spark = complete_topology(topology(), conf={"topology.mode": mode}, engine="spark")
     for component, stream in (("often", "alerts"), ("even", "default"), ("match", "default")):
         wanted = sorted(inline.tuples(component, stream))
         assert wanted

@@ -1,6 +1,7 @@
 """Learning: each example is predicted, measured and learnt once, whatever the batches and restarts.
 
-The models are written for these tests, so that they run without river; the last ones are river's.
+The models are written for these tests, so that they run without river and scikit-learn; the last
+ones are theirs.
 """
 
 from __future__ import annotations
@@ -530,3 +531,100 @@ def test_a_forest_of_river_is_the_same_after_restarts() -> None:
         return world.out()
 
     assert predictions(restarts=True) == predictions(restarts=False)
+
+
+# -- scikit-learn ---------------------------------------------------------------------------------
+
+
+def points(label: Callable[[float, float], Any], count: int = 30) -> list[list[Any]]:
+    chance = random.Random(4)
+    pairs = [(chance.random(), chance.random()) for _ in range(count)]
+    return [[x, z, label(x, z)] for x, z in pairs]
+
+
+def scikit_bolts() -> dict[str, Callable[[], tuple[LearnBolt, list[list[Any]]]]]:
+    """Return bolts, and what they learn: labels of text, of bool, numbers, and none at all."""
+    options: dict[str, Any] = {"features": ["x", "z"], "emit": "predictions", "report": 1}
+
+    def of_text() -> tuple[LearnBolt, list[list[Any]]]:
+        from sklearn.linear_model import SGDClassifier
+
+        bolt = LearnBolt(
+            SGDClassifier(loss="log_loss", random_state=1), label="y", classes=["no", "yes"],
+            metrics={"accuracy": Accuracy(), "certainty": Certainty()},
+            **options,
+        )  # fmt: skip
+        return bolt, points(lambda x, z: "yes" if x > z else "no")
+
+    def of_bools() -> tuple[LearnBolt, list[list[Any]]]:
+        from sklearn.neural_network import MLPClassifier
+
+        bolt = LearnBolt(MLPClassifier((4,), random_state=1), label="y", **options)
+        return bolt, points(lambda x, z: x > z)
+
+    def of_numbers() -> tuple[LearnBolt, list[list[Any]]]:
+        from sklearn.linear_model import SGDRegressor
+
+        bolt = LearnBolt(SGDRegressor(random_state=1), label="y", **options)
+        return bolt, points(lambda x, z: x + z)
+
+    def of_nothing() -> tuple[LearnBolt, list[list[Any]]]:
+        from sklearn.cluster import MiniBatchKMeans
+
+        bolt = LearnBolt(MiniBatchKMeans(3, random_state=1, n_init=1), **options)
+        return bolt, points(lambda x, z: None)
+
+    kinds = {"text": of_text, "bools": of_bools, "numbers": of_numbers, "nothing": of_nothing}
+    return dict(kinds)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("name", scikit_bolts())
+def test_a_model_of_scikit_learn_is_that_of_the_chunks_it_learnt(name: str, restarts: bool) -> None:
+    bolt, rows = scikit_bolts()[name]()
+    assert bolt.requires == ("scikit-learn>=1.4",)
+    world = World(scikit_bolts()[name]()[0], ["x", "z", "y"])
+    for chunk in (rows[:12], rows[12:13], rows[13:]):
+        world.feed(*chunk)
+        if restarts:
+            world.run.restart()
+    model, wanted = bolt.model, list[Any]()
+    ends = [row[0] for row in world.out("evaluation")]  # one a chunk
+    for start, end in pairwise([0, *ends]):
+        features = [row[:2] for row in rows[start:end]]
+        labels = [] if bolt.label is None else [[row[2] for row in rows[start:end]]]
+        wanted += model.predict(features).tolist() if start else [None] * end
+        is_first = not start and name in ("text", "bools")
+        classes = {"classes": bolt.classes or (False, True)} if is_first else {}
+        model.partial_fit(features, *labels, **classes)
+    assert [row[-1] for row in world.out()] == wanted
+    assert len(wanted) == len(rows)
+
+
+def test_a_classifier_of_scikit_learn_scores_and_is_measured() -> None:
+    from sklearn.linear_model import SGDClassifier
+
+    bolt = LearnBolt(
+        SGDClassifier(loss="log_loss", random_state=1), label="y", classes=["no", "yes"],
+        metrics={"accuracy": Accuracy()}, report=40, publish=40,
+    )  # fmt: skip
+    world = World(bolt, score=ScoreBolt("learn", method="predict_proba"))
+    for number in range(4):
+        world.feed(*[[v / 10, "yes" if v > 0 else "no"] for v in range(-10, 10)])
+        assert len(world.out("model")) == (number + 1) // 2
+    [[first, _], [second, accuracy]] = world.out("evaluation")
+    assert (first, second, accuracy > 0.8) == (40, 80, True)
+    [[*_, low], [*_, high]] = sorted(world.ask([1, -0.9, None], [2, 0.9, None]))
+    assert (low["no"] > 0.5, high["yes"] > 0.5) == (True, True)
+
+
+def test_what_scikit_learn_refuses_is_told_with_the_example() -> None:
+    from sklearn.linear_model import SGDClassifier
+    from sklearn.preprocessing import StandardScaler
+
+    for value, reason in ((None, "contains NaN"), ("poison", "could not convert string")):
+        bolt = LearnBolt(SGDClassifier(), label="y", classes=[0, 1])
+        with pytest.raises(UncaughtError, match=f"begins with {{'x': {value!r}}}.*{reason}"):
+            World(bolt).feed([value, 1])
+    with pytest.raises(LearnError, match="a StandardScaler, has no predict"):
+        LearnBolt(StandardScaler())
