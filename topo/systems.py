@@ -53,8 +53,22 @@ def sync_data(handle: int) -> None:
         os.fsync(handle)
 
 
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Return True once a process has ended, which it need not be reaped for."""
+    if process.returncode is not None:
+        return True
+    if not hasattr(os, "waitid"):
+        return process.poll() is not None
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    except ChildProcessError:  # another thread has reaped it
+        return True
+
+
 def wait_for_group(process: subprocess.Popen[bytes]) -> int:
     """Wait for the end of a process that leads a group, end the group, return the exit code."""
+    if process.returncode is not None:
+        return process.returncode
     with contextlib.suppress(ChildProcessError):
         if hasattr(os, "waitid"):  # until it is reaped, nobody else's group can have its number
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

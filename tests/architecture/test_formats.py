@@ -30,6 +30,7 @@ class Format(NamedTuple):
 
 _GOLDEN = "tests/unit/golden"
 _WORKER, _REALTIME = "engine/spark/worker", "engine/spark/realtime"
+_PROCESS = "engine/spark/process"
 _EPOCHS = "tests/unit/golden/epochs-tEp1-tSn2"
 FORMATS = {
     "state of a task": Format(
@@ -68,10 +69,10 @@ FORMATS = {
         (f"{_REALTIME}/mark.py",), "topo.engine.spark.realtime.mark:MAGIC", f"{_EPOCHS}/committed"
     ),
     "messages of slots in real-time mode": Format(
-        (f"{_REALTIME}/messages.py", f"{_REALTIME}/output.py", f"{_REALTIME}/stream.py")
+        (f"{_REALTIME}/messages.py", f"{_REALTIME}/output.py", f"{_PROCESS}/framing.py")
     ),
     "messages of slots in micro-batches": Format(
-        (f"{_WORKER}/relay.py", f"{_WORKER}/slot_process.py")
+        (f"{_WORKER}/relay.py", f"{_WORKER}/slot_process.py", f"{_PROCESS}/slot.py")
     ),
     "start of Spark's workers": Format((f"{_WORKER}/handover.py",)),
     "records of running topologies": Format(("manage/files.py",)),

@@ -1,7 +1,7 @@
 """The walls of the house: which room may import which.
 
 A room is a package of `topo/`, or a module beside them; `engine` is the seam (`engine/base.py`),
-and each engine is a room of its own, Spark's six. `connectors` are the modules that all systems
+and each engine is a room of its own, Spark's seven. `connectors` are the modules that all systems
 share, and each system is a room. Imports inside functions count as well. Those under
 `TYPE_CHECKING` count for the same table: whoever has to know a type knows its room. No import of
 either kind may hide a cycle of modules.
@@ -30,7 +30,7 @@ _BELOW_RUNTIME = {
     "wire",
 }  # fmt: skip
 _ENGINE = {*_BELOW_RUNTIME, "drpc", "engine", "runtime", "windows"}
-_SPARK = {*_ENGINE, "engine.spark.plan", "engine.spark.worker"}
+_SPARK = {*_ENGINE, "engine.spark.plan", "engine.spark.process", "engine.spark.worker"}
 _CONNECTOR = {"api", "config", "connectors", "distribution", "errors", "storage"}
 _CONNECTOR |= {"topology", "tuples"}
 _ABOVE = {"_pb", "builder", "config", "distribution", "engine", "errors", "forks", "logs"}
@@ -104,7 +104,13 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {"config", "errors", "running", "topology"},
     "engine.inline": _ENGINE,
     "engine.spark.plan": {"errors", "storage", "topology"},
-    "engine.spark.worker": {*_BELOW_RUNTIME, "engine.spark.plan", "runtime"},
+    "engine.spark.process": {"errors", "logs", "runtime", "systems", "tracking", "wire"},
+    "engine.spark.worker": {
+        *_BELOW_RUNTIME,
+        "engine.spark.plan",
+        "engine.spark.process",
+        "runtime",
+    },
     "engine.spark.datasets": _SPARK,
     "engine.spark.jvm": {"config", "errors", "logs", "storage"},
     "engine.spark.realtime": {*_SPARK, "engine.spark.jvm"},

@@ -8,6 +8,7 @@ from tests.architecture.source import Source, topo_sources
 
 # module below topo/: why nobody but topo can have written those bytes
 TRUSTED = {
+    "engine/spark/process/slot.py": "what is pickled here itself",
     "engine/spark/realtime/coordinator.py": "a slot's stream, which begins with the run's token",
     "engine/spark/realtime/messages.py": "the same stream, and the driver's",
     "engine/spark/realtime/records.py": "the log of epochs in the checkpoint; no class is read",
@@ -15,7 +16,7 @@ TRUSTED = {
     "engine/spark/worker/relay.py": "a unix socket in a directory that only this user enters",
     "engine/spark/worker/remote.py": "the same socket",
     "engine/spark/worker/report.py": "a report, which an acker takes with the run's token only",
-    "engine/spark/worker/slot_process.py": "the driver's pipe, and what is pickled here itself",
+    "engine/spark/worker/slot_process.py": "the driver's pipe",
     "engine/spark/worker/spool.py": "a reference, out of rows that this run's stages made",
     "engine/spark/worker/stage_errors.py": "signed with the run's token",
     "engine/spark/worker/stages.py": "Spark's closure, which the driver made",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.fault import exactly_once, spark_processes
 from tests.fault.exactly_once import END, check_result, topology
 from tests.fault.spark_processes import KEYS, ROOT, pause, wait_until
 from tests.fault.without_spark import Slots
+from topo.engine.spark.process.spawn import SlotProcess
 from topo.engine.spark.realtime.coordinator import SlotLost
 from topo.engine.spark.realtime.epochs import EpochRecord, Epochs, Staged
 from topo.engine.spark.realtime.records import Place, Places
@@ -41,45 +41,48 @@ class FoundOut(Exception):
     """Slots failed, and not because one of them was killed."""
 
 
-Kill: TypeAlias = Callable[[Path, Slots, subprocess.Popen[bytes]], None]
+Kill: TypeAlias = Callable[[Path, Slots, SlotProcess], None]
 
 
-def kill_at_random(directory: Path, slots: Slots, victim: subprocess.Popen[bytes]) -> None:
+def send(victim: SlotProcess, number: signal.Signals) -> None:
+    """Send a signal to a slot's process alone."""
+    os.kill(victim.pid, number)
+
+
+def kill_at_random(directory: Path, slots: Slots, victim: SlotProcess) -> None:
     pause(random.random() / 4)
-    victim.kill()
+    send(victim, signal.SIGKILL)
 
 
-def stop(directory: Path, slots: Slots, victim: subprocess.Popen[bytes]) -> None:
+def stop(directory: Path, slots: Slots, victim: SlotProcess) -> None:
     """Stop a slot's process while the other one begins the next epoch, which so stays in work."""
-    victim.send_signal(signal.SIGSTOP)
+    send(victim, signal.SIGSTOP)
     append(directory, random.choices(KEYS, k=60))
     wait_until(slots.is_staging, "an epoch that some levels have staged")
 
 
-def kill_before_it_is_committed(
-    directory: Path, slots: Slots, victim: subprocess.Popen[bytes]
-) -> None:
+def kill_before_it_is_committed(directory: Path, slots: Slots, victim: SlotProcess) -> None:
     stop(directory, slots, victim)
-    victim.kill()
+    send(victim, signal.SIGKILL)
 
 
 @pytest.fixture
 def kill_once_it_is_committed(monkeypatch: pytest.MonkeyPatch) -> Kill:
-    victims: list[subprocess.Popen[bytes]] = []
+    victims: list[SlotProcess] = []
     commit = Epochs.commit
 
     def killing(epochs: Epochs, record: EpochRecord) -> list[tuple[int, int, bytes]]:
         told = commit(epochs, record)
         while victims:
-            victims.pop().kill()
+            send(victims.pop(), signal.SIGKILL)
         return told
 
-    def kill(directory: Path, slots: Slots, victim: subprocess.Popen[bytes]) -> None:
+    def kill(directory: Path, slots: Slots, victim: SlotProcess) -> None:
         stop(directory, slots, victim)
         append(directory, random.choices(KEYS, k=60))  # of the epoch after it
         pause(0.1)
         victims.append(victim)
-        victim.send_signal(signal.SIGCONT)
+        send(victim, signal.SIGCONT)
 
     monkeypatch.setattr(Epochs, "commit", killing)
     return kill
@@ -100,10 +103,10 @@ def count_over_deaths(
             slots.await_epochs()
             victim = random.choice(slots.processes)
             if number % 3 == 2:  # it stands still for a while, and the epoch with it
-                victim.send_signal(signal.SIGSTOP)
+                send(victim, signal.SIGSTOP)
                 append(directory, random.choices(KEYS, k=60))
                 pause(5.0 if number % 30 == 29 else 0.5)
-                victim.send_signal(signal.SIGCONT)
+                send(victim, signal.SIGCONT)
                 slots.await_epochs()
             else:
                 kill(directory, slots, victim)

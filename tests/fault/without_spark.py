@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import selectors
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -24,10 +23,11 @@ from topo.engine.spark.driver.lifecycle import Lifecycle
 from topo.engine.spark.driver.run_resources import tracking_plan
 from topo.engine.spark.driver.scratch import make_slots_directory
 from topo.engine.spark.plan import Plan, make_plan
+from topo.engine.spark.process.spawn import SlotProcess
 from topo.engine.spark.realtime.coordinator import Coordinator
 from topo.engine.spark.realtime.epochs import Committed
 from topo.engine.spark.realtime.messages import Place, SlotSetup
-from topo.engine.spark.realtime.start import place_slot, spawn_slot
+from topo.engine.spark.realtime.start import SLOT
 from topo.engine.spark.realtime.store import EpochStore
 from topo.engine.spark.realtime.stream import Stream, connect
 from topo.engine.spark.worker.report import Report
@@ -116,11 +116,10 @@ class Slots:
         )
         self.coordinator.start()
         slots = range(self.plan.slots)
-        self.processes: list[subprocess.Popen[bytes]] = [spawn_slot() for _ in slots]
+        self.processes = [SlotProcess(SLOT) for _ in slots]
         for slot, process in enumerate(self.processes):
-            place_slot(
-                process, Place(f"{self._sockets}/coordinator", token, slot, self._path(slot))
-            )
+            place = Place(f"{self._sockets}/coordinator", token, slot, self._path(slot))
+            process.place(place.path, place.pack())
         self._shuffle = Shuffle(self.plan, self._sockets, token)
         self._shuffle.start()
 
@@ -170,9 +169,6 @@ class Slots:
         for process in self.processes:
             process.kill()
             process.wait()
-            assert process.stdin is not None
-            with suppress(OSError):
-                process.stdin.close()
         self._shuffle.is_over = True
         self._shuffle.join()
         self.coordinator.close()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
-import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from topo.engine.spark.process.spawn import SlotProcess
 from topo.engine.spark.realtime.coordinator import SlotLost
 from topo.engine.spark.realtime.messages import Place
 from topo.engine.spark.realtime.start import Streaming
@@ -51,12 +54,11 @@ def failed(
     return streaming
 
 
-def end(processes: list[subprocess.Popen[bytes]]) -> None:
+def end(processes: list[SlotProcess]) -> None:
     """End processes that nobody has told anything."""
     for process in processes:
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(60) == 0
+        process.let_go()
+        assert process.poll() == 0
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def test_the_processes_of_the_next_start_are_begun_when_a_slot_was_killed(
     address, connected = driver
     first = failed(SlotLost("the process of slot 0 is gone"))
     first.start_slot(Place(str(tmp_path / "nobody"), "t", 0, str(tmp_path / "s0")))
-    first.processes[0].send_signal(signal.SIGKILL)
+    os.kill(first.processes[0].pid, signal.SIGKILL)
     first.stop()
     assert isinstance(first.error, SlotLost)
     (spare,) = first.spares
@@ -95,14 +97,45 @@ def test_the_processes_of_the_next_start_are_begun_when_a_slot_was_killed(
     assert second.processes == [spare]
     assert connected.wait(60)
     second.stop()
-    assert spare.returncode == -signal.SIGKILL
+    assert spare.poll() == -signal.SIGKILL
     end(second.spares)
+
+
+def test_children_end_with_a_slot_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "forking.py").write_text(
+        "import os, time\n"
+        "def main():\n"
+        "    child = os.fork()\n"
+        "    if child:\n"
+        f"        open({str(tmp_path / 'child')!r}, 'x').write(f'{{child}}\\n')\n"
+        "    time.sleep(1000)\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    streaming = Streaming([SlotProcess("forking")], str(tmp_path))
+    streaming.attend(Coordinator(None))  # type: ignore[arg-type]
+    streaming.start_slot(Place(str(tmp_path / "nobody"), "t", 0, str(tmp_path / "slot-0")))
+    child = psutil.Process(int(wait_for_text(tmp_path / "child")))
+    os.kill(streaming.processes[0].pid, signal.SIGKILL)
+    while streaming.isActive:
+        pass
+    child.wait(30)
+    streaming.stop()
+    end(streaming.spares)
+
+
+def wait_for_text(path: Path) -> str:
+    """Return a file's first line once it is there."""
+    while not path.exists() or not path.read_text().endswith("\n"):
+        pass
+    return path.read_text()
 
 
 def test_how_a_slot_ended_by_itself_is_told(tmp_path: Path) -> None:
     streaming = failed(SlotLost("the process of slot 0 is gone"), directory=str(tmp_path))
     streaming.start_slot(Place(str(tmp_path / "nobody"), "t", 0, str(tmp_path / "slot-0")))
-    assert streaming.processes[0].wait(60) == 1
+    assert streaming.processes[0].wait() == 1
     assert not streaming.isActive
     streaming.stop()
     end(streaming.spares)

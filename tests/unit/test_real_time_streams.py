@@ -121,7 +121,7 @@ def test_a_listener_wants_the_token_and_keeps_what_came_with_it(loop: Loop, tmp_
 def test_a_message_that_is_too_long_for_its_head_is_told(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topo.engine.spark.realtime.stream._MOST_BYTES", 10)
+    monkeypatch.setattr("topo.engine.spark.process.framing.MOST_BYTES", 10)
     sender, _ = pair(loop)
     sender.send(1, bytes(10))
     with pytest.raises(EngineError, match="11 bytes at once, and a process of topo sends 10"):

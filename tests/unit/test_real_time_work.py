@@ -14,6 +14,7 @@ from tests.unit.test_real_time_streams import Loop
 from tests.wiring import line
 from topo import BasicBolt, EngineError, TopologyBuilder, Tuple
 from topo.engine.spark.plan import Plan, make_plan
+from topo.engine.spark.process.framing import pack_block, read_block
 from topo.engine.spark.realtime import output
 from topo.engine.spark.realtime.align import Marker
 from topo.engine.spark.realtime.java import check_spark
@@ -268,12 +269,13 @@ def test_between_machines_a_stream_is_the_same() -> None:
 
 def test_a_place_is_read_as_it_was_written(tmp_path: Path) -> None:
     place = Place("127.0.0.1:1234", "token", 3, str(tmp_path / "slot-3"))
+    assert Place.unpack(place.pack()) == place
     file = tmp_path / "said"
-    file.write_bytes(place.pack())
+    file.write_bytes(pack_block(place.pack()))
     with file.open("rb") as source:
-        assert Place.read(source) == place
+        assert read_block(source.read) == place.pack()
         with pytest.raises(EOFError, match="nobody says"):
-            Place.read(source)
+            read_block(source.read)
 
 
 # -- places ---------------------------------------------------------------------------------------

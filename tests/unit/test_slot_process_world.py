@@ -23,8 +23,8 @@ import pytest
 from topo.engine.spark.driver.hangs import Hangs
 from topo.engine.spark.driver.restarts import Restarts
 from topo.engine.spark.driver.slots import SlotProcesses
-from topo.engine.spark.worker import doing
-from topo.engine.spark.worker.doing import doing_now, last_words, note_end, open_note
+from topo.engine.spark.process import doing
+from topo.engine.spark.process.doing import doing_now, last_words, note_end, open_note
 from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Work
 from topo.engine.spark.worker.relay import RelayLost, SlotDied
 from topo.engine.spark.worker.remote import RemoteRunner

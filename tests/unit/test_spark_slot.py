@@ -22,10 +22,11 @@ import pytest
 
 from topo import EngineError, UncaughtError
 from topo.engine.spark.driver.slots import SlotProcesses
+from topo.engine.spark.process.framing import pack_block
 from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Runner, Work
-from topo.engine.spark.worker.relay import Relay, RelayLost
+from topo.engine.spark.worker.relay import Part, Relay, RelayLost
 from topo.engine.spark.worker.remote import RemoteRunner
-from topo.engine.spark.worker.slot_process import make_runner, serve, write_setup
+from topo.engine.spark.worker.slot_process import make_runner, pack_setup, serve
 from topo.tracking.client import Lease
 from topo.tracking.plan import TrackingPlan
 from topo.tracking.transport import AckerTarget
@@ -117,6 +118,23 @@ def test_work_ends_when_its_worker_goes_away() -> None:
     relay.send(1, (LEASE, 4, 2, 0, b"nonce"), [b"wait"])
     relay.close()
     serving.join()
+
+
+@pytest.mark.parametrize("most", [1, 5, 7, 100])
+def test_parts_that_no_frame_can_hold_go_over_in_several(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topo.engine.spark.worker.relay.MOST_BYTES", most)
+    here, there = map(Relay, socket.socketpair())
+    parts: list[Part] = [b"", b"abc", bytearray(b"defgh"), memoryview(b"ijklmnopqr"), b"", b"0"]
+    there.send(3, "head", parts)
+    there.send(4, None)
+    kind, head, received = here.receive()
+    assert (kind, head) == (3, "head")
+    assert [bytes(part) for part in received] == [bytes(part) for part in parts]
+    assert here.receive() == (4, None, [])
+    here.close()
+    there.close()
 
 
 @pytest.fixture
@@ -235,7 +253,8 @@ def test_a_slot_process_ends_with_its_driver(tmp_path: Path) -> None:
     assert process.stdin is not None
     (tmp_path / "sockets").mkdir()
     path = str(tmp_path / "sockets" / "slot")
-    write_setup(process.stdin, path, list(sys.path), pickle.dumps(Scripted))
+    process.stdin.write(pack_block(pack_setup(path, list(sys.path), pickle.dumps(Scripted))))
+    process.stdin.flush()
     assert RemoteRunner(path).execute(work(b"echo"), dict, lambda: False).removes
     process.stdin.close()
     assert process.wait(30) == 0

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from topo.engine.spark.worker.doing import doing_now
+from topo.engine.spark.process.doing import doing_now
 
 _LOOK_SECS = 0.5
 _NAMED_SECS = 10.0

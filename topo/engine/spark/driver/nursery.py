@@ -6,12 +6,12 @@ import atexit
 import contextlib
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
 
+from topo.engine.spark.process.spawn import spawn
 from topo.engine.spark.worker import handover
 from topo.engine.spark.worker.nursery import HASH_SEED
 
@@ -30,17 +30,10 @@ class NurseryProcess:
         words = [sys.executable, "-IS", str(_file_of_handover(directory)), path]
         Path(self.command).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         os.chmod(self.command, 0o700)
-        # Inherited: a Ctrl-C that comes before the process can ignore it would end it.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "topo.engine.spark.worker.nursery", path],
-                stdin=subprocess.PIPE,
-                env={**os.environ, "PYTHONHASHSEED": HASH_SEED},
-                process_group=0,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        self._process = spawn(
+            ["-m", "topo.engine.spark.worker.nursery", path],
+            env={**os.environ, "PYTHONHASHSEED": HASH_SEED},
+        )
         atexit.register(self.close)
 
     def close(self) -> None:

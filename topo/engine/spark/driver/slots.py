@@ -6,31 +6,22 @@ again from committed state, by Spark or by a restart of the query.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 
 from topo.engine.spark.driver.scratch import make_slots_directory
-from topo.engine.spark.worker.doing import note_end
-from topo.engine.spark.worker.slot_process import write_setup
-from topo.systems import wait_for_group
+from topo.engine.spark.process.spawn import SlotProcess
+from topo.engine.spark.worker.slot_process import pack_setup
+from topo.tracking.clock import monotonic
 
 log = logging.getLogger("topo.spark")
 _QUICK_SECS = 2.0
 _LONGEST_PAUSE_SECS = 5.0
-_START = (
-    # Not by PYTHONPATH: Python itself imports modules at its start, and a `types.py` of the user's
-    # would come before its own.
-    "import sys; sys.path.extend(sys.argv[1:]); "
-    "from topo.engine.spark.worker.slot_process import main; main()"
-)
+_MODULE = "topo.engine.spark.worker.slot_process"
 
 
 class SlotProcesses:
@@ -40,7 +31,7 @@ class SlotProcesses:
         self.directory = make_slots_directory()
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, SlotProcess] = {}
         self._reasons: dict[int, str] = {}  # why the driver has ended one
         self._watchers = [
             threading.Thread(
@@ -70,7 +61,7 @@ class SlotProcesses:
         self._closed.set()
         with self._lock:
             for process in self._processes.values():
-                _let_go(process)
+                process.let_go()
         for watcher in self._watchers:
             watcher.join()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -78,57 +69,33 @@ class SlotProcesses:
     def _watch(self, slot: int, factory: bytes) -> None:
         pause = 0.0
         while not self._closed.wait(pause):
-            started = time.monotonic()
+            started = monotonic()
             try:
                 process = self._start(slot, factory)
             except OSError as error:  # of memory or processes there may be enough again
                 log.warning("the process of slot %d could not be started: %s", slot, error)
                 pause = _longer(pause)
                 continue
-            code = wait_for_group(process)
-            _close_input(process)
+            process.wait()
             if self._closed.is_set():
                 return
             with self._lock:
                 why = self._reasons.pop(slot, "")
-            text = note_end(self.path(slot), code, why)
+            text = process.note_end(why)
             log.warning("slot %d: %s; starting another", slot, text)
-            quick = time.monotonic() - started < _QUICK_SECS
+            quick = monotonic() - started < _QUICK_SECS
             pause = _longer(pause) if quick else 0.0
 
-    def _start(self, slot: int, factory: bytes) -> subprocess.Popen[bytes]:
+    def _start(self, slot: int, factory: bytes) -> SlotProcess:
         with self._lock:
-            # The mask is inherited: a Ctrl-C before the process ignores the signal would end it.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, *filter(None, sys.path)],
-                stdin=subprocess.PIPE,
-                process_group=0,  # ended as a whole, with the children that user code forks
-            )
-            self._processes[slot] = process
+            process = self._processes[slot] = SlotProcess(_MODULE)
             if self._closed.is_set():
-                _let_go(process)
+                process.let_go()
                 return process
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):  # gone already: the watcher will see
-            write_setup(process.stdin, self.path(slot), list(sys.path), factory)
+        path = self.path(slot)
+        process.place(path, pack_setup(path, list(sys.path), factory))
         return process
 
 
 def _longer(pause: float) -> float:
     return min(max(pause * 2, 0.1), _LONGEST_PAUSE_SECS)
-
-
-def _let_go(process: subprocess.Popen[bytes]) -> None:
-    """Close the slot process's standard input, which tells it to end."""
-    _close_input(process)
-    try:
-        process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-
-
-def _close_input(process: subprocess.Popen[bytes]) -> None:
-    if process.stdin is not None:
-        with contextlib.suppress(OSError):  # nobody reads it any more
-            process.stdin.close()

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topo.config.secrets import masked
+from topo.engine.spark.process.slot import portable
 from topo.engine.spark.realtime.level import Level, link
 from topo.engine.spark.realtime.messages import (
     Kind,
@@ -48,7 +49,6 @@ from topo.engine.spark.realtime.messages import (
 from topo.engine.spark.realtime.portions import shares_of_turn
 from topo.engine.spark.realtime.records import Values, read_values
 from topo.engine.spark.realtime.stream import Listener, Stream, connect
-from topo.engine.spark.worker.slot_process import portable
 from topo.errors import EngineError, TopoError
 from topo.logs.capture import collect_logs
 from topo.logs.requests import LogRequests

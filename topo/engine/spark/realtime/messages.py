@@ -37,7 +37,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import IO, Any
+from typing import Any
 
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.realtime.epochs import Key, Staged
@@ -48,7 +48,6 @@ from topo.tracking.plan import Mode
 from topo.tracking.verdicts import Verdicts
 
 _CUT = struct.Struct("<QBd")
-_LENGTH = struct.Struct("<Q")
 _VALUE = struct.Struct("<II")
 _COMMITTED = struct.Struct("<QQ")
 
@@ -85,26 +84,14 @@ class Place:
     """Of the socket at which Spark's tasks find it."""
 
     def pack(self) -> bytes:
-        """Return it as text, which Java can write as well, behind its length."""
-        text = "\n".join((self.coordinator, self.token, str(self.slot), self.path)).encode()
-        return _LENGTH.pack(len(text)) + text
+        """Return it as text, which Java can write as well."""
+        return "\n".join((self.coordinator, self.token, str(self.slot), self.path)).encode()
 
     @staticmethod
-    def read(source: IO[bytes]) -> Place:
-        """Read it; nothing may follow for as long as the process is to live."""
-        (size,) = _LENGTH.unpack(_exactly(source, _LENGTH.size))
-        coordinator, token, slot, path = _exactly(source, size).decode().split("\n")
+    def unpack(data: bytes) -> Place:
+        """Return what `pack` was called for."""
+        coordinator, token, slot, path = data.decode().split("\n")
         return Place(coordinator, token, int(slot), path)
-
-
-def _exactly(source: IO[bytes], size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = source.read(size - len(data))
-        if not more:
-            raise EOFError("nobody says what this process is to run")
-        data += more
-    return data
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.plan import Plan
+from topo.engine.spark.process.spawn import slot_program
 from topo.engine.spark.realtime.java import SOURCE_CLASS, load_classes
+from topo.engine.spark.realtime.start import SLOT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,15 +22,8 @@ _ENDLESS = "36500 days"
 
 
 def home_on_cluster(coordinator: str, python: str, archive: str) -> str:
-    """Return what a task needs to know to start the process of its slot.
-
-    Not by PYTHONPATH: Python itself imports modules at its start, and a `types.py` of the user's
-    would come before its own.
-    """
-    begins = (
-        f"import sys, os; sys.path.append(os.path.abspath({archive!r})); "
-        "from topo.engine.spark.realtime.slot_process import main; main()"
-    )
+    """Return what a task needs to know to start the process of its slot."""
+    begins = slot_program(SLOT, f"import os; sys.path.append(os.path.abspath({archive!r}))")
     return "\n".join((coordinator, python, begins))
 
 

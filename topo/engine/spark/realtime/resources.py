@@ -11,12 +11,11 @@ import math
 import os
 import secrets
 import shutil
-import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +38,7 @@ from topo.engine.spark.driver.shipment import ARCHIVE
 from topo.engine.spark.driver.worker_check import check_workers
 from topo.engine.spark.jvm.session import query_session, query_settings, start_session
 from topo.engine.spark.plan import make_plan
+from topo.engine.spark.process.spawn import SlotProcess
 from topo.engine.spark.realtime.beginning import begin_epochs, start_of
 from topo.engine.spark.realtime.coordinator import Coordinator
 from topo.engine.spark.realtime.encryption import token_with
@@ -55,7 +55,7 @@ from topo.engine.spark.realtime.places import (
 )
 from topo.engine.spark.realtime.query import build_rows, home_on_cluster, start_streaming
 from topo.engine.spark.realtime.rescaling import copy_last_ticks, drop_stale_ticks
-from topo.engine.spark.realtime.start import Streaming, end_slot, spawn_slot
+from topo.engine.spark.realtime.start import SLOT, Streaming
 from topo.engine.spark.realtime.store import EpochStore
 from topo.errors import CheckpointError, ConfigError, EngineError, RunError
 from topo.logs.capture import are_wanted
@@ -91,7 +91,7 @@ class RealTimeResources(RunResources):
         self._tls: Tls | None = None
         self._slots_tls: Tls | None = None
         """Of a cluster; on one machine no socket leaves it."""
-        self._spares: list[subprocess.Popen[bytes]] = []
+        self._spares: list[SlotProcess] = []
         """Processes for slots, which import beside the start of Spark, or the end of its tasks."""
 
     def _open(self) -> None:
@@ -110,7 +110,7 @@ class RealTimeResources(RunResources):
         if is_local(run.master):
             self._plan_for(local_cores(run.master), "")
             self.callback(self._end_spares)
-            self._spares = [spawn_slot() for _ in range(self.plan.slots)]
+            self._spares = [SlotProcess(SLOT) for _ in range(self.plan.slots)]
         session = start_session(run.master, run.conf, run.log_file, places=self._places_asked())
         run.take_spark(Jvm(session.sparkContext), session.sparkContext.uiWebUrl or "")
         load_classes(session.sparkContext)
@@ -142,11 +142,8 @@ class RealTimeResources(RunResources):
 
     def _end_spares(self) -> None:
         for process in self._spares:
-            end_slot(process)
+            process.kill()
             process.wait()
-            assert process.stdin is not None
-            with suppress(OSError):
-                process.stdin.close()
 
     def _places_asked(self) -> int | None:
         """Return how many places the topology takes, if that is known without a cluster."""

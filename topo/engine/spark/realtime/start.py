@@ -6,29 +6,22 @@ this one can reach that one.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from typing import Any
 
 from topo.engine.spark.driver.query_errors import error_of
+from topo.engine.spark.process.spawn import SlotProcess
 from topo.engine.spark.realtime.coordinator import Coordinator, SlotLost
 from topo.engine.spark.realtime.messages import Place
-from topo.engine.spark.worker.doing import last_words, note_end
 from topo.engine.spark.worker.relay import SlotDied
 from topo.tracking.clock import monotonic
 
-# Not by PYTHONPATH: Python itself imports modules at its start, and a `types.py` of the user's
-# would come before its own.
-_BEGINS = (
-    "import sys; sys.path.extend(sys.argv[1:]); "
-    "from topo.engine.spark.realtime.slot_process import main; main()"
-)
+SLOT = "topo.engine.spark.realtime.slot_process"
+"""What a slot's process runs in this mode."""
 _TOLD_BY_TASK = re.compile(r"topo: (the process of slot \d+ .*?) \[topo\]")
 _QUERY_ENDS_SECS = 3.0
 
@@ -40,13 +33,11 @@ class Streaming:
     fails begins some for the next one while Spark ends its tasks, as imports take as long.
     """
 
-    def __init__(
-        self, spares: list[subprocess.Popen[bytes]] | None = None, directory: str = ""
-    ) -> None:
+    def __init__(self, spares: list[SlotProcess] | None = None, directory: str = "") -> None:
         self.spares = [] if spares is None else spares
         self.query: Any = None
         self.coordinator: Coordinator | None = None
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[SlotProcess] = []
         """Of this machine; on a cluster the executors have them."""
         self.directory = directory
         """Of the slots' sockets, on one machine; it goes when this stops."""
@@ -63,9 +54,9 @@ class Streaming:
 
     def start_slot(self, place: Place) -> None:
         """Have a process run a slot on this machine."""
-        process = self.spares.pop() if self.spares else spawn_slot()
+        process = self.spares.pop() if self.spares else SlotProcess(SLOT)
         self.processes.append(process)
-        place_slot(process, place)
+        process.place(place.path, place.pack())
 
     @property
     def isActive(self) -> bool:
@@ -90,9 +81,9 @@ class Streaming:
         for slot in self._found_lost:
             self._note_words(slot)
         for process in self.processes:
-            end_slot(process)
+            process.kill()
         if is_loss or self._found_lost:  # which another start may get over
-            self.spares += [spawn_slot() for _ in self.processes[len(self.spares) :]]
+            self.spares += [SlotProcess(SLOT) for _ in self.processes[len(self.spares) :]]
         if self.query is not None:
             with suppress(Exception):  # what it failed of is known, or follows from the above
                 self.query.stop()
@@ -100,9 +91,6 @@ class Streaming:
             self.coordinator.close()
         for process in self.processes:
             process.wait()
-            assert process.stdin is not None
-            with suppress(OSError):
-                process.stdin.close()
         if self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -114,19 +102,17 @@ class Streaming:
         """Wait a moment for who knows how a slot's process ended: this process, or Spark's task."""
         if self.processes:
             if slot is not None:
-                with suppress(subprocess.TimeoutExpired):
-                    self.processes[slot].wait(timeout=1)
+                self.processes[slot].ends_within(1)
             return
         deadline = monotonic() + _QUERY_ENDS_SECS
         while self.query.isActive and monotonic() < deadline:
             time.sleep(0.02)
 
     def _note_words(self, slot: int) -> None:
-        path = os.path.join(self.directory, f"slot-{slot}")
-        code = self.processes[slot].returncode
-        note_end(path, code)
-        if code != -signal.SIGKILL:  # which is the kernel's or somebody else's
-            self._words[slot] = last_words(path)
+        process = self.processes[slot]
+        words = process.note_end()
+        if process.poll() != -signal.SIGKILL:  # which is the kernel's or somebody else's
+            self._words[slot] = words
 
     @property
     def error(self) -> Exception:
@@ -148,32 +134,3 @@ class Streaming:
 def _is_loss(error: Exception) -> bool:
     """True iff the error says no more than that a slot is gone, or cut off by another's end."""
     return getattr(error, "code", "") == SlotLost.code
-
-
-def spawn_slot() -> subprocess.Popen[bytes]:
-    """Start a process that waits to be told which slot it is; it ends with its standard input."""
-    # Inherited: a Ctrl-C that comes before the process can ignore it would end it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", _BEGINS, *filter(None, sys.path)],
-            stdin=subprocess.PIPE,
-            process_group=0,  # ended as a whole, with the children that user code forks
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
-def place_slot(process: subprocess.Popen[bytes], place: Place) -> None:
-    """Tell a process which slot it is."""
-    assert process.stdin is not None
-    with suppress(OSError):  # gone already: whoever watches will see
-        process.stdin.write(place.pack())
-        process.stdin.flush()
-
-
-def end_slot(process: subprocess.Popen[bytes]) -> None:
-    """Kill a slot's process and its children; until it is reaped, nobody else has its number."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)

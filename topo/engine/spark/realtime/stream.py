@@ -1,4 +1,4 @@
-"""Framed messages over sockets that never block: a key, a length, as many bytes.
+"""Framed messages (`process.framing`) over sockets that never block.
 
 Both ends of the slots' pipes with Spark's JVM and with the coordinator speak it. A call of gRPC
 takes a millisecond in Python and has to be asked for; here whoever has something says so. An
@@ -10,24 +10,24 @@ A stream belongs to one thread.
 from __future__ import annotations
 
 import hmac
-import os
 import selectors
 import socket
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from topo.config.masters import split_address
-from topo.engine.spark.worker.slot_process import close_in_children
-from topo.errors import EngineError
+from topo.engine.spark.process.framing import (
+    HEAD,
+    close_in_children,
+    listen_at,
+    pack_head,
+    widen,
+)
 
 if TYPE_CHECKING:
     import ssl
 
-_HEAD = struct.Struct("<iI")
-_MOST_BYTES = (1 << 32) - 1  # of a message, whose length has 32 bits
 _READ_BYTES = 1 << 18
-_SOCKET_BYTES = 1 << 20
 _STRANGERS_BYTES = 1 << 16
 _WRITTEN_BYTES = 1 << 18  # at a time: TLS has to be given the same bytes again if it cannot
 _MOST_STRANGERS = 64
@@ -50,8 +50,7 @@ class Stream:
         close_in_children(connection)
         connection.setblocking(False)
         if connection.family == socket.AF_UNIX:
-            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-                connection.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BYTES)
+            widen(connection)
         else:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -90,13 +89,7 @@ class Stream:
 
     def send(self, key: int, *parts: Any) -> None:
         """Add a message; it goes out with the next flush."""
-        size = sum(map(len, parts))
-        if size > _MOST_BYTES:
-            raise EngineError(
-                f"{size:,} bytes at once, and a process of topo sends {_MOST_BYTES:,} at most",
-                hint="spread what the tasks save over more keys, tasks or epochs",
-            )
-        self._out += _HEAD.pack(key, size)
+        self._out += pack_head(key, sum(map(len, parts)))
         for part in parts:
             self._out += part
 
@@ -133,12 +126,12 @@ class Stream:
             return messages
         self._in += data
         at, end = 0, len(self._in)
-        while end - at >= _HEAD.size:
-            key, size = _HEAD.unpack_from(self._in, at)
+        while end - at >= HEAD.size:
+            key, size = HEAD.unpack_from(self._in, at)
             if self._most_bytes is not None and size > self._most_bytes and not messages:
                 self.close()
                 return []
-            start = at + _HEAD.size
+            start = at + HEAD.size
             if end - start < size:
                 break
             at = start + size
@@ -184,7 +177,6 @@ class Listener:
         self._accepted = accepted
         self._strangers: list[Stream] = []
         self._socket = _listening_at(address)
-        close_in_children(self._socket)
         self._socket.setblocking(False)
         selector.register(self._socket, READ, self)
 
@@ -233,15 +225,12 @@ class Listener:
 
 
 def _listening_at(address: str) -> socket.socket:
-    if not address.startswith("/"):
-        where = _plain(split_address(address))
-        return socket.create_server(where, family=_family(where[0]), backlog=256)
-    listening = socket.socket(socket.AF_UNIX)
-    starting = f"{address}.{os.getpid()}"
-    listening.bind(starting)
-    listening.listen(256)
-    os.rename(starting, address)  # nobody finds it before it listens
-    return listening
+    if address.startswith("/"):
+        return listen_at(address)
+    where = _plain(split_address(address))
+    server = socket.create_server(where, family=_family(where[0]), backlog=256)
+    close_in_children(server)
+    return server
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -7,7 +7,7 @@ import pickle
 import time
 
 from topo.config import Config
-from topo.engine.spark.worker.doing import last_words
+from topo.engine.spark.process.doing import last_words
 from topo.engine.spark.worker.messages import Abandoned, Outcome, Restore, Work
 from topo.engine.spark.worker.relay import (
     DONE,

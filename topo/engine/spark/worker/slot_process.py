@@ -9,21 +9,18 @@ last slot process removes the directory of the sockets if the driver was killed.
 from __future__ import annotations
 
 import contextlib
-import gc
 import glob
 import importlib
 import os
 import pickle
-import signal
 import socket
-import struct
 import sys
-import threading
 import traceback
-import weakref
-from typing import IO, Any
+from typing import Any
 
-from topo.engine.spark.worker.doing import open_note
+from topo.engine.spark.process.doing import open_note
+from topo.engine.spark.process.framing import close_in_children, listen_at
+from topo.engine.spark.process.slot import Lifeline, freeze, portable, speak_as
 from topo.engine.spark.worker.messages import (
     Abandoned,
     Outcome,
@@ -35,32 +32,21 @@ from topo.engine.spark.worker.messages import (
 )
 from topo.engine.spark.worker.relay import DONE, FAILED, NEED_STATE, WORK, Relay, RelayLost
 from topo.errors import EngineError, TopoError, sentence_of
-from topo.logs.capture import keep_logs
 from topo.runtime.slot import note_in, note_nothing
-from topo.wire.column import dump
 
-_LENGTH = struct.Struct("<Q")
 _LOOK_SECS = 2.0
-# Thousands of rows wait between two flushes: a collection after every 700th allocation costs a
-# tenth of the time of a word count, after every 50,000th next to nothing.
-GARBAGE_THRESHOLDS = (50_000, 20, 20)
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as it was started with
-    source = take_standard_input()
-    path, import_path, factory = read_setup(source)
-    lifeline = threading.Thread(target=_end_with, args=(source, path), daemon=True)
-    lifeline.start()
+    lifeline = Lifeline()
+    path, import_path, factory = unpack_setup(lifeline.read_setup())
+    lifeline.end_with(lambda: _leave(path))
     # All that topo needs is imported by now: a `types.py` of the user's may come before Python's.
     importlib.import_module("topo.engine.spark.worker.slot_runner")
     sys.path[:] = import_path
-    keep_logs(os.path.basename(path))
-    note_in(open_note(path))
+    speak_as(path)
     runner = make_runner(factory)
-    gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    freeze()
     listener = listen(path)
     while True:
         try:
@@ -78,45 +64,9 @@ def main() -> None:
 
 def listen(path: str) -> socket.socket:
     """Return a socket that listens at `path`, and looks up from time to time."""
-    listener = socket.socket(socket.AF_UNIX)
-    starting = f"{path}.{os.getpid()}"
-    listener.bind(starting)
-    listener.listen(64)
+    listener = listen_at(path)
     listener.settimeout(_LOOK_SECS)
-    close_in_children(listener)
-    os.rename(starting, path)  # nobody finds it before it listens, and a dead one's is replaced
     return listener
-
-
-def take_standard_input() -> IO[bytes]:
-    """Return what the driver sends on standard input, which is empty for everybody else.
-
-    A thread waits for the driver's end at it for as long as the process lives. What user code
-    reads, or a program that it starts, would wait with it; a forked child closes it first of all,
-    and would wait for that thread's lock.
-    """
-    source = os.fdopen(os.dup(0), "rb", buffering=0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    return source
-
-
-_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-
-
-def close_in_children(own: socket.socket) -> None:
-    """Close the socket in every forked child, or nobody would notice the end of this process."""
-    _sockets.add(own)
-
-
-def _after_fork() -> None:
-    for own in list(_sockets):
-        own.close()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def make_runner(factory: bytes) -> Runner:
@@ -145,39 +95,24 @@ class _Broken:
         ) from error
 
 
-def write_setup(sink: IO[bytes], path: str, import_path: list[str], factory: bytes) -> None:
-    data = pickle.dumps((path, import_path, factory))
-    sink.write(_LENGTH.pack(len(data)) + data)
-    sink.flush()
+def pack_setup(path: str, import_path: list[str], factory: bytes) -> bytes:
+    """Return what the process is told first: where it listens, and what makes its runner."""
+    return pickle.dumps((path, import_path, factory))
 
 
-def read_setup(source: IO[bytes]) -> tuple[str, list[str], bytes]:
-    head = _exactly(source, _LENGTH.size)
-    if len(head) < _LENGTH.size:
-        sys.exit(0)
-    (size,) = _LENGTH.unpack(head)
-    setup: tuple[str, list[str], bytes] = pickle.loads(_exactly(source, size))
+def unpack_setup(data: bytes) -> tuple[str, list[str], bytes]:
+    """Return path, import path and factory."""
+    setup: tuple[str, list[str], bytes] = pickle.loads(data)
     return setup
 
 
-def _exactly(source: IO[bytes], size: int) -> bytes:
-    data = b""
-    while len(data) < size and (more := source.read(size - len(data))):
-        data += more
-    return data
-
-
-def _end_with(source: IO[bytes], path: str) -> None:
-    while source.read(1):
-        pass
+def _leave(path: str) -> None:
+    """Remove what it has in the directory of the sockets, and the directory if it is the last."""
     for name in (path, *glob.glob(f"{glob.escape(path)}.*")):
         with contextlib.suppress(OSError):
             os.unlink(name)
     with contextlib.suppress(OSError):
         os.rmdir(os.path.dirname(path))
-    if os.getpgrp() == os.getpid():  # with the children that user code has forked
-        os.killpg(0, signal.SIGKILL)
-    os._exit(0)
 
 
 def serve(relay: Relay, runner: Runner) -> None:
@@ -210,15 +145,6 @@ def serve(relay: Relay, runner: Runner) -> None:
         payloads: list[Any] = [payload for _, _, payload in sends]
         payloads += [record for _, record in outcome.writes]
         relay.send(DONE, head, payloads)
-
-
-def portable(error: BaseException) -> bytes:
-    try:
-        data = dump(error)
-        pickle.loads(data)
-    except Exception:
-        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {sentence_of(error)}"))
-    return data
 
 
 if __name__ == "__main__":

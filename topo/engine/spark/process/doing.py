@@ -14,6 +14,7 @@ import time
 
 from topo.errors import ending_of
 from topo.runtime.task import NOTE_BYTES
+from topo.tracking.clock import monotonic
 
 _PATIENCE_SECS = 5.0
 _CLOCK_SECS = 0.05
@@ -58,8 +59,8 @@ def last_words(path: str, since: float = 0.0) -> str:
     `since` is a wall-clock time at which it was alive.
     """
     doing = doing_now(path)
-    deadline = time.monotonic() + _PATIENCE_SECS
-    while not (text := _read_since(_ended(path), since)) and time.monotonic() < deadline:
+    deadline = monotonic() + _PATIENCE_SECS
+    while not (text := _read_since(_ended(path), since)) and monotonic() < deadline:
         time.sleep(0.02)
     return text or (_words("ended", doing) if doing else "")
 
