@@ -3,12 +3,16 @@
 `.[test]` has what nearly all tests need; the clients of connectors are extras, and what only a few
 tests use (a browser, a server that plays AWS) comes with `.[dev]`. Where one of them is missing, a
 test or a module that cannot do without it is skipped. Where all are installed, nothing is.
+
+TOPO_TEST_SKIPPED names a file for the names of what was skipped so; `.ci/run` runs that later.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +38,9 @@ MODULES = (
     *("grpc", "grpc_health", "pandas", "pyarrow", "pyspark"),
 )
 MISSING = frozenset(name for name in MODULES if importlib.util.find_spec(name) is None)
+_WANT = "for want of a package: "
+_REASONS = (_WANT, "could not import")
+"""How a reason begins: this module's, and that of `pytest.importorskip`."""
 
 
 def missing_in(error: BaseException) -> str:
@@ -68,7 +75,7 @@ def pytest_make_collect_report(
     reason = missing_in(call.excinfo.value) if call is not None and call.excinfo else ""
     if reason:
         report.outcome = "skipped"
-        report.longrepr = (str(collector.path), 0, f"Skipped: {reason}")
+        report.longrepr = (str(collector.path), 0, f"Skipped: {_WANT}{reason}")
     return report
 
 
@@ -91,4 +98,13 @@ def _skipping() -> Generator[None, Any, Any]:
         reason = missing_in(error)
         if not reason:
             raise
-        pytest.skip(reason)
+        pytest.skip(f"{_WANT}{reason}")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Write the names of the tests and files that were skipped for want of a package."""
+    path = os.environ.get("TOPO_TEST_SKIPPED")
+    if path:
+        reports = terminalreporter.stats.get("skipped", ())
+        names = [one.nodeid for one in reports if any(r in str(one.longrepr) for r in _REASONS)]
+        Path(path).write_text("".join(f"{name}\n" for name in dict.fromkeys(names)))
