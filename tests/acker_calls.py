@@ -10,10 +10,9 @@ import pytest
 
 from topo.errors import AckerError
 from topo.tracking.client import AckerClient, AckerControl, BatchStart
+from topo.tracking.direct import DirectTransport
 from topo.tracking.ids import U64, Updates, root_ids
 from topo.tracking.plan import TrackingPlan
-from topo.tracking.refusals import Refused
-from topo.tracking.security import TOKEN_KEY, TOPOLOGY_KEY
 from topo.tracking.service import AckerService, Limits
 from topo.tracking.transport import AckerTarget, PendingCall
 
@@ -38,16 +37,6 @@ def emitted(task: int, first: int, count: int, value: int = 5) -> Updates:
 
 def acked(updates: Updates) -> Updates:
     return Updates(ack_roots=updates.init_roots, ack_values=updates.init_values)
-
-
-@dataclass
-class Answer:
-    reply: bytes | Exception
-
-    def result(self) -> bytes:
-        if isinstance(self.reply, Exception):
-            raise self.reply
-        return self.reply
 
 
 @dataclass
@@ -77,16 +66,7 @@ class Ackers:
         self.control = AckerControl(self.target, self)
 
     def start(self, shard: int, method: str, request: bytes, timeout: float) -> PendingCall:
-        metadata: dict[str, str | bytes] = {
-            TOPOLOGY_KEY: self.target.topology.encode(),
-            TOKEN_KEY: self.target.token,
-        }
-        if self.target.admission:
-            metadata["topo-admission"] = self.target.admission
-        try:
-            return Answer(self.services[shard].handle(method, request, metadata))
-        except Refused as refused:
-            return Answer(refused)
+        return DirectTransport(self.target, self.services).start(shard, method, request, timeout)
 
     def register(self, first_batch: int = 0, plan: TrackingPlan = PLAN) -> AckerClient:
         return AckerClient(self.control.register(plan, first_batch, "checkpoint"), self)

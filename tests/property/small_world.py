@@ -19,7 +19,6 @@ from typing import Protocol
 
 import numpy as np
 
-from tests.acker_calls import Answer
 from tests.property.small_truth import (
     TIMEOUT,
     Effects,
@@ -31,6 +30,7 @@ from tests.property.small_truth import (
 )
 from topo.errors import AckerError
 from topo.tracking.client import AckerClient, AckerControl, can_restart
+from topo.tracking.direct import Answer
 from topo.tracking.exchange import Cursor
 from topo.tracking.ids import EdgeIds, Updates, root_id
 from topo.tracking.plan import TrackingPlan

@@ -211,6 +211,16 @@ def test_waiting_ends_for_all_when_one_slot_has_data() -> None:
     assert client.wait(start, 0, limit_secs=0.0)
 
 
+def test_waiting_ends_for_all_when_the_driver_says_so() -> None:
+    ackers = Ackers()
+    client = ackers.register()
+    start = client.begin(0, 0)
+    ackers.control.let_go_on(client.lease, 0)
+    assert client.wait(start, 0, limit_secs=0.0)
+    assert client.wait(start, 1, limit_secs=0.0)
+    refused("acker-batch", lambda: ackers.control.let_go_on(client.lease, 7))
+
+
 @pytest.mark.parametrize("busy", [True, False])
 def test_waiting_ends_when_a_busy_slot_has_staged(busy: bool) -> None:
     client = Ackers().register()

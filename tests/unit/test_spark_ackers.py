@@ -15,6 +15,7 @@ from topo.engine.spark.driver.ackers import Ackers, _called, tls_of
 from topo.errors import AckerError, ConfigError
 from topo.runtime.slot import full_conf
 from topo.tracking.client import AckerControl
+from topo.tracking.epochs import Tracking
 from topo.tracking.security import TOKEN_KEY, TOPOLOGY_KEY
 from topo.tracking.server import SERVICE_NAME, AckerServer
 from topo.tracking.transport import GrpcTransport
@@ -79,6 +80,23 @@ def test_workers_cannot_register_topologies() -> None:
     assert ackers.target.admission
     assert ackers.target.admission.encode() not in pickle.dumps(lease)
     assert ackers.target.token.encode() in pickle.dumps(lease)
+
+
+def test_the_driver_speaks_to_its_own_ackers_without_a_network(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ackers = Ackers("words", conf(topology_acker_executors=2), "")
+    control = ackers.control()
+    lease = control.register(PLAN, 0, "checkpoint")
+    ackers.close()  # nobody listens any more
+    assert lease.rebuilds
+    assert len(lease.incarnations) == 2
+    assert control.status(0).next_batch == 0
+    monkeypatch.setattr(Tracking, "figures", lambda *given: 1 / 0)
+    with pytest.raises(AckerError, match="internal: ZeroDivisionError") as raised:
+        control.status()
+    assert raised.value.code == "acker-failed"
+    assert caplog.messages == ["Status failed", "Status failed"], "one of each acker"
 
 
 @pytest.mark.parametrize("bind", ["::1", "[::1]", "[::1]:0", "127.0.0.1", "0.0.0.0", "0.0.0.0:0"])

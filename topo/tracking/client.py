@@ -229,6 +229,11 @@ class AckerControl:
         )
         return status_of([pb.StatusReply.FromString(replies[shard]) for shard in sorted(replies)])
 
+    def let_go_on(self, lease: Lease, batch: int) -> None:
+        """Let the slots that wait in this batch resume, as if one of them had data."""
+        message = pb.WaitRequest(epoch=lease.epoch, batch=batch, busy=True)
+        self._caller.one(0, "Wait", message.SerializeToString())
+
     def unregister(self) -> None:
         """Make the ackers forget the topology."""
         request = pb.UnregisterRequest().SerializeToString()

@@ -70,13 +70,7 @@ class GrpcTransport:
 
     def __init__(self, target: AckerTarget) -> None:
         self._channels = [_channel(address, target.tls) for address in target.addresses]
-        metadata: list[tuple[str, str | bytes]] = [
-            (TOPOLOGY_KEY, target.topology.encode()),
-            (TOKEN_KEY, target.token),
-        ]
-        if target.admission is not None:
-            metadata.append((ADMISSION_KEY, target.admission))
-        self._metadata = tuple(metadata)
+        self._metadata = metadata_of(target)
         self._methods: dict[tuple[int, str], Any] = {}
 
     def start(self, shard: int, method: str, request: bytes, timeout: float) -> PendingCall:
@@ -89,6 +83,15 @@ class GrpcTransport:
     def close(self) -> None:
         for channel in self._channels:
             channel.close()
+
+
+def metadata_of(target: AckerTarget) -> tuple[tuple[str, str | bytes], ...]:
+    """Return what a call shows to the ackers of a target."""
+    topology = (TOPOLOGY_KEY, target.topology.encode())
+    token = (TOKEN_KEY, target.token)
+    if target.admission is None:
+        return topology, token
+    return topology, token, (ADMISSION_KEY, target.admission)
 
 
 class _GrpcCall:

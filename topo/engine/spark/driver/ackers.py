@@ -9,6 +9,8 @@ from topo.config.masters import is_loopback, join_address, split_address
 from topo.engine.spark.driver.checkpoint import Checkpoint
 from topo.engine.spark.driver.journal import CheckpointJournal
 from topo.errors import AckerError, ConfigError
+from topo.tracking.client import AckerControl
+from topo.tracking.direct import DirectTransport
 from topo.tracking.security import Tls, first_line, fresh_token
 from topo.tracking.server import LOOPBACK, AckerServer
 from topo.tracking.transport import AckerTarget
@@ -40,6 +42,11 @@ class Ackers:
             tls=clients_tls,
             admission=admission,
         )
+
+    def control(self) -> AckerControl:
+        """Return the driver's side of them, which needs no network."""
+        services = [server.service for server in self._servers]
+        return AckerControl(self.target, DirectTransport(self.target, services), rebuilds=True)
 
     def keep_failures_in(self, checkpoint: Checkpoint) -> None:
         """Keep the journal of failures beside the checkpoint, so that trees can be rebuilt."""

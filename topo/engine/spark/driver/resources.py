@@ -48,8 +48,7 @@ from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import REPORTS, local_path
 from topo.storage.savepoints import Savepoint
 from topo.tracing.exporting import check_tracing
-from topo.tracking.client import AckerClient, AckerControl, BatchStart, Lease
-from topo.tracking.figures import AckerStatus
+from topo.tracking.client import AckerControl, Lease
 from topo.tracking.plan import Mode
 from topo.tracking.transport import GrpcTransport
 from topo.wire.column import dump
@@ -166,9 +165,7 @@ class BatchResources(RunResources):
         if conf["topology.acker.addresses"] and conf["topology.acker.executors"]:
             return  # there are others, which the checkpoint's id opens
         self._ackers = self.enter_context(closing(Ackers(self._run.name, conf, host)))
-        # Clients are closed before their servers, of whose end they would complain.
-        transport = self.enter_context(closing(GrpcTransport(self._ackers.target)))
-        self.control = AckerControl(self._ackers.target, transport, rebuilds=True)
+        self.control = self._ackers.control()
 
     def _open_outer_ackers(self) -> None:
         token = self.checkpoint.acker_token
@@ -219,21 +216,17 @@ class BatchResources(RunResources):
 
     def go_on(self, batch: int) -> None:
         """Let the slots that wait in this batch resume, as if one of them had data."""
-        start = BatchStart(batch, 0.0, 0.0, Mode.ACTIVE, 0, {}, {}, None)
         with suppress(AckerError):  # it has gone on, or is over: the next look will tell
-            AckerClient(self._lease).wait(start, 0, 0.0, busy=True)
+            self.control.let_go_on(self._lease, batch)
 
     def next_batch(self) -> int:
         """Return the first batch of the next query."""
         return self.checkpoint.next_batch()
 
-    def status(self, payloads_after: int) -> AckerStatus:
-        """Return the ackers' figures, with the reports of committed batches after this number."""
-        return self.control.status(payloads_after)
-
-    def command(self, mode: Mode) -> int:
-        """Tell the ackers what the topology does from its next batch on."""
-        return self.control.command(mode)
+    @property
+    def commits(self) -> AckerControl:
+        """The ackers, which tell the slots what the driver tells them."""
+        return self.control
 
     def error_of(self, query: Any) -> Exception:
         """Return the error that ended a query."""

@@ -458,7 +458,7 @@ class SparkRun(Completion):
         pause = _WATCH_SECS
         while query.isActive:
             opened.check_ownership()
-            status = opened.status(self._progress.last_payload)
+            status = opened.commits.status(self._progress.last_payload)
             self._preparing = opened.preparing
             self._take_in(status, opened, query)
             self._progress.note_hanging(opened.look_for_hangs(status.next_batch))
@@ -468,7 +468,7 @@ class SparkRun(Completion):
                     opened.go_on(status.next_batch)
             command = self._ending.next_command(status, self._progress.reports, time.monotonic())
             if command is not None:
-                self._ending.commanded(opened.command(command), command)
+                self._ending.commanded(opened.commits.command(command), command)
             if self._ending.is_over or (self.is_pointless and self._has_no_executor):
                 return True
             if self._moves.is_due and not self.is_pointless:
@@ -486,7 +486,7 @@ class SparkRun(Completion):
         An error in this is ignored: the query's own failure matters more.
         """
         with suppress(Exception):
-            status = opened.status(self._progress.last_payload)
+            status = opened.commits.status(self._progress.last_payload)
             batch_ms = 0.0
             with suppress(Exception):
                 batch_ms, _ = opened.batch_times(query)

@@ -22,7 +22,7 @@ from topo.engine.spark.worker.run_spec import RunSpec
 from topo.storage.ownership import Ownership
 from topo.storage.savepoints import Savepoint
 from topo.topology.model import Topology
-from topo.tracking.figures import AckerStatus
+from topo.tracking.commits import Commits
 from topo.tracking.plan import Mode, TrackingPlan
 
 if TYPE_CHECKING:
@@ -124,18 +124,15 @@ class RunResources(ExitStack):
     def start_query(self, first_batch: int, mode: Mode) -> Any:
         """Start a query from the last committed batch."""
 
+    @property
     @abstractmethod
-    def status(self, payloads_after: int) -> AckerStatus:
-        """Return the figures, with the reports of committed batches after this number."""
+    def commits(self) -> Commits:
+        """Whoever commits the batches of the present query."""
 
     @property
     @abstractmethod
     def preparing(self) -> str:
         """The tasks that are being opened outside a batch, in words; or ""."""
-
-    @abstractmethod
-    def command(self, mode: Mode) -> int:
-        """Change what the topology does from its next batch on; return the command's number."""
 
     @abstractmethod
     def go_on(self, batch: int) -> None:

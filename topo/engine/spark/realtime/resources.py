@@ -66,7 +66,6 @@ from topo.storage.trust import ON_ONE_MACHINE, make_place
 from topo.topology.model import Topology
 from topo.tracing.exporting import check_tracing
 from topo.tracking.clock import SteadyClock
-from topo.tracking.figures import AckerStatus
 from topo.tracking.plan import Mode
 from topo.tracking.security import Tls
 
@@ -226,25 +225,17 @@ class RealTimeResources(RunResources):
         """Return the number of the epoch behind the last committed one."""
         return self._committed.epoch + 1
 
-    def status(self, payloads_after: int) -> AckerStatus:
-        """Return the figures of the present start."""
-        return self._coordinator.status(payloads_after)
-
     @property
     def preparing(self) -> str:
         """The slot that has been opening its tasks for the longest time, in words; or ""."""
-        return self._coordinator.preparing
-
-    def command(self, mode: Mode) -> int:
-        """Change what the topology does from its next epoch on."""
-        return self._coordinator.command(mode)
+        return self.commits.preparing
 
     def go_on(self, batch: int) -> None:
         """Do nothing: no slot waits for others in an epoch."""
 
     def batch_times(self, query: Streaming) -> tuple[float, dict[str, float]]:
         """Return how long the last epoch took from its end to its commit."""
-        return self._coordinator.epoch_ms, {}
+        return self.commits.epoch_ms, {}
 
     def error_of(self, query: Streaming) -> Exception:
         """Return why a start came to its end."""
@@ -256,7 +247,8 @@ class RealTimeResources(RunResources):
         return EngineError("Spark has lost an executor", code="spark")  # the next start waits
 
     @property
-    def _coordinator(self) -> Coordinator:
+    def commits(self) -> Coordinator:
+        """The coordinator of the present start."""
         assert self._streaming is not None
         assert self._streaming.coordinator is not None
         return self._streaming.coordinator
@@ -276,7 +268,7 @@ class RealTimeResources(RunResources):
         ):
             raise Abandoned
         if self._streaming is not None:
-            self._payload_number = self._coordinator.payload_number
+            self._payload_number = self.commits.payload_number
             if self._acks_at_once:  # nobody remembers what was pending
                 self._committed = Committed(self._tracking, self._committed.epoch)
                 self._id = uuid.uuid4().hex
