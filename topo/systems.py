@@ -2,10 +2,10 @@
 
 Linux is the one that everything is measured and tested on. macOS has no `sched_getaffinity` and no
 `fdatasync`, `waitid` only from Python 3.13 on, and another `struct flock`; neither `eventfd` nor
-`pipe2`, for which a pipe does as well everywhere. Windows has no forks, process groups or record
-locks: the engine on Spark and the command line refuse it with a sentence, and what needs none of
-these, such as the test kit, works as far as it does. `/proc` is read where there is one; nobody
-depends on it.
+`pipe2`, for which a pipe does as well everywhere, nor handles of processes. Windows has no forks,
+process groups or record locks: the engine on Spark and the command line refuse it with a sentence,
+and what needs none of these, such as the test kit, works as far as it does. `/proc` is read where
+there is one; nobody depends on it.
 """
 
 from __future__ import annotations
@@ -128,6 +128,19 @@ class Bell:
         """Close it; nobody may ring any more."""
         os.close(self._reading)
         os.close(self.ringing)
+
+
+def open_process(pid: int) -> int | None:
+    """Return a handle of a process, for `signal.pidfd_send_signal`; None if there is none.
+
+    Only Linux has them. A handle stands for no other process, even if its number does later.
+    """
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
 
 
 _FLOCK = "@qqihh" if sys.platform == "darwin" else "@hhqqi4x"

@@ -123,7 +123,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.spark": {*_SPARK, "builder", "engine.spark.driver", "engine.spark.jvm"},
     # What people hold in their hands.
     "cluster": {"engine", "errors", "running", "topology"},
-    "manage": _ABOVE,
+    "manage": {*_ABOVE, "tracking"},
     "ui": {*_ABOVE, "manage", "tracking"},
     "cli": {*_ABOVE, "api", "drpc", "flux", "manage", "rules", "streamparse", "tracking", "ui"},
     "testing": {*_ABOVE, "api", "runtime", "streams", "tuples"},

@@ -77,6 +77,15 @@ def test_other_slots_and_back_if_they_cannot_be_had(home: Home) -> None:
     said = home.topo("rebalance", "words", "-n", "6", code=7)
     assert "\nerror: words keeps its 3 slots: the disk is full\n" in said
     until(lambda: home.run.submission.workers == 3)
+    marks = Management(home.registry).history("words").marks
+    assert [mark.text for mark in marks if mark.kind == "rebalance"] == [
+        "rebalance to 3 slots begins",
+        "rebalance ended: it runs on 3 slots",
+        "rebalance to 5 slots begins",
+        "rebalance ended: the disk is full",
+        "rebalance to 6 slots begins",
+        "rebalance ended: the disk is full",
+    ]
 
 
 def test_a_topology_is_saved_while_it_runs(home: Home, tmp_path: Path) -> None:
@@ -212,6 +221,11 @@ def test_what_was_deactivated_comes_back_inactive(home: Home) -> None:
     first = home.run
     end(first.driver_pid)
     until(lambda: home.is_back(first) and home.run.status == "INACTIVE")
+    marks = Management(home.registry).history("words").marks
+    assert [(mark.kind, mark.text.partition(",")[0]) for mark in marks] == [
+        ("change", "ACTIVE to INACTIVE"),
+        ("restart", "start 2"),
+    ]
 
 
 def test_the_supervisor_is_killed_too(home: Home) -> None:

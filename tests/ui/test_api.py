@@ -170,6 +170,57 @@ def test_the_title_of_a_process_is_no_role() -> None:
     assert _role(3, ["/usr/lib/jvm/bin/java", "-cp"], driver=1, supervisor=2) == "Spark (JVM)"
 
 
+def test_the_cluster_has_hosts_slots_owners_and_free_places(
+    world: World, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topo.manage.hosts.usable_cores", lambda: 5)
+    world.add("words")
+    world.add("sensors", "STALLED", conf={"topology.workers": 1})
+    world.add("old", "KILLED")
+    far = world.add("far")
+    submission = json.loads((far.directory / "submission.json").read_text())
+    moved = submission | {"master": "spark://elsewhere:7077"}
+    (far.directory / "submission.json").write_text(json.dumps(moved))
+    with site.client("view") as client:
+        found = client.get("/api/cluster").json()
+    here, there = found["hosts"]
+    assert (here["is_here"], here["places"], here["slots"], here["free"]) == (True, 5, 3, 2)
+    assert (here["topologies"], here["executors"]) == (2, 12)
+    assert (there["host"], there["places"], there["free"]) == ("spark://elsewhere:7077", None, None)
+    assert (found["slots_used"], found["slots_free"], found["topologies"]) == (5, 2, 3)
+    assert [owner["topologies"] for owner in found["owners"]] == [3]
+    assert found["owners"][0]["owner"] == far.directory.owner()
+    placed = [(slot["topology"], slot["slot"]) for slot in found["slots"]]
+    assert sorted(placed) == [("far", 0), ("far", 1), ("sensors", 0), ("words", 0), ("words", 1)]
+    (alone,) = (slot for slot in found["slots"] if slot["topology"] == "sensors")
+    assert alone["components"] == {"words": 2, "split": 2, "count": 2}
+
+
+def test_a_damaged_topology_takes_the_slots_that_it_asked_for(world: World, site: Site) -> None:
+    run = world.add("words")
+    (run.directory / "topology.pb").write_bytes(b"nonsense")
+    with site.client("view") as client:
+        found = client.get("/api/cluster").json()
+    assert (found["slots_used"], found["executors"]) == (2, 0)
+
+
+def test_only_operators_may_ask_a_slot_for_its_stacks(world: World, site: Site) -> None:
+    run = world.add("words")
+    path = "/api/topologies/words/stacks"
+    with site.client("view") as client:
+        assert client.post(path, json={"slot": 0}).status_code == 403
+    with site.client() as client:
+        answer = client.post(path, json={"slot": 0})
+        assert (answer.status_code, answer.json()["error"]) == (409, "run")
+        assert "no process of this machine answers for slot 0" in answer.json()["message"]
+        for bad in ({"slot": -1}, {"slot": "../x"}, {"secs": 11}):
+            assert client.post(path, json=bad).status_code == 400
+        slots = client.get("/api/topologies/words/workers").json()["slots"]
+    assert [slot["pid"] for slot in slots] == [None, None]
+    audit = (run.directory.parent.parent / "ui-audit.jsonl").read_text().splitlines()
+    assert {json.loads(line)["action"] for line in audit} == {f"POST {path}"}
+
+
 def test_other_slots_are_asked_of_the_driver(world: World, site: Site) -> None:
     world.add("words")
     with site.client() as client:

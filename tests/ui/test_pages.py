@@ -16,8 +16,10 @@ import pytest
 
 from tests.ui.browsers import browser
 from tests.ui.conftest import Serve, Site, serving
-from tests.ui.worlds import HOSTILE, World, fan, word_count
+from tests.ui.worlds import HOSTILE, World, error_of, fan, word_count
 from topo.logs.requests import read_requests
+from topo.manage.marks import note_mark
+from topo.manage.views import StacksView, StackView, ThreadView
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -111,6 +113,22 @@ def test_the_list_of_topologies(chrome: Browser, world: World, site: Site) -> No
         watched.shows("Stalled: no tuple is processed")
 
 
+def test_the_cluster_page_has_hosts_slots_and_owners(
+    chrome: Browser, world: World, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topo.manage.hosts.usable_cores", lambda: 3)
+    run = world.add("words")
+    with shown(chrome, site, role="view") as watched:
+        watched.page.get_by_role("link", name="Cluster").click()
+        for text in ("this machine", "2 of 3", "cores without a slot", run.directory.owner()):
+            watched.shows(text)
+        watched.page.get_by_label("filter slots").fill("nobody")
+        watched.shows("0 of 2 slots")
+        watched.page.get_by_label("filter slots").fill("count")
+        watched.page.get_by_role("link", name="words").first.click()
+        watched.shows("Processes on this machine")
+
+
 def test_a_topology_is_drawn_with_its_figures(chrome: Browser, world: World, site: Site) -> None:
     world.add("words", conf={"topology.max.spout.pending": 7})
     driver = world.drivers["words"]
@@ -138,6 +156,55 @@ def test_a_topology_is_drawn_with_its_figures(chrome: Browser, world: World, sit
         watched.page.get_by_role("table").get_by_role("link", name="count").click()
         watched.shows("Tasks")
         watched.shows("split", ".page")
+
+
+def test_restarts_rebalances_and_errors_are_marks_in_the_charts(
+    chrome: Browser, world: World, site: Site
+) -> None:
+    run = world.add("words")
+    note_mark(run.directory, "restart", f"start 2, after: {HOSTILE}")
+    note_mark(run.directory, "rebalance", "rebalance to 3 slots begins")
+    world.drivers["words"].errors_found = [error_of("split", "no cow", time.time() - 60)]
+    with shown(chrome, site) as watched:
+        world.drivers["words"].ends_at = time.time() + 30  # the marks lie in the charts' time
+        watched.go("topology/words")
+        chart = watched.page.locator(".chart").first
+        chart.locator(".mark.restart").wait_for(state="attached")
+        assert chart.locator(".mark.error").count() == 1
+        watched.shows("1 restart")
+        watched.page.get_by_text("What happened").click()
+        watched.shows(f"start 2, after: {HOSTILE}")
+        watched.shows("split: ValueError: no cow")
+        assert watched.page.evaluate("window.broken") is None
+
+
+def test_what_a_slot_does_is_a_list_of_threads_and_a_flame_graph(
+    chrome: Browser, world: World, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topo.manage.api.slot_processes", lambda run: {0: 4711})
+    frames = ["<module> (app/main.py)", f"{HOSTILE} (bolts.py)"]
+    view = StacksView(
+        "words", 0, 4711, "faulthandler", 10,
+        [ThreadView("0x7f01", True, ["<module> (app/main.py:3)", f"{HOSTILE} (bolts.py:12)"])],
+        [StackView(frames, 8), StackView([frames[0], "wait (threading.py)"], 2)],
+    )  # fmt: skip
+    monkeypatch.setattr("topo.manage.api.stacks_of", lambda run, slot, secs: view)
+    world.add("words")
+    with shown(chrome, site) as watched:
+        watched.go("topology/words/workers")
+        watched.page.get_by_role("button", name="Threads").click()
+        watched.shows("Slot 0: its threads")
+        watched.shows(f"{HOSTILE} (bolts.py:12)")
+        watched.page.get_by_role("button", name="Flame graph").click()
+        watched.shows("10 samples by faulthandler")
+        boxes = watched.page.locator(".flame span")
+        assert [boxes.nth(at).inner_text() for at in range(3)] == ["<module>", HOSTILE, "wait"]
+        assert "80" in str(boxes.nth(1).get_attribute("style"))
+        assert watched.page.evaluate("window.broken") is None
+    with shown(chrome, site, role="view") as watched:
+        watched.go("topology/words/workers")
+        watched.shows("4711")
+        assert watched.page.get_by_role("button", name="Threads").count() == 0
 
 
 def test_every_other_page_of_a_topology(chrome: Browser, world: World, site: Site) -> None:
@@ -224,13 +291,17 @@ def test_actions_ask_and_then_act(chrome: Browser, world: World, site: Site) -> 
         watched.shows("INACTIVE")
         page.get_by_role("button", name="Activate").click()
         watched.shows("ACTIVE")
+        page.get_by_role("button", name="Rebalance").click()
+        page.get_by_label("Slots").fill("3")
+        page.get_by_role("dialog").get_by_role("button", name="Rebalance").click()
+        watched.shows("REBALANCING")
         page.get_by_role("button", name="Kill").click()
         page.get_by_label("Seconds to wait").fill("3")
         page.keyboard.press("Enter")
         watched.shows("KILLED")
-    assert driver.killed_after == 3.0
+    assert (driver.killed_after, driver.workers_now) == (3.0, 3)
     audit = (world.registry.home / "ui-audit.jsonl").read_text().splitlines()
-    assert [json.loads(line)["status"] for line in audit] == [202, 202, 202]
+    assert [json.loads(line)["status"] for line in audit] == [202, 202, 202, 202]
 
 
 def test_samples_and_log_levels_are_asked_for(chrome: Browser, world: World, site: Site) -> None:

@@ -189,7 +189,7 @@ def test_profiling_is_not_here(world: World, site: Site) -> None:
         for action in ("start", "dumpheap", "restartworker"):
             answer = client.post(f"/api/v1/topology/words/profiling/{action}/host:1")
             assert answer.status_code == 501
-            assert "py-spy" in answer.json()["errorMessage"]
+            assert "workers page" in answer.json()["errorMessage"]
         assert client.post("/api/v1/topology/words/kill/soon").status_code == 500
     assert world.drivers["words"].status_now == "ACTIVE"
 

@@ -93,6 +93,15 @@ def component(kind: str, tasks: int = 2, **figures: Any) -> dict[str, Any]:
     return {**whole, "by_task": {str(task + 1): dict(one) for task in range(tasks)}}
 
 
+def error_of(component: str, message: str, at: float, **more: Any) -> dict[str, Any]:
+    """An error that came once, as a driver tells it."""
+    return {
+        "component": component, "task": 3, "host": "h", "kind": "reported", "type": "ValueError",
+        "message": message, "at": "words.py:12", "traceback": f"Traceback: {message}", "count": 1,
+        "first": at, "last": at, **more,
+    }  # fmt: skip
+
+
 def figures_of(topology: Topology, status: str = "ACTIVE") -> dict[str, Any]:
     """A document as `Run.stats()` makes it."""
     return {
@@ -119,6 +128,8 @@ class StagedDriver:
         self.status_now = "ACTIVE"
         self.killed_after: float | None = None
         self.workers_now = 2
+        self.ends_at: float | None = None
+        """Of the history; None: now."""
         self._directory = directory
 
     def status(self) -> pb.StatusReply:
@@ -133,7 +144,7 @@ class StagedDriver:
         return self.errors_found
 
     def history(self, window_secs: float) -> dict[str, Any]:
-        now, count = time.time(), 60
+        now, count = self.ends_at or time.time(), 60
         wave = [1500.0 + 300 * ((index * 7) % 10) / 10 for index in range(count)]
         levels = {
             "emitted_per_sec": wave, "executed_per_sec": [2 * one for one in wave],
@@ -142,6 +153,7 @@ class StagedDriver:
             "p99_ms": [910.0] * count, "pending": [14.0] * count, "held": [0.0] * count,
             "lag_secs": [1.5] * count, "saved_bytes": [4096.0 * i for i in range(count)],
             "batch": [float(i) for i in range(count)],
+            "errors_per_sec": [0.1 * (i % 20 == 7) for i in range(count)],
         }  # fmt: skip
         return {"times": [now - 3 * (count - index) for index in range(count)], **levels}
 

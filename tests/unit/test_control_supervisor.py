@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from topo.manage.files import read_json, write_json
+from topo.manage.marks import marks_of
 from topo.manage.records import State
 from topo.manage.supervisor import AFTER_PROGRESS_SECS, LONGEST_PAUSE_SECS, Supervisor
 
@@ -78,6 +79,12 @@ def test_a_driver_that_dies_is_started_again_after_growing_pauses(tmp_path: Path
     assert life.pauses == [1, 2, 4]
     assert life.said["starts"] == 4
     assert life.said["last_failure"] == "its driver was ended by SIGKILL"
+    marks = [(mark.kind, mark.text) for mark in marks_of(tmp_path, [], 0.0)]
+    assert marks == [
+        ("restart", "start 2, after: its driver was ended by SIGKILL"),
+        ("restart", "start 3, after: its driver ended with exit code 1"),
+        ("restart", "start 4, after: its driver was ended by SIGKILL"),
+    ]
 
 
 def test_a_committed_batch_ends_the_row(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from topo.config import SETTINGS, Config
@@ -32,13 +33,17 @@ from topo.manage.answers import (
 from topo.manage.client import ControlClient
 from topo.manage.ending import begin_kill, connect
 from topo.manage.files import locked, write_json
+from topo.manage.hosts import cluster_of
+from topo.manage.marks import marks_of
 from topo.manage.plans import plan_of, slots_of
 from topo.manage.processes import processes_of
 from topo.manage.records import RegistryError, RunRecord
 from topo.manage.registry import Registry
+from topo.manage.stacks import slot_processes, stacks_of
 from topo.manage.views import (
     BatchView,
     Change,
+    ClusterView,
     ErrorView,
     HistoryView,
     LogLevel,
@@ -46,6 +51,7 @@ from topo.manage.views import (
     LogsView,
     SampleView,
     SettingView,
+    StacksView,
     TopologyList,
     TopologyPlan,
     TopologyView,
@@ -98,6 +104,10 @@ class Management:
         rows.sort(key=lambda row: (row.over, -row.submitted_at))
         return TopologyList(rows, sorted(set(damaged)), str(self.registry.home))
 
+    def cluster(self) -> ClusterView:
+        """Return hosts, slots and owners of the topologies that are not over."""
+        return cluster_of(self.registry.runs(all_of_them=False))
+
     def topology(self, name: str, window: str = "all") -> TopologyView:
         """Return one topology with its figures of a window."""
         return view_of(self.find(name), window)
@@ -110,12 +120,15 @@ class Management:
         """Return the figures of a topology over time."""
         run = self.find(name)
         secs = WINDOWS[window] or WINDOWS["1d"] or 0.0
+        ends = run.ended_at or time.time()
         columns = asked_of(run, lambda client: client.history(secs))
         if columns is None:
             series = Series.load(read_document(run.directory / "history.json"))
-            columns = series.last(secs, run.ended_at or time.time())
-        times = columns.pop("times", [])
-        return HistoryView(run.name, window, [at or 0.0 for at in times], columns)
+            columns = series.last(secs, ends)
+        times = [at or 0.0 for at in columns.pop("times", [])]
+        since = times[0] if times else ends - secs
+        marks = marks_of(run.directory, self.errors(name), since)
+        return HistoryView(run.name, window, times, columns, marks)
 
     def batches(self, name: str) -> list[BatchView]:
         """Return the latest batches, the oldest first."""
@@ -157,7 +170,8 @@ class Management:
         """Return where a topology runs."""
         run = self.find(name)
         supervision = run.supervision
-        with_slots = slots_of(plan_of(run))
+        running = slot_processes(run)
+        with_slots = [replace(slot, pid=running.get(slot.slot)) for slot in slots_of(plan_of(run))]
         return WorkersView(
             name=run.name,
             master=run.submission.master,
@@ -195,6 +209,13 @@ class Management:
         was = run.status
         run = begin_kill(self.registry, run, limit)
         return Change(run.name, run.status, was)
+
+    def stacks(self, name: str, slot: int, secs: float) -> StacksView:
+        """Return what the threads of a slot do, sampled for so many seconds; 0: once."""
+        run = self.find(name)
+        if run.over:
+            raise RunError(f"{run.name} is {run.status}")
+        return stacks_of(run, slot, secs)
 
     def log_requests(self, name: str) -> LogRequestsView:
         """Return the log levels and samples that are asked for at the moment."""

@@ -47,6 +47,7 @@ from topo.manage.answers import written_errors, written_figures
 from topo.manage.documents import plain
 from topo.manage.exposing import exposed_figures, health_pages
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
+from topo.manage.marks import note_mark
 from topo.manage.records import (
     FINAL,
     LIVE,
@@ -199,6 +200,7 @@ class Driver:
             raise RunError(f"the slots of {self.submission.name} are its engine's")
         was = run.status
         run.rebalance(workers)
+        note_mark(self._directory, "rebalance", f"rebalance to {workers} slots begins")
         self._rebalanced_from = (self.submission.workers,)
         self._write_workers(workers)
         self._wake.set()
@@ -215,6 +217,8 @@ class Driver:
         if not isinstance(run, Scalable) or run.is_rebalancing:
             return
         for workers in self._rebalanced_from:
+            ended = run.rebalance_failure or f"it runs on {run.slots} slots"
+            note_mark(self._directory, "rebalance", f"rebalance ended: {ended}")
             if run.rebalance_failure:
                 self._write_workers(workers)
         self._rebalanced_from = ()
@@ -245,6 +249,7 @@ class Driver:
             raise RunError(f"{self.submission.name} is {was}")
         self._remember(wanted)
         change(run)
+        note_mark(self._directory, "change", f"{was} to {wanted}")
         self._wake.set()
         reached = _REACHED[wanted]
         deadline = time.monotonic() + CHANGE_SECS
@@ -355,6 +360,8 @@ class Driver:
         )
         if is_news or not self._is_said:
             since = before.since if status == before.status else time.time()
+            if status == "STALLED" and before.status != "STALLED":
+                note_mark(self._directory, "stall", f"stalled: {reason}")
             self._say(replace(self._state, since=since))
 
     def _fail(self, error: Exception) -> None:
@@ -393,12 +400,12 @@ class Driver:
         return figures
 
     def _write_figures(self, run: Run) -> None:
-        figures = self._write_counts(run)
+        figures, errors = self._write_counts(run), self._errors(run)
         self._windows.add(time.monotonic(), figures)
         with self._noting:
-            self._history.add(time.time(), sample_of(figures))
+            self._history.add(time.time(), sample_of(figures, sum(e["count"] for e in errors)))
         self._write("state.json", asdict(self._state))
-        self._write("errors.json", self._errors(run))
+        self._write("errors.json", errors)
         for name in ("spark.log", "driver.log"):
             cut_down(self._directory / "log" / name)
         if run.status in FINAL or self._ending or time.monotonic() >= self._history_due:

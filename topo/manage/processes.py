@@ -25,6 +25,17 @@ def processes_of(driver_pid: int | None, supervisor_pid: int | None) -> list[Pro
     return [process for process in found if process is not None]
 
 
+def memory_of_machine() -> tuple[int | None, int | None]:
+    """Return the bytes of memory this machine has, and those that are free for processes."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None, None
+    rows = (line.partition(":") for line in lines)
+    sizes = {name: int(size.split()[0]) << 10 for name, _, size in rows}
+    return sizes.get("MemTotal"), sizes.get("MemAvailable")
+
+
 def _pids(proc: Path) -> Iterator[int]:
     return (int(name) for name in os.listdir(proc) if name.isdigit())
 

@@ -23,6 +23,7 @@ from typing import Protocol
 from topo.config import Config
 from topo.errors import ending_of, words_of
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
+from topo.manage.marks import note_mark
 from topo.manage.records import FINAL, State, Supervision, read_state
 
 LONGEST_PAUSE_SECS = 60.0
@@ -76,6 +77,9 @@ class Supervisor:
             starting = replace(before, status="STARTING", since=time.time(), address="")
             self._say_state(starting)
             self._say(replace(self._said, starts=self._said.starts + 1, waiting_until=0.0))
+            if self._said.restarts:
+                why = self._said.last_failure
+                note_mark(self._directory, "restart", f"start {self._said.starts}, after: {why}")
             try:
                 self._process = self._start(self._directory)
             except OSError as error:  # of memory or processes there may be enough again

@@ -143,6 +143,16 @@ class TopologyPlan:
 
 
 @dataclass(frozen=True)
+class MarkView:
+    """A moment that explains what is seen in charts."""
+
+    at: float
+    kind: str
+    """restart, rebalance, stall, change or error."""
+    text: str
+
+
+@dataclass(frozen=True)
 class HistoryView:
     """Figures over time: a list for each, as long as `times`."""
 
@@ -150,6 +160,8 @@ class HistoryView:
     window: str
     times: list[float]
     series: Mapping[str, list[float | None]]
+    marks: list[MarkView]
+    """Of the same time, the oldest first."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +231,8 @@ class SlotView:
     slot: int
     tasks: Mapping[str, list[int]]
     """Task ids by component."""
+    pid: int | None = None
+    """Of its process, if that is one of this machine and can be asked for its stacks."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +250,99 @@ class WorkersView:
     failures: int
     last_failure: str
     waiting_until: float
+
+
+@dataclass(frozen=True)
+class HostView:
+    """A host that topologies run on, or the address of a Spark master that knows its own hosts."""
+
+    host: str
+    is_here: bool
+    """False of what this machine can tell nothing about."""
+    places: int | None = None
+    """How many slots can run at the same time: its cores."""
+    load: float | None = None
+    """Processes that ran or waited to, on average of the last minute."""
+    memory_bytes: int | None = None
+    free_memory_bytes: int | None = None
+    topologies: int = 0
+    slots: int = 0
+    free: int | None = None
+    """Places that no slot takes."""
+    executors: int = 0
+
+
+@dataclass(frozen=True)
+class PlacedSlot:
+    """A slot of a topology, with the host it is on."""
+
+    host: str
+    topology: str
+    id: str
+    status: str
+    owner: str
+    slot: int
+    executors: int
+    """Each has one task."""
+    components: Mapping[str, int]
+    """Tasks by component."""
+
+
+@dataclass(frozen=True)
+class OwnerView:
+    """A user, and all that the topologies take that the user has submitted."""
+
+    owner: str
+    topologies: int
+    slots: int
+    executors: int
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The hosts of the topologies that are not over, their slots and owners."""
+
+    hosts: list[HostView]
+    slots: list[PlacedSlot]
+    owners: list[OwnerView]
+    topologies: int
+    slots_used: int
+    slots_free: int
+    """Of the hosts whose places are known."""
+    executors: int
+
+
+@dataclass(frozen=True)
+class ThreadView:
+    """A thread of a slot's process, and what it does."""
+
+    name: str
+    is_current: bool
+    """True of the one that the process was in when it was asked."""
+    frames: list[str]
+    """The outermost first."""
+
+
+@dataclass(frozen=True)
+class StackView:
+    """Functions that called each other, the outermost first, and how often they were met so."""
+
+    frames: list[str]
+    count: int
+
+
+@dataclass(frozen=True)
+class StacksView:
+    """What the threads of a slot's process do: at one moment, and in samples over a time."""
+
+    name: str
+    slot: int
+    pid: int
+    by: str
+    """py-spy, which leaves out threads that wait, or faulthandler, which has all."""
+    samples: int
+    threads: list[ThreadView]
+    stacks: list[StackView]
 
 
 @dataclass(frozen=True)

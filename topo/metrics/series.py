@@ -16,7 +16,7 @@ _KEPT = ((2.5, 620.0), (60.0, 11_000.0), (600.0, 88_000.0))
 _SPAN_SECS = 9.0
 """Rates are taken over at least so long: batches end at uneven times."""
 
-COUNTERS = ("emitted", "executed", "acked", "failed")
+COUNTERS = ("emitted", "executed", "acked", "failed", "errors")
 LEVELS = (
     "batch",
     "batch_ms",
@@ -29,11 +29,15 @@ LEVELS = (
     "saved_bytes",
 )
 
+_ROW = (*(name for name in COUNTERS if name != "errors"), *LEVELS, "errors")
+"""The figures of a written sample in their order; what came later stands behind the others."""
+_LEAST_FIGURES = len(_ROW) - 1
+
 Sample = dict[str, float | None]
 
 
-def sample_of(figures: Mapping[str, Any]) -> Sample:
-    """Return what a series keeps of the figures of a run."""
+def sample_of(figures: Mapping[str, Any], errors: int) -> Sample:
+    """Return what a series keeps of the figures of a run, and of how many errors it has had."""
     components = list(figures["components"].values())
     spouts = [of for of in components if of["kind"] == "spout"]
     bolts = [of for of in components if of["kind"] != "spout"]
@@ -52,6 +56,7 @@ def sample_of(figures: Mapping[str, Any]) -> Sample:
         "held": sum(of["held"] for of in bolts),
         "lag_secs": acker.get("lag_secs"),
         "saved_bytes": sum(of["saved_bytes"] for of in components),
+        "errors": errors,
     }
 
 
@@ -79,9 +84,8 @@ class Series:
 
     def dump(self) -> list[list[list[Any]]]:
         """Return all samples in a form that JSON takes."""
-        names = (*COUNTERS, *LEVELS)
         return [
-            [[round(at, 1), *(sample.get(name) for name in names)] for at, sample in series]
+            [[round(at, 1), *(sample.get(name) for name in _ROW)] for at, sample in series]
             for series in self._series
         ]
 
@@ -97,10 +101,12 @@ class Series:
 
 
 def _samples(rows: Iterable[list[Any]]) -> Iterable[tuple[float, Sample]]:
-    names = (*COUNTERS, *LEVELS)
     for at, *values in rows:
+        if not _LEAST_FIGURES <= len(values) <= len(_ROW):
+            raise ValueError(f"{len(values)} figures in a sample")
         numbers = [None if value is None else float(value) for value in values]
-        yield float(at), dict(zip(names, numbers, strict=True))
+        missing = [None] * (len(_ROW) - len(numbers))
+        yield float(at), dict(zip(_ROW, [*numbers, *missing], strict=True))
 
 
 def _columns(samples: list[tuple[float, Sample]]) -> dict[str, list[float | None]]:

@@ -21,14 +21,17 @@ from topo.logs.search import InvalidPattern, Search
 from topo.manage.answers import WINDOWS
 from topo.manage.api import Management
 from topo.manage.built import STATES, submit_built
+from topo.manage.stacks import MOST_SECS
 from topo.manage.views import (
     BatchView,
     Change,
+    ClusterView,
     ErrorView,
     HistoryView,
     LogRequestsView,
     LogsView,
     SettingView,
+    StacksView,
     TopologyList,
     TopologyPlan,
     TopologyView,
@@ -175,6 +178,15 @@ def _endpoints(management: Management) -> list[Endpoint]:
             TopologyList,
             lambda all: management.topologies(everything=all),
             (Parameter("all", bool, "Those that are over, too.", True),),
+            refusals=_READ,
+        ),
+        Endpoint(
+            "GET",
+            "/api/cluster",
+            "cluster",
+            "Show the hosts, with the slots on them, free places, and owners.",
+            ClusterView,
+            management.cluster,
             refusals=_READ,
         ),
         of_one(
@@ -324,6 +336,20 @@ def _endpoints(management: Management) -> list[Endpoint]:
             status=202,
             body=(
                 Parameter("workers", int, "How many slots.", 1, place="body", least=1, most=1000),
+            ),
+        ),
+        of_one(
+            "POST",
+            "/stacks",
+            name="stacks",
+            summary="Show what the threads of a slot do: a dump, and samples for a flame graph.",
+            answer=StacksView,
+            handle=management.stacks,
+            body=(
+                Parameter("slot", int, "Which slot.", 0, place="body", least=0, most=1000),
+                Parameter(
+                    "secs", float, "How long to sample; 0: once.", 0.0, place="body", most=MOST_SECS
+                ),
             ),
         ),
         of_one(

@@ -84,7 +84,7 @@ def routes(management: Management) -> list[Route]:
         _id(request), request.state.body
     )
     missing = {
-        f"/topology/{{id}}/profiling/{action}": "py-spy dump --pid PID; the pids: its workers page"
+        f"/topology/{{id}}/profiling/{action}": "its workers page shows threads and flame graphs"
         for action in ("start", "stop", "dumpprofile", "dumpjstack", "dumpheap", "restartworker")
     }
     return [

@@ -1,4 +1,4 @@
-"""Storm's documents about the cluster, which is this machine, and rows about its topologies."""
+"""Storm's documents about the cluster and its owners, and rows about its topologies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 from topo.config import SETTINGS
 from topo.distribution import VERSION
 from topo.manage.api import Management
-from topo.manage.views import TopologyRow, TopologyView
+from topo.manage.views import OwnerView, TopologyRow, TopologyView
 from topo.ui import storm_parts as parts
 
 _NO_RESOURCES = {
@@ -34,6 +34,20 @@ _NO_CLUSTER_RESOURCES = {
 }
 
 
+def _owner_resources(view: OwnerView) -> dict[str, Any]:
+    return {
+        "owner": view.owner,
+        "totalTopologies": view.topologies,
+        "totalExecutors": view.executors,
+        "totalWorkers": view.slots,
+        "totalTasks": view.executors,
+        "totalMemoryUsage": 0,
+        "totalCpuUsage": 0,
+        "memoryGuarantee": "N/A",
+        "cpuGuarantee": "N/A",
+    }
+
+
 class ClusterDocuments:
     """Answers about the cluster."""
 
@@ -45,18 +59,17 @@ class ClusterDocuments:
         return {key: setting.default for key, setting in SETTINGS.items()}
 
     def cluster(self) -> dict[str, Any]:
-        rows = self.live()
-        slots, tasks = sum(row.workers or 1 for row in rows), sum(row.tasks for row in rows)
+        cluster = self._management.cluster()
         return {
             "user": None,
             "stormVersion": VERSION,
-            "supervisors": 1,
-            "topologies": len(rows),
-            "slotsTotal": slots,
-            "slotsUsed": slots,
-            "slotsFree": 0,
-            "executorsTotal": tasks,
-            "tasksTotal": tasks,
+            "supervisors": len(cluster.hosts),
+            "topologies": cluster.topologies,
+            "slotsTotal": cluster.slots_used + cluster.slots_free,
+            "slotsUsed": cluster.slots_used,
+            "slotsFree": cluster.slots_free,
+            "executorsTotal": cluster.executors,
+            "tasksTotal": cluster.executors,
             "schedulerDisplayResource": False,
             **_NO_CLUSTER_RESOURCES,
         }
@@ -78,26 +91,24 @@ class ClusterDocuments:
         }
 
     def supervisors(self) -> dict[str, Any]:
-        slots, secs = (
-            sum(row.workers or 1 for row in self.live()),
-            int(time.monotonic() - self._started),
-        )
+        secs = int(time.monotonic() - self._started)
         return {
             "schedulerDisplayResource": False,
             "supervisors": [
                 {
-                    "id": platform.node(),
-                    "host": platform.node(),
+                    "id": host.host,
+                    "host": host.host,
                     "uptime": parts.uptime(secs),
                     "uptimeSeconds": secs,
-                    "slotsTotal": slots,
-                    "slotsUsed": slots,
-                    "slotsFree": 0,
+                    "slotsTotal": host.slots + (host.free or 0),
+                    "slotsUsed": host.slots,
+                    "slotsFree": host.free or 0,
                     "version": VERSION,
                     **_NO_CLUSTER_RESOURCES,
                     "usedMem": 0,
                     "usedCpu": 0,
                 }
+                for host in self._management.cluster().hosts
             ],
         }
 
@@ -110,23 +121,15 @@ class ClusterDocuments:
         return {**self.supervisors(), "workers": workers}
 
     def owners(self, owner: str | None = None) -> Any:
-        rows = self.live()
-        tasks = sum(row.tasks for row in rows)
-        found = {
-            "owner": getpass.getuser(),
-            "totalTopologies": len(rows),
-            "totalExecutors": tasks,
-            "totalWorkers": sum(row.workers or 1 for row in rows),
-            "totalTasks": tasks,
-            "totalMemoryUsage": 0,
-            "totalCpuUsage": 0,
-            "memoryGuarantee": "N/A",
-            "cpuGuarantee": "N/A",
-        }
+        cluster = self._management.cluster()
         if owner is None:
-            return {"owners": [found], "schedulerDisplayResource": False}
-        topologies = [self.summary(row) for row in rows] if owner == found["owner"] else []
-        return {**found, "owner": owner, "topologies": topologies}
+            owners = [_owner_resources(each) for each in cluster.owners]
+            return {"owners": owners, "schedulerDisplayResource": False}
+        nobody = OwnerView(owner, 0, 0, 0)
+        resources = next((each for each in cluster.owners if each.owner == owner), nobody)
+        own = {slot.id for slot in cluster.slots if slot.owner == owner}
+        topologies = [self.summary(row) for row in self.live() if row.id in own]
+        return {**_owner_resources(resources), "topologies": topologies}
 
     def history(self) -> dict[str, Any]:
         rows = self._management.topologies().topologies

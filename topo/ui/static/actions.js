@@ -1,11 +1,14 @@
-// What can be done with a topology: let its spouts go on, stop them, end it.
+// What can be done with a topology: resume its spouts, stop them, give it other slots, end it.
 
 import { who } from './api.js';
 import { h } from './dom.js';
 import { ask, toast } from './parts.js';
 
-/** @param {(path: string, body?: object) => Promise<any>} change */
-export function actions(row, change) {
+/**
+ * The buttons of a topology; a list has those that one needs in haste.
+ * @param {(path: string, body?: object) => Promise<any>} change
+ */
+export function actions(row, change, { isList = false } = {}) {
   const closed = who()?.read_only;
   if (closed || ['KILLED', 'COMPLETED', 'FAILED'].includes(row.status)) return h('span');
   const run = async (path, body, done) => {
@@ -25,6 +28,16 @@ export function actions(row, change) {
         return sure && run('deactivate', {}, 'deactivated');
       },
     }, isActive ? 'Deactivate' : 'Activate'),
+    !isList && row.status !== 'STARTING' && row.status !== 'REBALANCING' && h('button', {
+      type: 'button', onclick: async () => {
+        const answer = await ask({
+          title: `Rebalance ${row.name}?`, action: 'Rebalance',
+          text: 'It goes over to another number of slots: batches pause while its state moves; nothing is lost or comes twice.',
+          fields: [{ name: 'workers', label: 'Slots', type: 'number', min: 1, step: 1, value: row.workers ?? '', required: true }],
+        });
+        if (answer) await run('rebalance', { workers: Number(answer.workers) }, `goes over to ${answer.workers} slots`);
+      },
+    }, 'Rebalance'),
     h('button', {
       type: 'button', class: 'danger', onclick: async () => {
         const answer = await ask({

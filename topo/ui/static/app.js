@@ -1,6 +1,7 @@
 // The frame of the pages: which one is shown, who is logged in, whether the server is there.
 
 import { onConnection, Problem, startSession, who } from './api.js';
+import { cluster } from './cluster.js';
 import { component } from './component.js';
 import * as details from './details.js';
 import { h, link, setText } from './dom.js';
@@ -13,6 +14,7 @@ const crumbs = h('nav', { class: 'crumbs', 'aria-label': 'where you are' });
 const live = h('div', { class: 'live wait', role: 'status', 'aria-live': 'polite' }, h('i'), h('span', {}, 'connecting'));
 const user = h('span', { class: 'note' });
 const leave = h('button', { type: 'button', hidden: true, onclick: logout }, 'Log out');
+const places = h('a', { class: 'places', href: '#/cluster', hidden: true }, 'Cluster');
 const main = h('main', { id: 'main', tabindex: '-1' });
 const MORE = { batches: details.batches, plan: details.plan, errors: details.errors, logs: details.logs, workers: details.workers, settings: details.settings };
 let page = new AbortController();
@@ -20,7 +22,7 @@ let page = new AbortController();
 function frame() {
   app.replaceChildren(
     h('a', { class: 'skip', href: '#main', onclick: (event) => { event.preventDefault(); main.focus(); } }, 'Skip to the page'),
-    h('header', { class: 'top' }, h('a', { class: 'brand', href: '#/' }, h('img', { src: '/static/icon.svg', alt: '' }), 'topo'), crumbs, h('span', { class: 'grow' }), user, leave, live), main);
+    h('header', { class: 'top' }, h('a', { class: 'brand', href: '#/' }, h('img', { src: '/static/icon.svg', alt: '' }), 'topo'), crumbs, h('span', { class: 'grow' }), places, user, leave, live), main);
 }
 
 function trail(...steps) {
@@ -47,6 +49,9 @@ function show() {
   if (room === undefined) {
     trail(['Topologies']);
     topologies(main, signal);
+  } else if (room === 'cluster' && !name) {
+    trail(['Cluster']);
+    cluster(main, signal);
   } else if (room === 'topology' && name && !tab) {
     trail([name]);
     overview(main, name, signal);
@@ -69,6 +74,7 @@ function login() {
   trail(['Log in']);
   user.replaceChildren();
   leave.hidden = true;
+  places.hidden = true;
   live.className = 'live wait';
   setText(live.lastChild, 'not logged in');
   const form = h('form', { class: 'panel login', onsubmit: async (event) => {
@@ -98,6 +104,7 @@ async function begin() {
   const { environment, role, read_only: closed, user: name } = who();
   setText(user, [environment, name, closed ? 'read-only' : role].filter(Boolean).join(' · '));
   leave.hidden = false;
+  places.hidden = false;
   show();
 }
 

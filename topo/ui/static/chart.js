@@ -2,6 +2,7 @@
 
 import { h, s, setAttribute } from './dom.js';
 import { clock, count, number } from './format.js';
+import { drawn as drawnMarks, near, placed } from './marks.js';
 
 const HEIGHT = 150;
 const LEFT = 56;
@@ -28,7 +29,7 @@ export class LineChart {
     this.what = what;
     this.svg = s('svg', { role: 'img', 'aria-label': what.title });
     this.width = 460;
-    new ResizeObserver(() => this.times && this.svg.clientWidth !== this.width && this.update(this.times, this.series)).observe(this.svg);
+    new ResizeObserver(() => this.times && this.svg.clientWidth !== this.width && this.update(this.times, this.series, this.marks)).observe(this.svg);
     this.tip = h('div', { class: 'tip', hidden: true });
     this.element = h('figure', { class: 'chart panel' },
       h('figcaption', {}, h('span', {}, what.title), legendOf(what.lines)), this.svg, this.tip);
@@ -36,9 +37,11 @@ export class LineChart {
     this.svg.addEventListener('pointerleave', () => this.leave());
   }
 
-  update(times, series) {
+  update(times, series, marks = []) {
     this.times = times;
     this.series = series;
+    this.marks = marks;
+    this.groups = [];
     this.width = this.svg.clientWidth || 460;
     setAttribute(this.svg, 'viewBox', `0 0 ${this.width} ${HEIGHT}`);
     const { lines, unit } = this.what;
@@ -64,8 +67,9 @@ export class LineChart {
         ? s('path', { class: `area f${color}`, d: `${path} L${this.x(to).toFixed(1)},${y(0)} L${this.x(from).toFixed(1)},${y(0)} Z` }) : null;
       return [area, s('path', { class: `line s${color}`, d: path })];
     });
-    this.mark = s('line', { class: 'cursor', y1: TOP, y2: HEIGHT - BOTTOM, visibility: 'hidden' });
-    this.svg.replaceChildren(...[grid, ends, drawn, this.mark].flat(3).filter(Boolean));
+    this.groups = placed(marks, from, to, this.x);
+    this.cursor = s('line', { class: 'cursor', y1: TOP, y2: HEIGHT - BOTTOM, visibility: 'hidden' });
+    this.svg.replaceChildren(...[grid, ends, drawnMarks(this.groups, TOP, HEIGHT - BOTTOM), drawn, this.cursor].flat(3).filter(Boolean));
   }
 
   path(values, y) {
@@ -84,7 +88,7 @@ export class LineChart {
   }
 
   point(event) {
-    if (!this.mark || !this.times?.length) return;
+    if (!this.cursor || !this.times?.length) return;
     const box = this.svg.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * this.width;
     let nearest = 0;
@@ -92,11 +96,11 @@ export class LineChart {
       if (Math.abs(this.x(at) - x) < Math.abs(this.x(this.times[nearest]) - x)) nearest = index;
     });
     const at = this.x(this.times[nearest]);
-    this.mark.setAttribute('x1', at);
-    this.mark.setAttribute('x2', at);
-    this.mark.setAttribute('visibility', 'visible');
+    this.cursor.setAttribute('x1', at);
+    this.cursor.setAttribute('x2', at);
+    this.cursor.setAttribute('visibility', 'visible');
     const rows = this.what.lines.map((line) => `${line.name}  ${this.what.unit(this.series[line.key]?.[nearest])}`);
-    this.tip.textContent = [clock(this.times[nearest]), ...rows].join('\n');
+    this.tip.textContent = [clock(this.times[nearest]), ...rows, ...near(this.groups, x)].join('\n');
     this.tip.hidden = false;
     const left = (at / this.width) * box.width;
     this.tip.style.left = left > box.width / 2 ? '' : `${left + 12}px`;
@@ -105,7 +109,7 @@ export class LineChart {
 
   leave() {
     this.tip.hidden = true;
-    this.mark?.setAttribute('visibility', 'hidden');
+    this.cursor?.setAttribute('visibility', 'hidden');
   }
 }
 

@@ -4,21 +4,14 @@ import { follow, get, of, post, who } from './api.js';
 import { h, link, setText } from './dom.js';
 import { bytes, clock, count, date, duration, json, ms, plural } from './format.js';
 import { BatchBars } from './chart.js';
-import { ask, Errors, facts, panel, Table, toast } from './parts.js';
+import { ask, Errors, facts, panel, poll, Table, toast } from './parts.js';
+import { stackButtons, Stacks } from './stacks.js';
 import { head } from './topology.js';
 
 const PHASES = [['latestOffset', 'offsets'], ['queryPlanning', 'planning'], ['walCommit', 'log'], ['addBatch', 'work'], ['commitOffsets', 'commit'], ['commitBatch', 'commit']];
 
 const COLORS = { 'waiting for spouts': 0, offsets: 4, planning: 5, log: 3, work: 1, commit: 2, other: 6 };
 const PAGE = 25;
-
-/** Ask for a document at once and again and again, while the page is looked at. */
-function poll(ask, every, signal) {
-  const once = () => document.hidden || ask().catch(() => {});
-  once();
-  const timer = setInterval(once, every);
-  signal.addEventListener('abort', () => clearInterval(timer));
-}
 
 export function batches(main, name, signal) {
   const bars = new BatchBars('The latest batches', ms, (part) => COLORS[part] ?? 5);
@@ -212,6 +205,7 @@ async function askLevel(name) {
 }
 
 export function workers(main, name, signal) {
+  const stacks = new Stacks();
   const processes = new Table([
     { title: 'Process', sort: (row) => row.role, cell: (row) => row.role },
     { title: 'Pid', num: true, sort: (row) => row.pid, cell: (row) => String(row.pid) },
@@ -222,10 +216,12 @@ export function workers(main, name, signal) {
   const slots = new Table([
     { title: 'Slot', num: true, cell: (row) => String(row.slot) },
     { title: 'Tasks', wide: true, cell: (row) => Object.entries(row.tasks).map(([id, tasks]) => `${id} ${tasks.join(', ')}`).join(' · ') || 'none' },
+    { title: 'Process', num: true, cell: (row) => (row.pid === null ? '–' : String(row.pid)) },
+    { title: 'What it does', mark: (row) => row.pid, cell: (row) => stackButtons(name, row, stacks) },
   ], (row) => row.slot);
   const about = h('div', { class: 'body' });
   const body = head(main, name, 'workers', signal, () => {});
-  body.replaceChildren(panel('Driver', about), panel('Processes on this machine', processes.element), panel('Slots', slots.element));
+  body.replaceChildren(panel('Driver', about), panel('Slots', slots.element), stacks.element, panel('Processes on this machine', processes.element));
   poll(async () => {
     const found = await get(of(name, 'workers'), {}, signal);
     about.replaceChildren(facts([

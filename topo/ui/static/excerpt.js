@@ -14,7 +14,7 @@ export class Excerpt {
   constructor(svg) {
     this.svg = svg;
     this.frame = h('div', { class: 'graph', tabindex: '0', role: 'group', 'aria-label': 'graph; arrows move it, + and - zoom, 0 fits it' }, svg);
-    this.tools = h('div', { class: 'graph-tools' }, [['Fit', 'Show all of it', () => this.fit()],
+    this.tools = h('div', { class: 'graph-tools' }, [['Fit', 'Fit: show all of it', () => this.fit()],
       ['−', 'Smaller', () => this.zoom(1 / STEP)], ['+', 'Larger', () => this.zoom(STEP)]].map(([words, title, onclick]) =>
       h('button', { type: 'button', title, 'aria-label': title, onclick }, words)));
     [this.x, this.y, this.scale, this.touched] = [0, 0, 1, false];

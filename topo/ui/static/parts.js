@@ -58,6 +58,11 @@ export class Table {
     this.none = onempty;
     this.table = h('table', {}, h('thead', {}, h('tr', {}, this.heads)), this.body);
     this.element = h('div', { class: 'scroll' }, this.table);
+    // One that is wider than its place is scrolled by the keyboard as well.
+    new ResizeObserver(() => {
+      if (this.element.scrollWidth <= this.element.clientWidth) this.element.removeAttribute('tabindex');
+      else this.element.tabIndex = 0;
+    }).observe(this.element);
     this.marked();
   }
 
@@ -199,4 +204,12 @@ export function meter(share, words) {
 export function facts(pairs) {
   return h('dl', { class: 'facts' }, pairs.filter(([, value]) => value !== null && value !== undefined && value !== '')
     .map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
+}
+
+/** Ask for a document at once and again and again, while the page is looked at. */
+export function poll(ask, every, signal) {
+  const once = () => document.hidden || ask().catch(() => {});
+  once();
+  const timer = setInterval(once, every);
+  signal.addEventListener('abort', () => clearInterval(timer));
 }

@@ -86,5 +86,5 @@ function nothing() {
 }
 
 function actionsColumn() {
-  return { title: '', mark: (row) => row.status, cell: (row) => actions(row, (path, body) => post(of(row.name, path), body)) };
+  return { title: h('span', { class: 'visually-hidden' }, 'Actions'), mark: (row) => row.status, cell: (row) => actions(row, (path, body) => post(of(row.name, path), body), { isList: true }) };
 }

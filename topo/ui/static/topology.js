@@ -6,6 +6,7 @@ import { bytes, count, date, duration, ms, percent, plural, rate } from './forma
 import { actions } from './actions.js';
 import { LineChart } from './chart.js';
 import { Graph } from './graph.js';
+import { Happened } from './marks.js';
 import { badge, banner, Errors, meter, panel, segments, Table, Tiles } from './parts.js';
 import { Rates } from './rates.js';
 
@@ -31,7 +32,7 @@ export function head(main, name, tab, signal, onview) {
   follow(of(name, 'events'), { window: 'all' }, {
     figures: (view) => {
       rates.add(view);
-      const now = JSON.stringify([view.status, view.reason, view.traceback, view.hint, view.answers, view.over]);
+      const now = JSON.stringify([view.status, view.reason, view.traceback, view.hint, view.answers, view.over, view.workers]);
       if (now !== said) {
         said = now;
         status.replaceChildren(badge(view.status));
@@ -217,12 +218,14 @@ function chartsOf() {
     new LineChart({ title: 'Pending and held', unit: count, lines: [{ name: 'pending', key: 'pending' }, { name: 'held', key: 'held', color: 4 }] }),
     new LineChart({ title: 'State', unit: bytes, lines: [{ name: 'saved', key: 'saved_bytes', color: 5 }] }),
   ];
+  const happened = new Happened();
   return {
-    element: h('div', { class: 'charts' }, all.map((chart) => chart.element)),
+    element: h('div', { class: 'page' }, h('div', { class: 'charts' }, all.map((chart) => chart.element)), happened.element),
     async load(name, window, signal) {
       try {
         const history = await get(of(name, 'history'), { window }, signal);
-        for (const chart of all) chart.update(history.times, history.series);
+        for (const chart of all) chart.update(history.times, history.series, history.marks);
+        happened.update(history.marks);
       } catch { /* the next one may come */ }
     },
   };

@@ -16,6 +16,7 @@ from topo.engine.spark.process.doing import open_note
 from topo.engine.spark.process.framing import read_block
 from topo.errors import sentence_of
 from topo.logs.capture import keep_logs
+from topo.logs.stacks import write_stacks_on_signal
 from topo.runtime.slot import note_in
 from topo.wire.column import dump
 
@@ -72,6 +73,7 @@ def _take_standard_input() -> IO[bytes]:
 def speak_as(path: str) -> None:
     """Log, and note what is executed, as the slot whose socket is at `path`."""
     keep_logs(os.path.basename(path))
+    write_stacks_on_signal(os.path.basename(path))
     note_in(open_note(path))
 
 
