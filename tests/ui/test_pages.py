@@ -207,6 +207,30 @@ def test_what_a_slot_does_is_a_list_of_threads_and_a_flame_graph(
         assert watched.page.get_by_role("button", name="Threads").count() == 0
 
 
+def test_errors_are_ordered_and_batches_paged(chrome: Browser, world: World, site: Site) -> None:
+    world.add("words")
+    now = time.time()
+    world.drivers["words"].errors_found = [
+        error_of("split", "often", now - 300, first=now - 9000, count=31),
+        error_of("count", "fresh", now - 5, first=now - 60),
+    ]
+    with shown(chrome, site) as watched:
+        texts = watched.page.locator("details.error .text")
+        watched.go("topology/words/errors")
+        watched.shows("32 in all, 2 kinds")
+        assert texts.all_inner_texts() == ["ValueError: fresh", "ValueError: often"]
+        assert watched.page.locator(".chart path.line").get_attribute("d")
+        watched.page.get_by_role("button", name="Most").click()
+        assert texts.all_inner_texts() == ["ValueError: often", "ValueError: fresh"]
+        watched.go("topology/words/batches")
+        watched.shows("1–25 of 100")
+        bars = watched.page.locator(".bars g:not(.pale)[data-id]")
+        assert (bars.first.get_attribute("data-id"), bars.count()) == ("788", 25)
+        watched.page.get_by_role("button", name="Older").click()
+        watched.shows("26–50 of 100")
+        assert bars.first.get_attribute("data-id") == "763"
+
+
 def test_every_other_page_of_a_topology(chrome: Browser, world: World, site: Site) -> None:
     run = world.add("words", conf={"kafka.password": "hunter2"})
     world.log(run, "hello from the log", "second")
@@ -218,7 +242,7 @@ def test_every_other_page_of_a_topology(chrome: Browser, world: World, site: Sit
                 "work 480 ms",
             ],
             "topology/words/plan": ["3 levels, 2 slots, 2 exchanges", "Level 2", "provisional"],
-            "topology/words/errors": ["No errors."],
+            "topology/words/errors": ["No errors.", "Errors over time"],
             "topology/words/logs": ["hello from the log", "2 lines"],
             "topology/words/workers": ["driver", "count 1"],
             "topology/words/settings": ["kafka.password", "***", "topo submit"],

@@ -147,11 +147,16 @@ export class BatchBars {
         y -= size;
         return s('rect', { class: `f${this.color(name)}`, x: (left + at * step + 0.5).toFixed(1), y: y.toFixed(1), width: Math.max(1, step - 1.5).toFixed(1), height: Math.max(0, size).toFixed(1), rx: 1 });
       });
-      return s('g', {}, stack, s('title', {}, bar.label));
+      return s('g', { 'data-id': bar.id }, stack, s('title', {}, bar.label));
     });
     const ends = bars.length
       ? [s('text', { class: 'axis', x: left, y: height - 6 }, `batch ${bars[0].id}`),
         s('text', { class: 'axis', x: left + step * bars.length, y: height - 6, 'text-anchor': 'end' }, `${bars.at(-1).id}`)] : [];
     this.svg.replaceChildren(...[grid, drawn, ends].flat(3));
+  }
+
+  /** Draw paler what is not among these bars: the table below shows them. */
+  shade(ids) {
+    for (const bar of this.svg.querySelectorAll('[data-id]')) bar.classList.toggle('pale', !ids.has(Number(bar.dataset.id)));
   }
 }

@@ -2,11 +2,11 @@
 
 import { follow, get, of, post, who } from './api.js';
 import { h, link, setText } from './dom.js';
-import { bytes, clock, count, date, duration, json, ms, plural } from './format.js';
-import { BatchBars } from './chart.js';
-import { ask, Errors, facts, panel, poll, Table, toast } from './parts.js';
+import { bytes, clock, count, date, duration, json, ms, plural, rate } from './format.js';
+import { BatchBars, LineChart } from './chart.js';
+import { ask, Errors, facts, panel, poll, segments, Table, toast } from './parts.js';
 import { stackButtons, Stacks } from './stacks.js';
-import { head } from './topology.js';
+import { head, WINDOWS } from './topology.js';
 
 const PHASES = [['latestOffset', 'offsets'], ['queryPlanning', 'planning'], ['walCommit', 'log'], ['addBatch', 'work'], ['commitOffsets', 'commit'], ['commitBatch', 'commit']];
 
@@ -24,7 +24,10 @@ export function batches(main, name, signal) {
     { title: 'Where the time went', wide: true, cell: (row) => partsOf(row).filter(([part, time]) => time >= 0.5 && part !== 'waiting for spouts').sort(([, a], [, b]) => b - a).map(([part, time]) => `${part} ${ms(time)}`).join(', ') },
   ], (row) => row.id, { sortBy: 0, onempty: 'No batch has ended yet.' });
   const body = head(main, name, 'batches', signal, () => {});
-  const pages = new Pages(PAGE, (rows) => table.update(rows));
+  const pages = new Pages(PAGE, (rows) => {
+    table.update(rows);
+    bars.shade(new Set(rows.map((row) => row.id)));
+  });
   body.replaceChildren(bars.element, panel('Batches', table.element, pages.element));
   poll(async () => {
     const found = await get(of(name, 'batches'), {}, signal);
@@ -103,16 +106,37 @@ export function plan(main, name, signal) {
   }, (problem) => body.replaceChildren(h('div', { class: 'empty' }, problem.message)));
 }
 
+const ORDERS = [['last', 'Latest'], ['count', 'Most'], ['first', 'First']];
+const BY = { last: (a, b) => b.last - a.last, count: (a, b) => b.count - a.count, first: (a, b) => a.first - b.first };
+
 export function errors(main, name, signal) {
   const list = new Errors();
+  const chart = new LineChart({ title: 'Errors over time', unit: rate, lines: [{ name: 'errors', key: 'errors_per_sec', color: 3 }] });
+  const amount = h('span', { class: 'note', 'aria-live': 'polite' });
+  let [window, order] = ['10m', 'last'];
+  const getHistory = async () => {
+    const history = await get(of(name, 'history'), { window }, signal);
+    chart.update(history.times, history.series, history.marks);
+  };
   const body = head(main, name, 'errors', signal, () => {});
   const filter = h('input', { type: 'search', id: 'filter', placeholder: 'Filter  ( / )', 'aria-label': 'filter errors', oninput: () => show() });
   let found = [];
   const show = () => {
     const wanted = filter.value.toLowerCase();
-    list.update(found.filter((error) => `${error.component} ${error.type} ${error.message} ${error.at}`.toLowerCase().includes(wanted)));
+    const rows = found.filter((error) => `${error.component} ${error.type} ${error.message} ${error.at}`.toLowerCase().includes(wanted));
+    list.update(rows.sort(BY[order]));
+    setText(amount, rows.length ? `${count(rows.reduce((sum, error) => sum + error.count, 0))} in all, ${plural(rows.length, 'kind')}` : '');
   };
-  body.replaceChildren(panel('Errors', list.element, filter));
+  const windows = segments(WINDOWS, window, 'window', (value) => {
+    window = value;
+    getHistory().catch(() => {});
+  });
+  const orders = segments(ORDERS, order, 'order', (value) => {
+    order = value;
+    show();
+  });
+  body.replaceChildren(h('div', { class: 'row between' }, h('h2', {}, 'Over time'), windows), chart.element, panel('Errors', list.element, amount, orders, filter));
+  poll(getHistory, 5000, signal);
   poll(async () => {
     found = await get(of(name, 'errors'), { limit: 1000 }, signal);
     show();
