@@ -1,0 +1,240 @@
+"""Every figure is the same wherever it is shown: tiles, graph, table, charts, JSON, Prometheus.
+
+A driver tells of a topology in which no two figures are equal, so that one in the place of another
+cannot pass.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.ui.browsers import browser
+from tests.ui.conftest import Site
+from tests.ui.test_metrics import families
+from tests.ui.test_pages import shown
+from tests.ui.worlds import World
+from topo.metrics.figure import Figure
+from topo.metrics.figures import ACKER, COMPONENT, BatchStats
+from topo.metrics.prometheus import name_of
+from topo.metrics.series import Series, sample_of
+
+SPAN_SECS = 10.0
+ERRORS = 3
+
+
+def distinct(kind: str, numbers: Iterator[int]) -> dict[str, Any]:
+    """Return the figures of a task in which each number is another one."""
+    task: dict[str, Any] = {"kind": kind, "tasks": 1, "executors": 1, "by_task": {}}
+    for figure in COMPONENT:
+        number = next(numbers)
+        if figure.of not in ("", kind):
+            empty: dict[str, Any] = {
+                "counters": {},
+                "gauges": {},
+                "histogram": {},
+                "mean": None,
+                "share": None,
+            }
+            task[figure.name] = empty.get(figure.kind, 0)
+        elif figure.kind == "histogram":
+            task[figure.name] = {"0.1": number, "+Inf": 2}
+        elif figure.kind == "counters":
+            task[figure.name] = {"a": number}
+        elif figure.kind == "gauges":
+            task[figure.name] = {"level": float(number)}
+        elif figure.kind in ("mean", "share"):
+            task[figure.name] = number / 1024
+        else:
+            task[figure.name] = number
+    for name in ("emitted", "failed"):
+        if task[f"{name}_by"]:
+            task[f"{name}_by"] = {"a": task[name]}
+    return task
+
+
+def whole(tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures of a component whose tasks count alike: twice as many as one."""
+    one = tasks[0]
+    figures = dict(one)
+    for figure in COMPONENT:
+        value = one[figure.name]
+        if figure.kind in ("mean", "share") or figure.merge == "max":
+            continue
+        if isinstance(value, dict):
+            figures[figure.name] = {key: len(tasks) * amount for key, amount in value.items()}
+        else:
+            figures[figure.name] = len(tasks) * value
+    return {**figures, "tasks": len(tasks), "by_task": {str(n + 1): t for n, t in enumerate(tasks)}}
+
+
+@pytest.fixture
+def told(world: World) -> dict[str, Any]:
+    """The figures of a driver whose history ends with them."""
+    world.add("words")
+    driver = world.drivers["words"]
+    numbers = count(1009, 7)
+    components = {
+        name: whole([distinct(kind, numbers)] * 2)
+        for name, kind in (("words", "spout"), ("split", "bolt"), ("count", "bolt"))
+    }
+    batch: dict[str, Any] = {field.name: float(next(numbers)) for field in fields(BatchStats)}
+    batch |= {"id": 812, "count": 900, "by_seconds": list(range(15))}
+    acker = {figure.name: float(next(numbers)) for figure in ACKER}
+    figures = driver.figures | {"components": components, "batch": batch, "acker": acker}
+    driver.figures = figures
+    before = {name: {**of, **dict.fromkeys(COUNTED, 0)} for name, of in components.items()}
+    series, now = Series(), time.time()
+    series.add(now - SPAN_SECS, sample_of({**figures, "components": before}, 0))
+    series.add(now, sample_of(figures, ERRORS))
+    history = series.last(600, now)
+    driver.history = lambda window_secs: dict(history)  # type: ignore[method-assign]
+    return figures
+
+
+COUNTED = ("emitted", "executed", "acked", "failed")
+
+
+def total(components: Mapping[str, Any], kind: str, figure: str) -> float:
+    """Return the sum of a figure over the spouts or the bolts."""
+    return sum(float(of[figure]) for of in components.values() if of["kind"] == kind)
+
+
+def samples(exposed: dict[str, Any], figure: Figure, component: str) -> float:
+    """Return the sum of what Prometheus has of a component's figure."""
+    name = name_of(figure)
+    assert name is not None
+    family = exposed[name]
+    ends = ("_count",) if figure.kind == "histogram" else ("", "_total")
+    values = [
+        sample.value
+        for sample in family.samples
+        if sample.labels.get("component") == component and sample.name.removeprefix(name) in ends
+    ]
+    assert values, (name, component)
+    return float(sum(values))
+
+
+def test_json_prometheus_and_storm_have_the_same_figures(site: Site, told: dict[str, Any]) -> None:
+    with site.client("view") as client:
+        view = client.get("/api/topologies/words?window=all").json()
+        (row,) = client.get("/api/topologies").json()["topologies"]
+        storm = client.get(f"/api/v1/topology/{view['id']}?window=:all-time").json()
+    assert {key: view[key] for key in ("components", "batch", "acker")} == {
+        key: told[key] for key in ("components", "batch", "acker")
+    }
+    exposed = families(site)
+    compared = set()
+    for name, of in view["components"].items():
+        for figure in COMPONENT:
+            if name_of(figure) is None or figure.of not in ("", of["kind"]):
+                continue
+            expected = of[figure.name]
+            if figure.kind == "mean":
+                expected = expected * of[figure.per] / figure.scale
+            elif figure.kind == "histogram":
+                expected = sum(expected.values())
+            assert samples(exposed, figure, name) == pytest.approx(expected), (name, figure.name)
+            compared.add(figure.name)
+    assert len(compared) >= 15
+    (seconds,) = (s.value for s in exposed["topo_batch_seconds"].samples if s.name.endswith("_sum"))
+    assert seconds == told["batch"]["worked_secs"]
+    lag = exposed["topo_oldest_pending_seconds"].samples[0].value
+    assert lag == row["lag_secs"] == told["acker"]["lag_secs"]
+    for key in ("rows_per_sec", "p50_ms", "p99_ms"):
+        assert row[key] == told["batch"][key]
+    components = view["components"]
+    for key in ("acked", "failed"):
+        spouts = total(components, "spout", key)
+        assert row[key] == storm["topologyStats"][3][key] == spouts
+    (spout,) = storm["spouts"]
+    assert spout["emitted"] == components["words"]["emitted"]
+    assert spout["completeLatency"] == f"{components['words']['complete_ms']:.3f}"
+    for bolt in storm["bolts"]:
+        of = components[bolt["boltId"]]
+        assert (bolt["executed"], bolt["capacity"]) == (of["executed"], f"{of['capacity']:.3f}")
+
+
+def test_charts_have_the_figures_of_json(site: Site, told: dict[str, Any]) -> None:
+    with site.client("view") as client:
+        series = client.get("/api/topologies/words/history").json()["series"]
+    last = {name: values[-1] for name, values in series.items()}
+    of = told["components"]
+    assert last == pytest.approx(
+        {
+            "emitted_per_sec": total(of, "spout", "emitted") / SPAN_SECS,
+            "executed_per_sec": total(of, "bolt", "executed") / SPAN_SECS,
+            "acked_per_sec": total(of, "spout", "acked") / SPAN_SECS,
+            "failed_per_sec": total(of, "spout", "failed") / SPAN_SECS,
+            "errors_per_sec": ERRORS / SPAN_SECS,
+            "batch": told["batch"]["id"],
+            "batch_ms": told["batch"]["ms"],
+            "waited_ms": told["batch"]["waited_ms"],
+            "p50_ms": told["batch"]["p50_ms"],
+            "p99_ms": told["batch"]["p99_ms"],
+            "pending": total(of, "spout", "pending"),
+            "held": total(of, "bolt", "held"),
+            "lag_secs": told["acker"]["lag_secs"],
+            "saved_bytes": sum(each["saved_bytes"] for each in of.values()),
+        }
+    )
+
+
+@pytest.mark.server
+def test_tiles_graph_tables_and_charts_have_the_figures_of_json(
+    site: Site, told: dict[str, Any]
+) -> None:
+    of, batch = told["components"], told["batch"]
+    with browser() as chrome, shown(chrome, site) as watched:
+        page = watched.page
+        watched.go("topology/words")
+        page.locator(".graph a.node").first.wait_for()
+
+        def words(unit: str, value: float) -> str:
+            """Return a figure as the pages write it."""
+            return str(
+                page.evaluate(
+                    "([unit, value]) => import('/static/format.js').then((m) => m[unit](value))",
+                    [unit, value],
+                )
+            )
+
+        def tile(label: str) -> str:
+            return page.locator(".tile", has=page.get_by_text(label, exact=True)).inner_text()
+
+        pending = words("count", total(of, "spout", "pending"))
+        failed = words("count", total(of, "spout", "failed"))
+        tiles = {
+            "Tuples in": [
+                words("rate", batch["rows_per_sec"]),
+                words("count", total(of, "spout", "emitted")),
+            ],
+            "Acked": [words("count", total(of, "spout", "acked"))],
+            "Failed": [failed],
+            "Pending": [pending],
+            "Lag": [words("duration", told["acker"]["lag_secs"])],
+            "Batch, median": [words("ms", batch["p50_ms"]), words("ms", batch["p99_ms"])],
+            "State": [words("bytes", sum(each["saved_bytes"] for each in of.values()))],
+        }
+        for label, texts in tiles.items():
+            for text in texts:
+                assert text in tile(label), label
+        spout = page.locator(".graph a.node", has_text="words").text_content() or ""
+        assert f"{pending} pending" in spout
+        assert f"{failed} failed" in spout
+        page.get_by_role("button", name="All", exact=True).click()
+        for name, figures in of.items():
+            row = page.get_by_role("row").filter(
+                has=page.get_by_role("link", name=name, exact=True)
+            )
+            cells = row.locator("td").all_inner_texts()
+            latency = figures["complete_ms"] or figures["execute_ms"]
+            assert words("count", figures["emitted"]) in cells
+            assert words("count", figures["acked"]) in cells
+            assert words("ms", latency) in cells
+            assert words("bytes", figures["saved_bytes"]) in cells
