@@ -10,6 +10,7 @@ without a spout, frames and a count of tuples. What it saves is measured beside 
 
 from __future__ import annotations
 
+import gc
 import random
 from datetime import timedelta
 from time import perf_counter, process_time
@@ -18,6 +19,7 @@ from typing import Any
 
 from benchmarks.model import BenchOptions, Measurement
 from topo import BasicBolt, EventTime, Pattern, PatternBolt, Spout, TopologyBuilder, Tuple
+from topo.engine.spark.worker.slot_process import GARBAGE_THRESHOLDS
 from topo.event_time import BEFORE_ALL
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.storage.saving import Changes
@@ -147,6 +149,9 @@ def matched(rows: list[Row], pattern: Pattern) -> tuple[int, float, float]:
         batches.append(Rows("events", "default", Events.outputs, columns, count, columns[1], make))
     matching = saving = 0.0
     watermark = BEFORE_ALL
+    thresholds = gc.get_threshold()
+    gc.freeze()  # with the thresholds, as in a slot's process
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
     for batch in batches:
         before = process_time()
         operator.rows(batch)
@@ -155,6 +160,8 @@ def matched(rows: list[Row], pattern: Pattern) -> tuple[int, float, float]:
         then = process_time()
         operator.save(Changes())
         matching, saving = matching + then - before, saving + process_time() - then
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
     return task.count, matching, saving
 
 

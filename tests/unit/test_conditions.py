@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -152,6 +153,23 @@ def test_masks_of_columns() -> None:
     by_source = mask_function([parse("source == 'payments'", "s")], ["n"])
     assert by_source([[1, 2]], [0, 0], "payments", 2) == [1, 1]
     assert by_source([[1, 2]], [0, 0], "orders", 2) == [0, 0]
+
+
+@pytest.mark.parametrize("odd", [[], [[1], {"Rome": 1}, bytearray(b"Rome")]])
+def test_conditions_that_a_look_up_answers_hold_where_they_hold_by_themselves(
+    odd: list[Any],
+) -> None:
+    texts = ["x == 'Rome'", "x in ('Oslo', 1)", "x == True or 2 == x", "x in (-0.0, 'Rome')"]
+    conditions = [parse(text, "a test") for text in texts]
+    values = ["Rome", "Oslo", 1, 1.0, True, False, 0, 2, Decimal(2), None, float("nan"), ()]
+    column = [*values, *odd]
+    masks = mask_function(conditions, ["n", "x"])([column, column], column, "s", len(column))
+    functions = [row_function(condition, ["x"]) for condition in conditions]
+    wanted = [
+        sum(1 << bit for bit, holds in enumerate(functions) if holds([each])) for each in column
+    ]
+    assert masks == wanted
+    assert {*masks} >= {0, 0b1001, 0b0010, 0b0110, 0b0100, 0b1000}
 
 
 def test_an_error_on_an_event_names_text_and_values() -> None:

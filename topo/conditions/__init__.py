@@ -22,6 +22,7 @@ None; `x == None` asks as `x is None` does):
 
     row_function(condition, fields, lookup)   a function of a row of values
     mask_function(conditions, fields, lookup) bit n of a row's mask: condition n holds
+    masks_by_value(conditions, places)        the same as a dict of one field's values, or None
     text_of(condition, read)                  the text of the expression, for own loops; `read`
                                               returns the text of a read, NAMES are its names
     raised_by(condition, error, values)       the ConditionError that tells text and values
@@ -30,7 +31,14 @@ None; `x == None` asks as `x is None` does):
 a field with a constant, and of `Rest`s, which only a row decides. None if there are too many.
 """
 
-from topo.conditions.code import NAMES, mask_function, raised_by, row_function, text_of
+from topo.conditions.code import (
+    NAMES,
+    mask_function,
+    masks_by_value,
+    raised_by,
+    row_function,
+    text_of,
+)
 from topo.conditions.condition import Condition, parse
 from topo.conditions.grammar import EVENT, HAVING, PATTERN
 from topo.conditions.reads import Aggregate, Field, PartField, Read
@@ -49,6 +57,7 @@ __all__ = [
     "Read",
     "Rest",
     "mask_function",
+    "masks_by_value",
     "parse",
     "raised_by",
     "row_function",

@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, TypeAlias
 
 from topo.conditions.condition import Condition
 from topo.conditions.grammar import AGGREGATES, ARITHMETIC, COMPARISONS, is_none
 from topo.conditions.reads import Read
+from topo.conditions.terms import Comparison, terms
 from topo.errors import ConditionError, sentence_of, shown
 from topo.traces import GENERATED
 
@@ -136,10 +138,17 @@ def mask_function(
         "    return out",
     ]
     masks: Masks = _compiled("\n".join(lines) + "\n", {"lookup": lookup})["masks"]
+    by_value = masks_by_value(conditions, places)
 
     def checked(
         columns: Sequence[Sequence[Any]], times: Sequence[Any], source: Any, count: int
     ) -> list[int]:
+        if by_value is not None:
+            place, table = by_value
+            try:
+                return list(map(table.get, columns[place], repeat(0)))
+            except TypeError:  # a value that has no hash: each is compared
+                pass
         try:
             return masks(columns, times, source, count)
         except Exception:
@@ -147,6 +156,29 @@ def mask_function(
             raise
 
     return checked
+
+
+def masks_by_value(
+    conditions: Sequence[Condition], places: Mapping[str, int]
+) -> tuple[int, dict[Any, int]] | None:
+    """Return the place of a field that conditions compare for equality, and a mask by value.
+
+    `kind == 'a'`, `kind in ('b', 'c')`: that is what most patterns ask, and one look-up answers all
+    of it. None if a condition asks anything else.
+    """
+    table: dict[Any, int] = {}
+    names = set()
+    for bit, condition in enumerate(conditions):
+        for term in terms(condition) or [()]:
+            [atom] = term if len(term) == 1 else [None]
+            if not isinstance(atom, Comparison) or atom.operator not in ("==", "in"):
+                return None
+            names.add(atom.field)
+            for value in atom.value if atom.operator == "in" else (atom.value,):
+                if isinstance(value, tuple):  # it may stand for a list
+                    return None
+                table[value] = table.get(value, 0) | 1 << bit
+    return (places[names.pop()], table) if len(names) == 1 and names <= places.keys() else None
 
 
 def _blame(

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from topo.event_time import AFTER_ALL
 from topo.patterns.chains import Event, Node, Update
@@ -51,6 +51,12 @@ class Move:
     """The state that they are in afterwards; None: they end."""
     is_whole: bool
     """They are matches, since nothing forbidden came next."""
+    advance: State | None = None
+    """The state in which they all continue with the event, and do nothing else."""
+
+
+Moves: TypeAlias = "dict[int, Move | tuple[int, ...] | None]"
+"""What an event does to a state, by its mask: nothing, a move, or the questions to ask first."""
 
 
 class Start:
@@ -76,10 +82,11 @@ class Start:
 class Bucket:
     """The partial matches of a key in one state."""
 
-    __slots__ = ("partials", "state")
+    __slots__ = ("moves", "partials", "state")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, moves: Moves) -> None:
         self.state = state
+        self.moves = moves
         self.partials: dict[int, Partial] = {}
 
 
@@ -130,8 +137,7 @@ class Key:
         """The number of partial matches."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """A match, or a partial one that timed out."""
 
     key: Any
@@ -185,6 +191,10 @@ class _Step:
         self.ended: dict[Start, None] = {}
 
 
+def _rank(whole: tuple[Start, Node, int]) -> tuple[Any, ...]:
+    return (whole[0].order, *path_of(whole[1]))
+
+
 _MOST_MOVES = 100_000
 """The table of moves begins anew when it has more."""
 _QUIET = -1
@@ -206,18 +216,25 @@ class Machine:
         self._positions = positions.positions
         self._names = positions.names
         self._questions = questions
-        self._updates = updates
         self._sums = sums
         self._rules = rules
         self._skips = rules.strategy[0] != NONE
         self._journal = journal
         self._keys: dict[Any, Key] = {}
-        self._moves: dict[Any, Move | tuple[int, ...]] = {}
+        self.open_keys = self._keys.keys()
+        """Those of which something is open."""
+        self.idle_masks: set[int] = set()
+        """Masks of events that begin nothing, as far as known: they are nothing to other keys."""
+        self._tables: dict[State, Moves] = {}
+        self._table_size = 0
+        self._answered_moves: dict[Any, Move] = {}
         self._due: list[tuple[int, int, int, int, Any]] = []
         """What ends by itself: (when, order of the start, number, gap, Start or Partial)."""
         self._ended = 0  # of those, how many are over already, about
         self._start_state: State = (0, self._all_edges(self._positions[0]), False, False)
+        self._start_moves = self._table_of(self._start_state)
         self._first_states = [self._first_state(position) for position in self._positions]
+        self._position_updates = [updates[position.part] for position in self._positions]
         self._has_times = [
             position.quiet is not None or any(edge.gap is not None for edge in position.edges)
             for position in self._positions
@@ -260,51 +277,91 @@ class Machine:
     # -- an event -----------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """Take in an event; its key's partial matches are up to its time."""
+        """Take in an event, once what is over by its time has been dealt with."""
+        if self._due and self._due[0][0] <= event.ts:
+            self.pass_to(event.ts)
         event.place(self.next_order)
         self.next_order += 1
+        mask = event.mask
         key = self._keys.get(event.key)
         targets = self._targets_of_start(event)
+        step: _Step | None = None
         if key is None:
             if not targets:
                 return
             key = self._keys[event.key] = Key(event.key)
-        step = _Step()
-        for bucket in key.buckets.values():
-            self._meet(bucket, event, step)
+        else:
+            for bucket in key.buckets.values():
+                try:
+                    move = bucket.moves[mask]
+                except KeyError:
+                    move = self._move(bucket.state, mask)
+                self.looks += 1
+                if move is not None:
+                    if step is None:
+                        step = _Step()
+                    self._meet(bucket, move, event, step)
+        if step is None:
+            if targets:
+                self._start(key, event, targets, None)
+        else:
+            self._do(key, step, event, targets)
+        if self._rules.limit is not None and key.count > self._rules.limit:
+            self._drop_oldest(key, self._rules.limit)
+        self._forget_if_empty(key)
+
+    def _do(self, key: Key, step: _Step, event: Event, targets: tuple[int, ...]) -> None:
+        """Do what an event does, once all buckets were seen."""
         if step.moving_buckets or step.moving:
             self._move_on(key, step)
-        if targets:
-            start = Start(key, event)
-            within = self._rules.within
-            if within is not None:
-                heapq.heappush(self._due, (event.ts + within, start.order, -1, 0, start))
-            step.fresh += [(start, self._node(None, event, target)) for target in targets]
         for start, node in step.fresh:
             if self._positions[node.position].is_last:
                 step.reached.append((start, node, event.ts))
             self._open(key, start, node)
+        if targets:
+            self._start(key, event, targets, step.reached)
         for start in step.ended:
             self._leave_out(start)  # not before: what it has taken now may have opened it again
         if step.reached or key.wholes:
             self._finish(key, step.reached, event.order)
         for start in step.ended:
             self._check_over(start)
-        if self._rules.limit is not None and key.count > self._rules.limit:
-            self._drop_oldest(key, self._rules.limit)
-        self._forget_if_empty(key)
+
+    def _start(
+        self,
+        key: Key,
+        event: Event,
+        targets: tuple[int, ...],
+        reached: list[tuple[Start, Node, int]] | None,
+    ) -> None:
+        """Begin with an event; without `reached`, nothing else is whole at it."""
+        start = Start(key, event)
+        within = self._rules.within
+        if within is not None:
+            heapq.heappush(self._due, (event.ts + within, start.order, -1, 0, start))
+        own = [] if reached is None else reached
+        for target in targets:
+            node = self._node(None, event, target)
+            if self._positions[target].is_last:
+                own.append((start, node, event.ts))
+            self._open(key, start, node)
+        if own and reached is None:
+            self._finish(key, own, event.order)
 
     def _targets_of_start(self, event: Event) -> tuple[int, ...]:
-        move = self._move(self._start_state, event.mask)
+        try:
+            move = self._start_moves[event.mask]
+        except KeyError:
+            move = self._move(self._start_state, event.mask)
         if isinstance(move, tuple):
             move = self._answered(self._start_state, event, None, move)
-        return move.targets
+        return () if move is None else move.targets
 
-    def _meet(self, bucket: Bucket, event: Event, step: _Step) -> None:
+    def _meet(
+        self, bucket: Bucket, move: Move | tuple[int, ...], event: Event, step: _Step
+    ) -> None:
         """See what an event does to a bucket; nothing moves until all buckets were seen."""
-        self.looks += 1
         state = bucket.state
-        move = self._move(state, event.mask)
         if isinstance(move, tuple):
             for partial in bucket.partials.values():
                 self.looks += 1
@@ -312,6 +369,13 @@ class Machine:
                 self._take_by(partial, own, event, step)
                 if own.after != state:
                     step.moving.append((partial, own.after))
+            return
+        if move.advance is not None:
+            target = move.targets[0]
+            for partial in bucket.partials.values():
+                self.looks += 1
+                partial.node = self._node(partial.node, event, target)
+            step.moving_buckets.append((bucket, move.advance))
             return
         if move.targets or move.is_whole:
             for partial in bucket.partials.values():
@@ -333,12 +397,13 @@ class Machine:
         for bucket, after in step.moving_buckets:
             partials = list(bucket.partials.values())
             if after is None:
-                self._end_all(partials, step)
+                self._end_bucket(key, bucket, step)
             else:
                 moving.append((partials, bucket, after))
         for partial, after in step.moving:
             if after is None:
-                self._end_all([partial], step)
+                self._remove(partial)
+                step.ended[partial.start] = None
             else:
                 moving.append(([partial], None, after))
         for partials, whole_bucket, _ in moving:
@@ -349,6 +414,7 @@ class Machine:
         for partials, whole_bucket, after in moving:
             if whole_bucket is not None and after not in key.buckets:
                 whole_bucket.state = after  # nothing is there, so it is the bucket
+                whole_bucket.moves = self._table_of(after)
                 key.buckets[after] = whole_bucket
             else:
                 for partial in partials:
@@ -356,32 +422,70 @@ class Machine:
             for partial in partials:
                 self._journal.partial(partial)
 
-    def _end_all(self, partials: list[Partial], step: _Step) -> None:
-        for partial in partials:
-            self._remove(partial)
-            step.ended[partial.start] = None
+    def _end_bucket(self, key: Key, bucket: Bucket, step: _Step) -> None:
+        """End all partial matches of a bucket."""
+        del key.buckets[bucket.state]
+        note, ended = self._journal.partial, step.ended
+        for number, partial in bucket.partials.items():
+            start = partial.start
+            del start.partials[number]
+            ended[start] = None
+            note(partial)
+        count = len(bucket.partials)
+        key.count -= count
+        self.count -= count
 
     def _node(self, parent: Node | None, event: Event, position: int) -> Node:
         sums = self._sums if parent is None else parent.sums
-        update = self._updates[self._positions[position].part]
+        update = self._position_updates[position]
         return Node(parent, event, position, sums if update is None else update(sums, event.values))
 
     # -- the table of moves -------------------------------------------------------------------
 
-    def _move(self, state: State, mask: int) -> Move | tuple[int, ...]:
-        """Return the move of a state, or the questions that each match has to answer first."""
-        move = self._moves.get((state, mask))
-        if move is None:
-            asking = tuple(
-                number
-                for number in sorted(self._numbers_of(state))
-                if self._questions[number].ask is not None and self._may_hold(number, mask)
-            )
-            move = asking or self._resolved(state, lambda number: self._may_hold(number, mask))
-            if len(self._moves) > _MOST_MOVES:
-                self._moves.clear()
-            self._moves[state, mask] = move
+    def _table_of(self, state: State) -> Moves:
+        table = self._tables.get(state)
+        if table is None:
+            table = self._tables[state] = {}
+        return table
+
+    def _move(self, state: State, mask: int) -> Move | tuple[int, ...] | None:
+        """Return what an event does to a state, and note it in the table."""
+        asking = tuple(
+            number
+            for number in sorted(self._numbers_of(state))
+            if self._questions[number].ask is not None and self._may_hold(number, mask)
+        )
+        move: Move | tuple[int, ...] | None = asking
+        if not asking:
+            own = self._resolved(state, lambda number: self._may_hold(number, mask))
+            is_idle = own.after == state and not own.targets and not own.is_whole
+            move = None if is_idle else self._with_advance(state, own)
+            if state == self._start_state and not own.targets:
+                self.idle_masks.add(mask)
+        if self._table_size > _MOST_MOVES:
+            for table in self._tables.values():
+                table.clear()
+            self._answered_moves.clear()
+            self._table_size = 0
+        self._table_of(state)[mask] = move
+        self._table_size += 1
         return move
+
+    def _with_advance(self, state: State, move: Move) -> Move:
+        """Note in a move the state that all take over, if they do nothing else.
+
+        They may then stay the objects that they are. Where something ends by itself after a while,
+        each position has its own entries in the heap, so there they may not.
+        """
+        if move.after is not None or len(move.targets) != 1 or move.is_whole:
+            return move
+        [target] = move.targets
+        after = self._first_states[target] if state != self._start_state else None
+        if after is None or self._positions[target].is_last:
+            return move
+        if self._has_times[state[0]] or self._has_times[target]:
+            return move
+        return replace(move, advance=after)
 
     def _may_hold(self, number: int, mask: int) -> bool:
         bit = self._questions[number].bit
@@ -395,16 +499,17 @@ class Machine:
             ask = self._questions[number].ask
             if ask is not None and ask(event, node):
                 answers |= 1 << place
-        found_move = self._moves.get((state, event.mask, answers))
-        if isinstance(found_move, Move):
-            return found_move
+        known_move = self._answered_moves.get((state, event.mask, answers))
+        if known_move is not None:
+            return known_move
         holding = {number for place, number in enumerate(asking) if answers >> place & 1}
         asked_of = set(asking)
 
         def truth(number: int) -> bool:
             return number in holding if number in asked_of else self._may_hold(number, event.mask)
 
-        move = self._moves[state, event.mask, answers] = self._resolved(state, truth)
+        move = self._answered_moves[state, event.mask, answers] = self._resolved(state, truth)
+        self._table_size += 1
         return move
 
     def _numbers_of(self, state: State) -> set[int]:
@@ -463,7 +568,7 @@ class Machine:
     def _add(self, key: Key, number: int, start: Start, node: Node, state: State) -> Partial:
         bucket = key.buckets.get(state)
         if bucket is None:
-            bucket = key.buckets[state] = Bucket(state)
+            bucket = key.buckets[state] = Bucket(state, self._table_of(state))
         partial = bucket.partials[number] = Partial(number, start, node, bucket)
         if not start.partials:
             key.starts[start.order] = start
@@ -489,7 +594,7 @@ class Machine:
         """Put a partial match that is in no bucket into one."""
         bucket = key.buckets.get(state)
         if bucket is None:
-            bucket = key.buckets[state] = Bucket(state)
+            bucket = key.buckets[state] = Bucket(state, self._table_of(state))
         bucket.partials[partial.number] = partial
         partial.bucket = bucket
 
@@ -520,7 +625,7 @@ class Machine:
     def _check_over(self, start: Start, by_time: bool = False) -> None:
         """Tell the journal if nothing is left of a start."""
         self._leave_out(start)
-        if not start.partials and not start.wholes:
+        if start.nodes and not start.partials and not start.wholes:
             self._journal.over(start, by_time)
 
     def _forget_if_empty(self, key: Key) -> None:
@@ -542,16 +647,18 @@ class Machine:
         """Deal with matches that became whole at one event."""
         if not self._skips:
             if len(reached) > 1:
-                reached.sort(key=lambda whole: (whole[0].order, *path_of(whole[1])))
+                reached.sort(key=_rank)
             for start, node, end in reached:
                 self._results.append(Result(key.value, node, start.ts, end, True))
             return
-        if len(reached) == 1 and not key.wholes:
-            start, node, end = reached[0]
+        if reached and not key.wholes:
+            start, node, end = reached[0] if len(reached) == 1 else min(reached, key=_rank)
             if not key.starts or next(iter(key.starts)) >= start.order:  # it need not wait
-                self._results.append(Result(key.value, node, start.ts, end, True))
-                self._skip(key, self._bound(start, node))
-                return
+                bound = self._bound(start, node)
+                if len(reached) == 1 or all(other[0].order < bound for other in reached):
+                    self._results.append(Result(key.value, node, start.ts, end, True))
+                    self._skip(key, bound)
+                    return
         for start, node, end in reached:
             self.next_number += 1
             self._keep(key, Whole(self.next_number, start, node, end, order))

@@ -9,9 +9,10 @@ is saved with the batch; results belong to no tuple tree.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress, repeat
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.patterns.chains import Event, Match, Node
@@ -23,6 +24,19 @@ from topo.patterns.saving import SavedMatches
 from topo.timed import Clock, Operator, OperatorTask, Rows
 
 RowOf: TypeAlias = Callable[[Result], Sequence[Any]]
+
+
+class _Source(NamedTuple):
+    """Where an arrival comes from: rows of a component, or those that have waited."""
+
+    component: str
+    payload: Callable[[int], Any] | None
+    """The event at a place as functions get it; None if none is called."""
+    event: Event | None = None
+
+
+_Arrival: TypeAlias = "tuple[int, Any, int, tuple[Any, ...], int, _Source]"
+"""An event that has come: its time, its key, its mask, what is kept of it, its place and source."""
 
 FIGURES = ("partial_matches", "waiting_events", "waiting_matches")
 COUNTS = ("matches", "timed_out", "dropped")
@@ -84,7 +98,7 @@ class PatternOperator(Operator):
         )
         self._passes_over = not self._machine.needs_every_event
         self._masks: dict[str, tuple[tuple[str, ...], Masks]] = {}
-        self._fresh: list[Event] = []
+        self._fresh: list[_Arrival] = []
         self._waiting: list[tuple[int, int, Event]] = []
         self._arrivals = 0
         self._watermark = BEFORE_ALL
@@ -100,42 +114,65 @@ class PatternOperator(Operator):
             times = [self._clock_ticks(self._task.now())] * rows.count
         elif rows.times is None:
             return
-        events = self._events(rows, times)
+        arrivals = self._arrived(rows, times)
         if self._by_arrival:
             self._is_busy = True
-            for event in events:
-                self._machine.take(event)
+            self._match(arrivals)
         else:
-            self._fresh += events
+            self._fresh += arrivals
 
     def _clock_ticks(self, now: float) -> int:
         return self._time.clock_ticks(now)
 
-    def _events(self, rows: Rows, times: Sequence[Any]) -> list[Event]:
-        """Return the events of some rows; those that are late go aside."""
-        late = []
+    def _arrived(self, rows: Rows, times: Sequence[Any]) -> Iterable[_Arrival]:
+        """Return the events of some rows that may change something; those that are late go aside.
+
+        Nothing is done here for one event at a time: most fulfil no condition.
+        """
+        late: list[int] = []
         if not self._by_arrival:
-            watermark = self._watermark
-            late = [n for n, ts in enumerate(times) if ts is None or ts < watermark]
+            late = self._late(rows, times)
             if late:
                 self._task.set_aside(rows, late)
         reads = self._reads
         payload = reads.payload(rows)
         masks = self._masks_of(rows, times, payload, late)
-        names = self._questions.fields
-        columns = reads.columns(rows, names)
-        values = zip(*columns, strict=True) if columns else repeat((), rows.count)
-        component, is_late = rows.component, set(late)
-        events = []
-        for place, (ts, key, mask, own) in enumerate(
-            zip(times, reads.keys(rows), masks, values, strict=True)
-        ):
-            if (not mask and self._passes_over) or place in is_late:
-                continue
-            event = payload(place) if self._keeps_events else None
-            self._arrivals += 1
-            events.append(Event(ts, self._arrivals, key, own, event, component, mask))
-        return events
+        places: Sequence[int] = range(rows.count)
+        if self._passes_over:
+            places = list(compress(places, masks))
+        if late:
+            is_late = set(late)
+            places = [place for place in places if place not in is_late]
+        columns = reads.columns(rows, self._questions.fields)
+        parts = [map(column.__getitem__, places) for column in columns]
+        values = zip(*parts, strict=True) if parts else repeat(())
+        source = repeat(_Source(rows.component, payload if self._keeps_events else None))
+        heads = [map(each.__getitem__, places) for each in (times, reads.keys(rows), masks)]
+        return zip(*heads, values, places, source, strict=False)
+
+    def _late(self, rows: Rows, times: Sequence[Any]) -> list[int]:
+        """Return the places of rows before the watermark, and of those without a time."""
+        watermark = self._watermark
+        if rows.span is not None and rows.span[0] >= watermark and None not in times:
+            return []
+        return [n for n, ts in enumerate(times) if ts is None or ts < watermark]
+
+    def _event(self, arrival: _Arrival) -> Event:
+        """Return the event of an arrival: few need one."""
+        ts, key, mask, values, place, (component, payload, event) = arrival
+        if event is not None:
+            return event
+        self._arrivals += 1
+        original = None if payload is None else payload(place)
+        return Event(ts, self._arrivals, key, values, original, component, mask)
+
+    def _match(self, arrivals: Iterable[_Arrival]) -> None:
+        """Match events in their order; those that change nothing are passed over."""
+        machine = self._machine
+        take, open_keys, idle_masks = machine.take, machine.open_keys, machine.idle_masks
+        for arrival in arrivals:
+            if arrival[2] not in idle_masks or arrival[1] in open_keys:
+                take(self._event(arrival))
 
     def _masks_of(
         self, rows: Rows, times: Sequence[Any], payload: Callable[[int], Any], late: Sequence[int]
@@ -182,23 +219,23 @@ class PatternOperator(Operator):
 
     def _match_until(self, watermark: int) -> None:
         """Match the events whose time has come, in the order of their times."""
-        machine, waiting = self._machine, self._waiting
-        due = []
-        for event in self._fresh:
-            if event.ts <= watermark:
-                due.append((event.ts, event.number, event))
+        waiting = self._waiting
+        due: list[_Arrival] = []
+        while waiting and waiting[0][0] <= watermark:
+            event = heapq.heappop(waiting)[2]
+            self._saved.matched(event)
+            source = _Source(event.component, None, event)
+            due.append((event.ts, event.key, event.mask, event.values, 0, source))
+        for arrival in self._fresh:
+            if arrival[0] <= watermark:
+                due.append(arrival)
             else:
+                event = self._event(arrival)
                 heapq.heappush(waiting, (event.ts, event.number, event))
                 self._saved.wait(event)
         self._fresh = []
-        while waiting and waiting[0][0] <= watermark:
-            entry = heapq.heappop(waiting)
-            due.append(entry)
-            self._saved.matched(entry[2])
-        due.sort()
-        for ts, _, event in due:
-            machine.pass_to(ts)
-            machine.take(event)
+        due.sort(key=itemgetter(0))  # what came first stays first
+        self._match(due)
 
     # -- results ------------------------------------------------------------------------------
 

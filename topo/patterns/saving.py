@@ -137,8 +137,9 @@ class SavedMatches:
         self._waiting: _Kind[Event] = _Kind("waiting", owner, _event_record)
         self._head = SavedNamespaces("pattern", owner)
         self._heads: dict[str, Any] = {}
-        self._fresh: dict[int, Partial | Whole] = {}
-        """What is alive, and whose nodes may not be saved yet."""
+        self._changed_partials: dict[int, Partial] = {}
+        self._changed_wholes: dict[int, Whole] = {}
+        """What has changed since the last commit: what came and went is never written."""
         self._next_node = 0
 
     def _stretch_of(self, ts: int) -> int:
@@ -147,26 +148,14 @@ class SavedMatches:
     # -- the machine's journal ----------------------------------------------------------------
 
     def partial(self, partial: Partial) -> None:
-        number, start = partial.number, partial.start
-        if number in start.partials:
-            self._partials.put(self._stretch_of(start.ts), number, partial)
-            self._fresh[number] = partial
-        else:
-            self._partials.delete(self._stretch_of(start.ts), number)
-            self._fresh.pop(number, None)
+        self._changed_partials[partial.number] = partial
 
     def whole(self, whole: Whole) -> None:
-        stretch = self._stretch_of(whole.start.ts)
-        if whole.waits:
-            self._wholes.put(stretch, whole.number, whole)
-            self._fresh[whole.number] = whole
-        else:
-            self._wholes.delete(stretch, whole.number)
-            self._fresh.pop(whole.number, None)
+        self._changed_wholes[whole.number] = whole
 
     def timed_out(self, partial: Partial) -> None:
+        self._changed_partials.pop(partial.number, None)
         self._partials.forget(self._stretch_of(partial.start.ts), partial.number)
-        self._fresh.pop(partial.number, None)
 
     def over(self, start: Start, by_time: bool) -> None:
         remove_node = self._nodes.forget if by_time else self._nodes.delete
@@ -203,9 +192,22 @@ class SavedMatches:
 
     def save(self, head: Mapping[str, Any], changes: Any) -> None:
         """Write what changed; `head` are the machine's counts."""
-        for open_match in self._fresh.values():
-            self._save_chain(open_match.start, open_match.node)
-        self._fresh.clear()
+        for number, partial in self._changed_partials.items():
+            start = partial.start
+            if number in start.partials:
+                self._save_chain(start, partial.node)
+                self._partials.put(self._stretch_of(start.ts), number, partial)
+            else:
+                self._partials.delete(self._stretch_of(start.ts), number)
+        for number, whole in self._changed_wholes.items():
+            stretch = self._stretch_of(whole.start.ts)
+            if whole.waits:
+                self._save_chain(whole.start, whole.node)
+                self._wholes.put(stretch, number, whole)
+            else:
+                self._wholes.delete(stretch, number)
+        self._changed_partials.clear()
+        self._changed_wholes.clear()
         for kind in (self._partials, self._wholes, self._nodes, self._taken, self._waiting):
             kind.save(changes)
         heads = {**head, "pattern": self._pattern, "node": self._next_node}
@@ -251,7 +253,7 @@ class SavedMatches:
         nodes = self._load_nodes(saved, now, machine)
         self._load_matches(saved, nodes, machine)
         machine.sort_again()
-        self._fresh.clear()
+        self._changed_wholes.clear()
         waiting = []
         for stretch, number, row in self._waiting.load(saved):
             event = Event(*row)
