@@ -33,6 +33,7 @@ SUITES = (
     "streams",
     "columns",
     "patterns",
+    "rules",
 )
 DEFAULT_SUITE = SUITES[0]
 

@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import compress, repeat
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from topo.components import OutputFieldsDeclarer
 from topo.errors import Problem, RuleError, TopoError, did_you_mean, shown
@@ -270,7 +272,7 @@ class _RuleOperator(Operator):
         self._lifetime_log = SavedMapping("lifetimes", task.owner)
         self._rulesets: dict[tuple[str, ...], Ruleset] = {}
         self._counts = KeyCounts(task.owner)
-        self._fresh: list[tuple[int, int, Source, Sequence[Any]]] = []
+        self._fresh: list[_Arrival] = []
         self._waiting: list[tuple[int, int, Source, Sequence[Any]]] = []
         self._waiting_rows: dict[int, Any] = {}
         self._waiting_touched: dict[int, None] = {}
@@ -315,13 +317,28 @@ class _RuleOperator(Operator):
         elif self._bolt.late_stream is not None:
             times = self._set_late_aside(rows, times)
         if self._bolt.waits_for_batch:
-            values = zip(*rows.columns, strict=True)
-            for ts, row in zip(times, values, strict=True):
-                if ts is not None:
-                    self._fresh.append((ts, self._next, rows.source, row))
-                    self._next += 1
+            self._keep(rows, times)
         else:
             self._ask_now(rows, times)
+
+    def _keep(self, rows: Rows, times: Sequence[Any]) -> None:
+        """Keep the events that are asked when all of the batch is there.
+
+        Those that no rule can hold for are left out, unless somebody wants to see them.
+        """
+        ruleset = self._rulesets[rows.fields]
+        is_final = self._bolt.changes is None
+        masks = ruleset.masks(rows) if is_final else None
+        values = zip(*rows.columns, strict=True)
+        numbers = range(self._next, self._next + rows.count)
+        self._next += rows.count
+        arrivals = zip(
+            times, numbers, repeat(rows.source), values, masks or repeat(None), strict=False
+        )
+        if masks is not None and self._unmatched is None and not ruleset.watches:
+            self._fresh += [each for each in compress(arrivals, masks) if each[0] is not None]
+        else:
+            self._fresh += [each for each in arrivals if each[0] is not None]
 
     def _set_late_aside(self, rows: Rows, times: list[Any]) -> list[Any]:
         late = [n for n, ts in enumerate(times) if ts is None or ts < self._watermark]
@@ -346,10 +363,17 @@ class _RuleOperator(Operator):
             self._task.emit_anchored(rows, places[stream], out, stream)
         self._out = {}
 
-    def _ask(self, ruleset: Ruleset, ts: int | None, source: Source, values: Sequence[Any]) -> None:
+    def _ask(
+        self,
+        ruleset: Ruleset,
+        ts: int | None,
+        source: Source,
+        values: Sequence[Any],
+        mask: int | None = None,
+    ) -> None:
         shown_ts = None if ts is None else self._time.shown(ts)
         row = ruleset.row(values, shown_ts, source.component)
-        outcome = ruleset.ask(row, BEFORE_ALL if ts is None else ts, self._counts)
+        outcome = ruleset.ask(row, BEFORE_ALL if ts is None else ts, self._counts, mask)
         if outcome is None:
             if self._unmatched is not None:
                 self._add(self._unmatched, list(values))
@@ -380,8 +404,8 @@ class _RuleOperator(Operator):
             watermark = self._time.clock_ticks(clock.now)
         self._watermark = clock.watermark
         events = self._due(watermark)
-        for ts, _, source, values in events:
-            self._ask(self._rulesets[source.fields], ts, source, values)
+        for ts, _, source, values, mask in events:
+            self._ask(self._rulesets[source.fields], ts, source, values, mask)
         count = len(events)
         for stream, rows in self._out.items():
             self._task.emit(rows, stream)
@@ -392,25 +416,26 @@ class _RuleOperator(Operator):
         self.state_rows = len(self._counts) + len(self._waiting) + len(self._tables)
         return count
 
-    def _due(self, watermark: int) -> list[tuple[int, int, Source, Sequence[Any]]]:
+    def _due(self, watermark: int) -> list[_Arrival]:
         """Return the events that are asked now, in order; keep the others."""
         fresh, self._fresh = self._fresh, []
         if self._bolt.event_time is None or not self._bolt.key:
             return fresh
-        due = []
+        due: list[_Arrival] = []
         while self._waiting and self._waiting[0][0] <= watermark:
             event = heapq.heappop(self._waiting)
             del self._waiting_rows[event[1]]
             self._waiting_touched[event[1]] = None
-            due.append(event)
-        for event in fresh:
-            if event[0] <= watermark:
-                due.append(event)
+            due.append((*event, None))
+        for arrival in fresh:
+            if arrival[0] <= watermark:
+                due.append(arrival)
             else:
+                event = arrival[:4]
                 heapq.heappush(self._waiting, event)
                 self._waiting_rows[event[1]] = event
                 self._waiting_touched[event[1]] = None
-        due.sort(key=lambda event: event[:2])
+        due.sort(key=itemgetter(0))  # what came first stays first
         return due
 
     def _count_firings(self) -> None:
@@ -496,6 +521,9 @@ class _RuleOperator(Operator):
             self._lifetimes |= lifetimes
             self._lifetime_log.save(self._lifetimes, {**lifetimes, **changed}, changes)
 
+
+_Arrival: TypeAlias = "tuple[int, int, Source, Sequence[Any], int | None]"
+"""An event that has come: its time, its number, its source, its values, the rules that hold."""
 
 _MOST_LABELS = 900
 """A task shows a thousand figures at most."""

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 from topo.errors import RuleError, shown
 from topo.rules.recent import Recent
-from topo.rules.rule import CHANGE
 from topo.rules.ruleset import CompiledRule
 from topo.storage.chunks import SavedChunks
 from topo.storage.saving import SavedMapping, with_one_nan
@@ -57,25 +56,26 @@ class KeyCounts:
 
     # -- counting -----------------------------------------------------------------------------
 
-    def add(self, rule: CompiledRule, key: Any, ts: int, values: tuple[Any, ...]) -> Sequence[Any]:
+    def add(
+        self, rule: CompiledRule, slot: Slot, ts: int, values: tuple[Any, ...]
+    ) -> Sequence[Any]:
         """Count an event; return the values of the rule's aggregates."""
-        slot = self._slot(rule, key)
         recent = self._recent.get(slot)
         if recent is None:
             recent = self._recent[slot] = _recent_of(rule)
-        recent.expire(ts)
-        if not recent and rule.rule.again == CHANGE and slot in self._fired:
+        if recent.count(ts, values) and rule.rearms and slot in self._fired:
             self._set_fired(slot, None)  # of nothing, the condition was false
-        recent.add(ts, values)
         self._fresh.append((*slot, ts, values))
-        self._note(slot, ts)
+        if self._part_of.get(slot) != self._part:
+            self._note(slot, ts)
+        elif ts > self._last[self._part]:
+            self._last[self._part] = ts
         return recent.results()
 
-    def may_fire(self, rule: CompiledRule, key: Any, ts: int, *, holds: bool) -> bool:
+    def may_fire(self, rule: CompiledRule, slot: Slot, ts: int, *, holds: bool) -> bool:
         """Return True if a rule fires, given whether its condition holds."""
         if rule.pause is None and rule.fires_each:
             return holds
-        slot = self._slot(rule, key)
         last = self._fired.get(slot)
         if not holds:
             if last is not None and rule.pause is None:
@@ -87,17 +87,19 @@ class KeyCounts:
         self._note(slot, ts)
         return True
 
-    def _slot(self, rule: CompiledRule, key: Any) -> Slot:
-        key = with_one_nan(key)
+    def slot(self, rule: CompiledRule, key: Any) -> Slot:
+        """Return where a rule counts the events of a key; raise an error if it can be none."""
+        slot = self._tokens[rule.name], key
         try:
-            hash(key)
+            if slot in self._part_of:
+                return slot
         except TypeError:
             raise RuleError(
                 f"{self._owner}: the key {shown(key)} is a {type(key).__name__}, which cannot be a "
                 "key",
                 hint="emit a str, a number or a tuple of them",
             ) from None
-        return self._tokens[rule.name], key
+        return self._tokens[rule.name], with_one_nan(key)
 
     def _set_fired(self, slot: Slot, ts: int | None) -> None:
         self._touched[slot] = None
@@ -154,8 +156,7 @@ class KeyCounts:
                 recent = self._recent.get(slot)
                 if recent is None:
                     recent = self._recent[slot] = _recent_of(rule)
-                recent.expire(ts)
-                recent.add(ts, values)
+                recent.count(ts, values)
                 self._note(slot, ts)
         self._begin_part()
         self._fired = self._fired_log.load(saved)

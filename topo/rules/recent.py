@@ -188,34 +188,41 @@ class Recent:
     An event is its time and the values of the fields that the aggregates read.
     """
 
-    __slots__ = ("_events", "_places", "_running", "_within")
+    __slots__ = ("_active", "_events", "_running", "_within")
 
     def __init__(self, aggregates: Sequence[Aggregate], fields: Sequence[str], within: int) -> None:
         self._within = within
         self._events: deque[tuple[int, tuple[Any, ...]]] = deque()
         self._running = [_aggregate(aggregate.function) for aggregate in aggregates]
-        self._places = [0 if a.field is None else fields.index(a.field) for a in aggregates]
+        places = [0 if a.field is None else fields.index(a.field) for a in aggregates]
+        self._active = [
+            (running, place)
+            for running, place in zip(self._running, places, strict=True)
+            if running is not None
+        ]
 
-    def __len__(self) -> int:
-        return len(self._events)
+    def count(self, ts: int, values: tuple[Any, ...]) -> bool:
+        """Count an event, once those that are too old are forgotten; True if no other is left."""
+        events = self._events
+        if events and events[0][0] <= ts - self._within:
+            self.expire(ts)
+        is_only = not events
+        events.append((ts, values))
+        for running, place in self._active:
+            running.add(values[place])
+        return is_only
 
     def expire(self, now: int) -> None:
         """Forget the events that are `within` old, or older."""
         events, last = self._events, now - self._within
         while events and events[0][0] <= last:
             _, values = events.popleft()
-            for running, place in zip(self._running, self._places, strict=True):
-                if running is not None:
-                    running.drop(values[place])
-
-    def add(self, ts: int, values: tuple[Any, ...]) -> None:
-        """Count an event, which is not earlier than those before."""
-        self._events.append((ts, values))
-        for running, place in zip(self._running, self._places, strict=True):
-            if running is not None:
-                running.add(values[place])
+            for running, place in self._active:
+                running.drop(values[place])
 
     def results(self) -> list[Any]:
         """Return the values of the aggregates."""
         count = len(self._events)
+        if not self._active:
+            return [count] * len(self._running)
         return [count if running is None else running.result() for running in self._running]

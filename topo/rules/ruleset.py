@@ -7,16 +7,18 @@ that sets a field writes it into the row, where the rules after it find it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Protocol
 
-from topo.conditions import Aggregate, Condition, row_function, terms
+from topo.conditions import Aggregate, Condition, masks_by_value, row_function, terms
 from topo.errors import RuleError, did_you_mean, shown
 from topo.event_time import EventTime
 from topo.rules.index import ConditionIndex
 from topo.rules.lifetime import Lifetime, State
-from topo.rules.rule import EACH, Firing, Rule, bound_of
+from topo.rules.rule import CHANGE, EACH, Firing, Rule, bound_of
+from topo.timed import Rows
 
 Lookup = Callable[[Any, str, str], Any]
 
@@ -24,10 +26,13 @@ Lookup = Callable[[Any, str, str], Any]
 class Counts(Protocol):
     """The counts of a task's rules, by key."""
 
-    def add(self, rule: CompiledRule, key: Any, ts: int, values: tuple[Any, ...]) -> Sequence[Any]:
+    def slot(self, rule: CompiledRule, key: Any) -> Any:
+        """Return where a rule counts the events of a key."""
+
+    def add(self, rule: CompiledRule, slot: Any, ts: int, values: tuple[Any, ...]) -> Sequence[Any]:
         """Count an event; return the values of the rule's aggregates."""
 
-    def may_fire(self, rule: CompiledRule, key: Any, ts: int, *, holds: bool) -> bool:
+    def may_fire(self, rule: CompiledRule, slot: Any, ts: int, *, holds: bool) -> bool:
         """Return True if a rule fires, given whether its condition holds."""
 
 
@@ -51,6 +56,8 @@ class CompiledRule:
         self.name = rule.name
         self.within, self.pause = rule.ticks(time.unit)
         self.fires_each = rule.again == EACH or rule.having is None
+        self.rearms = rule.again == CHANGE
+        """It fires again once its condition has been false."""
         base = len(names)
         own = [*map(str, rule.aggregates), *(n for w, n in rule.expressions if w == "let")]
         self.room = len(own)
@@ -92,6 +99,9 @@ class CompiledRule:
         return tuple(row[place] for place in places) if places else None
 
 
+_MOST_MASKS = 10_000
+
+
 class Ruleset:
     """The rules that a task asks, compiled for one input."""
 
@@ -117,7 +127,14 @@ class Ruleset:
         self._room = [None] * max((rule.room for rule in self.rules), default=0)
         self._added = [None] * (len(self._names) - len(fields) - 2)
         self._index = index_of(rules)
+        self._by_mask: dict[int, Sequence[CompiledRule]] = {}
+        places = {name: place for place, name in enumerate(fields)}
+        sets = any(rule.set_texts for rule in rules)
+        conditions = [rule.condition for rule in rules]
+        self._by_value = None if sets or not rules else masks_by_value(conditions, places)
         self._watching = [rule for rule in self.rules if rule.lifetime and rule.lifetime.watches]
+        self.watches = bool(self._watching)
+        """True iff it has to see every event."""
         self.width = len(self._names) - 2
         """How many values a record has."""
 
@@ -125,19 +142,44 @@ class Ruleset:
         """Return the row of an event."""
         return [*values, *self._added, ts, source, *self._room]
 
-    def ask(self, row: list[Any], ts: int, counts: Counts | None) -> Outcome | None:
-        """Return what the rules say about an event; None if none fires."""
+    def masks(self, rows: Rows) -> list[int] | None:
+        """Return which rules hold for each row, one bit each; None if each event has to be asked.
+
+        All rules must compare one field for equality, which cannot fail. No rule may set it.
+        """
+        if self._by_value is None:
+            return None
+        place, table = self._by_value
+        try:
+            return list(map(table.get, rows.columns[place], repeat(0)))
+        except TypeError:  # a value that has no hash
+            return None
+
+    def _rules_of(self, mask: int) -> Sequence[CompiledRule]:
+        rules = self._by_mask.get(mask)
+        if rules is None:
+            rules = [rule for rule in self.rules if mask >> rule.number & 1]
+            if len(self._by_mask) < _MOST_MASKS:
+                self._by_mask[mask] = rules
+        return rules
+
+    def _holding(self, row: list[Any]) -> Iterator[CompiledRule]:
+        """Yield the rules that hold for an event, each asked after those before it have set."""
+        sure, open_ones = self._index.find(dict(zip(self._names, row, strict=False)))
+        for number in sorted((*sure, *open_ones)):
+            rule = self.rules[number]
+            if number in sure or rule.when(row):
+                yield rule
+
+    def ask(
+        self, row: list[Any], ts: int, counts: Counts | None, mask: int | None = None
+    ) -> Outcome | None:
+        """Return what the rules say about an event; None if none fires. `mask` is of `masks`."""
         for rule in self._watching:
             assert rule.lifetime is not None
             rule.lifetime.watch(row)
-        sure, open_ones = self._index.find(dict(zip(self._names, row, strict=False)))
-        if not sure and not open_ones:
-            return None
-        outcome = Outcome()
-        for number in sorted((*sure, *open_ones)):
-            rule = self.rules[number]
-            if number in open_ones and not rule.when(row):
-                continue
+        outcome = None
+        for rule in self._holding(row) if mask is None else self._rules_of(mask):
             lifetime = rule.lifetime
             if lifetime is not None and not lifetime.admits(ts):
                 continue
@@ -145,31 +187,40 @@ class Ruleset:
                 continue
             if lifetime is not None:
                 lifetime.note_firing()
+            if outcome is None:
+                outcome = Outcome()
             self._fire(rule, row, outcome)
             if self._only_first:
                 break
-        return outcome if outcome.fired else None
+        return outcome
 
     def _fires(self, rule: CompiledRule, row: list[Any], ts: int, counts: Counts | None) -> bool:
         """Count an event for a rule, work out what it names, and ask whether it fires."""
-        key = rule.key_of(row) if rule.needs_key_state else None
-        if rule.counts and counts is not None:
-            values = tuple(row[place] for place in rule.counted_places)
-            try:
-                results = counts.add(rule, key, ts, values)
-            except TypeError as error:
-                counted = dict(zip(rule.counted, values, strict=True))
-                raise RuleError(
-                    f"{rule.rule.what} cannot count {shown(counted, 200)}: {error}",
-                    hint="leave such events out in when=",
-                ) from error
-            row[rule.first_aggregate : rule.first_aggregate + len(results)] = results
+        slot: Any = None
+        if rule.needs_key_state and counts is not None:
+            slot = counts.slot(rule, rule.key_of(row))
+            if rule.counts:
+                self._count(rule, slot, row, ts, counts)
         for place, value in rule.lets:
             row[place] = value(row)
         holds = rule.having is None or bool(rule.having(row))
-        if not rule.needs_key_state or counts is None:
+        if slot is None or counts is None:
             return holds
-        return counts.may_fire(rule, key, ts, holds=holds)
+        return counts.may_fire(rule, slot, ts, holds=holds)
+
+    def _count(
+        self, rule: CompiledRule, slot: Any, row: list[Any], ts: int, counts: Counts
+    ) -> None:
+        values = tuple([row[place] for place in rule.counted_places])
+        try:
+            results = counts.add(rule, slot, ts, values)
+        except TypeError as error:
+            counted = dict(zip(rule.counted, values, strict=True))
+            raise RuleError(
+                f"{rule.rule.what} cannot count {shown(counted, 200)}: {error}",
+                hint="leave such events out in when=",
+            ) from error
+        row[rule.first_aggregate : rule.first_aggregate + len(results)] = results
 
     def _fire(self, rule: CompiledRule, row: list[Any], outcome: Outcome) -> None:
         for place, value in rule.sets:
