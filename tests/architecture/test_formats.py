@@ -53,6 +53,11 @@ FORMATS = {
         ("wire/rows.py",), "topo.wire.payload:ROWS", f"{_GOLDEN}/rows-1.bin"
     ),
     "plan of a checkpoint": Format(("engine/spark/plan.py",), "topo.storage.format:FORMAT"),
+    "savepoint": Format(
+        ("storage/savepoints.py",),
+        "topo.storage.savepoints:FORMAT",
+        f"{_GOLDEN}/savepoint-1/savepoint.json",
+    ),
     "owner of a checkpoint": Format(("storage/ownership.py",)),
     "journal of failures": Format(("tracking/journal.py",), golden=f"{_GOLDEN}/failures.json"),
     "log of epochs": Format(
