@@ -36,11 +36,13 @@ class Told(Bolt):
     """Fails what the test says, as often as it says."""
 
     fails: ClassVar[dict[Any, int]] = {}
+    place: ClassVar[int] = 0
+    """The field by which it knows a tuple."""
 
     def execute(self, tup: Tuple) -> None:
-        left = self.fails.get(tup[0], 0)
+        left = self.fails.get(tup[self.place], 0)
         if left:
-            self.fails[tup[0]] = left - 1
+            self.fails[tup[self.place]] = left - 1
             self.fail(tup, "as told")
         else:
             self.ack(tup)
@@ -51,9 +53,11 @@ class Collects(StatefulBasicBolt):
 
     counts: ClassVar[dict[Any, int]] = {}
     rolls_back: ClassVar[bool] = False
+    place: ClassVar[int] = 0
 
     def execute(self, tup: Tuple) -> None:
-        self.state[tup[0]] = self.state.get(tup[0], 0) + 1
+        value = tup[self.place]
+        self.state[value] = self.state.get(value, 0) + 1
 
     def pre_commit(self, batch_id: int) -> None:
         if self.rolls_back and batch_id % 3 == 1 and not int(self.context.now()) % 2:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import re
 import shutil
 import socket
 import ssl
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
@@ -781,6 +783,31 @@ def test_answers_that_are_errors(server: Server) -> None:
     assert re.search("FAILED .*HTTP 403: because", reason(403))
     assert re.search("FAILED .*a record cannot be read", reason(200))
     assert re.search("FAILED .*more than 3 bytes", reason(200, max_bytes=3))
+
+
+def test_a_request_that_is_under_way_at_the_end_leaves_no_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, held = threading.Event(), threading.Event()
+    connect = socket.create_connection
+
+    def connected(*args: Any, **more: Any) -> socket.socket:
+        begun.set()
+        held.wait(30)
+        return connect(*args, **more)
+
+    monkeypatch.setattr(socket, "create_connection", connected)
+    polling = Polling(HttpPollSpout(server.url))
+    polling.until(begun.is_set)
+    polling.run.kill()
+    held.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("topo-http-poll"):
+            thread.join(30)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        gc.collect()
+    assert not caught
 
 
 # -- events -------------------------------------------------------------------------------------

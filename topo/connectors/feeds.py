@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from topo.connectors.formats import requirements_of
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.retries import Backoff
 from topo.connectors.takeover import Claim, Shared, close_earlier, held_by, hold
-from topo.connectors.translation import Translation
+from topo.connectors.translation import Arrival, Translation
 from topo.errors import ComponentError, TopoError, Unavailable
 
 _MOST = 1_000  # items a call of next_tuple
@@ -250,21 +250,16 @@ class FeedSpout(InflightSpout):
         feed = self._fed()
         if self.emit_again():
             return
-        rows: list[Any] = []
-        places: list[str] = []
         items = feed.take(self.most(_MOST), self.context.batch_id)
-        try:
+
+        def arrivals() -> Iterator[Arrival]:
             for item in items:
                 self.taken = (feed.nonce, item.serial)
                 if item.position is not None:
                     self.position = item.position
-                values = self._reader.read(self, item.raw, item.record, item.where)
-                before = len(rows)
-                self.add_row(rows, values, item.where)
-                places += [item.where] * (len(rows) - before)
-        finally:
-            if rows:
-                self.emit_rows(rows, places)
+                yield Arrival(item.raw, item.record, item.where)
+
+        self.emit_page(self._reader, arrivals())
         if items:
             self.context.counter("received", len(items))
 

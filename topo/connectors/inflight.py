@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from topo.components import Outputs, Spout
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import stream_and_values
+from topo.connectors.translation import Arrival, Reader, stream_and_values
 from topo.errors import ComponentError
 from topo.tuples import DEFAULT_STREAM
 
@@ -79,20 +79,53 @@ class InflightSpout(Spout):
         """Return how many messages may be emitted now, of as many as `limit`."""
         return self.room(limit) if self._is_tracked else limit
 
+    def emit_page(
+        self, reader: Reader, arrivals: Iterable[Arrival], *, is_decoded: bool = False
+    ) -> list[Hashable]:
+        """Emit what a reader makes of records that came together.
+
+        Return the tags of those of which nothing is emitted. `arrivals` may note how far the source
+        is: what it has yielded is emitted, even if the record after it stops the topology.
+        """
+        read = reader.read_value if is_decoded else reader.read
+        rows: list[Any] = []
+        places: list[str] = []
+        tags: list[Hashable] = []
+        done: list[Hashable] = []
+        try:
+            for arrival in arrivals:
+                values = read(self, arrival.raw, arrival.record, arrival.where)
+                if values is None:
+                    done.append(arrival.tag)
+                    continue
+                stream, own = stream_and_values(values)
+                if stream == DEFAULT_STREAM:
+                    rows.append(own)
+                    places.append(arrival.where)
+                    tags.append(arrival.tag)
+                else:
+                    self.emit_row(own, arrival.where, stream=stream, tag=arrival.tag)
+        finally:
+            if rows:
+                self.emit_rows(rows, places, tags=tags)
+        if done and not rows:
+            self.context.end_batch()
+        return done
+
     def emit_rows(
         self,
         rows: Sequence[Any],
         where: str | Sequence[str],
         *,
         tags: Sequence[Hashable] | None = None,
-    ) -> int:
+    ) -> None:
         """Emit rows that came from a place, or one each, with what the source calls them.
 
-        What is beyond the limit of messages in flight follows later. Return how many rows there
-        are.
+        What is beyond the limit of messages in flight follows later.
         """
         if not self._is_tracked:
-            return self.emit_many(rows)
+            self.emit_many(rows)
+            return
         instance, numbers = self._instance, self._numbers
         names = ((instance, next(numbers)) for _ in rows)
         places = repeat(where, len(rows)) if isinstance(where, str) else where
@@ -105,26 +138,11 @@ class InflightSpout(Spout):
         if room < len(ids):
             self.rest += ids[room:]
         self.emit_many(rows[:room], msg_ids=ids[:room])
-        return len(rows)
 
     def emit_row(self, values: Any, where: str, *, stream: str, tag: Hashable = None) -> None:
         """Emit one row on a stream."""
         sent = Sent((self._instance, next(self._numbers)), stream, values, where, tag)
         self.emit(values, stream=stream, msg_id=sent if self._is_tracked else None)
-
-    def add_row(self, rows: list[Any], values: Any, where: str, tag: Hashable = None) -> bool:
-        """Add what a translation has made to the rows of the default stream, or emit it at once.
-
-        Return False if that is nothing.
-        """
-        if values is None:
-            return False
-        stream, own = stream_and_values(values)
-        if stream == DEFAULT_STREAM:
-            rows.append(own)
-        else:
-            self.emit_row(own, where, stream=stream, tag=tag)
-        return True
 
     def emit_again(self) -> bool:
         """Emit what failed and is due again, or waited for room; True: nothing else may follow."""

@@ -13,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from topo.connectors.base import OnBad, check_positive, load_client
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Translation
+from topo.connectors.translation import Arrival, Translation
 from topo.errors import ComponentError, words_of
 from topo.tuples import Fields
 
@@ -145,13 +146,20 @@ class ReplaySpout(InflightSpout, StatefulSpout):
             return
         if self.repeat is not None and self._at[0] >= self.repeat:
             return
-        rows: list[Any] = []
-        most, count = self.most(_AHEAD), 0
-        for number, value in self._due_rows(most):
+        self.emit_page(self._reader, self._arrivals(), is_decoded=True)
+
+    def _arrivals(self) -> Iterator[Arrival]:
+        """Yield the rows that are due, with times and types as they are to be."""
+        count = 0
+        for number, value in self._due_rows(self.most(_AHEAD)):
             count += 1
-            self.add_row(rows, self._values(number, value), f"row {number}")
-        if rows:
-            self.emit_rows(rows, f"rows up to {self._at[1]}")
+            where = f"row {number} of {_shown(self.data)}"
+            try:
+                self._convert(value)
+            except Exception as error:
+                self._reader.tell_bad(self, value, error, where)
+            else:
+                yield Arrival(value, partial(Row, number), where)
         if count:
             self.context.counter("rows", count)
 
@@ -190,18 +198,13 @@ class ReplaySpout(InflightSpout, StatefulSpout):
         began, first = self._clock
         return began + at - first
 
-    def _values(self, number: int, value: dict[str, Any]) -> Any:
-        where = f"row {number} of {_shown(self.data)}"
-        try:
-            if self.time is not None and _seconds(value.get(self.time)) is None:
-                raise ValueError(f"{self.time}={value.get(self.time)!r} is no time")
-            for name, convert in self.types.items():
-                if value.get(name) is not None:
-                    value[name] = convert(value[name])
-            return self._reader.values_of(value, lambda value: Row(number, value))
-        except Exception as error:
-            self._reader.tell_bad(self, value, error, where)
-            return None
+    def _convert(self, value: dict[str, Any]) -> None:
+        """Give a row's columns their types; raise ValueError for one that has no time."""
+        if self.time is not None and _seconds(value.get(self.time)) is None:
+            raise ValueError(f"{self.time}={value.get(self.time)!r} is no time")
+        for name, convert in self.types.items():
+            if value.get(name) is not None:
+                value[name] = convert(value[name])
 
     def _read(self, number: int) -> deque[dict[str, Any]]:
         """Return the next rows, which begin with this one."""

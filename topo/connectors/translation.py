@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from topo.components import Spout
 from topo.connectors.base import BAD_FIELDS, BadRecord, check_choice
@@ -13,6 +13,19 @@ from topo.connectors.formats import Decode, Format, check_form, decoder
 from topo.connectors.picking import Missing, Picker, check_missing
 from topo.errors import ComponentError
 from topo.tuples import DEFAULT_STREAM, Fields
+
+
+class Arrival(NamedTuple):
+    """A record that has come, and is not read yet."""
+
+    raw: Any
+    """Its value as bytes, or decoded, if the source has values of its own."""
+    record: Callable[[Any], Any]
+    """Makes the record of its decoded value."""
+    where: str
+    """The place that it came from, as told if it is bad or given up."""
+    tag: Hashable = None
+    """What the source calls it; None if the source forgets it."""
 
 
 class Translation:

@@ -6,8 +6,9 @@ every record counts once in the state of bolts. Nothing else has to be kept: no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from topo.components import StatefulSpout
@@ -18,7 +19,7 @@ from topo.connectors.formats import Decode, Format, requirements_of
 from topo.connectors.inflight import InflightSpout, Sent
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Translation
+from topo.connectors.translation import Arrival, Translation
 from topo.errors import ComponentError
 
 _NAME = "KinesisSpout"
@@ -185,23 +186,18 @@ class KinesisSpout(InflightSpout, StatefulSpout):
         self.context.gauge("behind_ms", answer.get("MillisBehindLatest", 0), shard=shard)
         self._has_more[shard] = answer.get("MillisBehindLatest", 0) > 0
         self.collector.from_split(shard)
-        rows: list[Any] = []
-        for one in answer["Records"]:
-            self._add_row(rows, shard, one)
-            entry["at"] = one["SequenceNumber"]
+        try:
+            self.emit_page(self._reader, self._arrivals(shard, entry, answer["Records"]))
+        finally:
+            self.state[shard] = entry
         following = answer.get("NextShardIterator")
         if following:
             self._iterators[shard] = following
         else:
             entry["done"] = True
             self._next_listing = 0.0  # its children may be there
-        changed = entry != self.state.raw()[shard]
-        if changed:
-            self.state[shard] = entry
-        self.context.counter("records", len(answer["Records"]))
-        where = f"{self.stream}/{shard} up to {entry['at']}"
-        if not self.emit_rows(rows, where, tags=[shard] * len(rows)) and changed:
             self.context.end_batch()
+        self.context.counter("records", len(answer["Records"]))
         return bool(answer["Records"])
 
     def _iterator(self, service: Service, shard: str, entry: dict[str, Any]) -> str:
@@ -228,15 +224,15 @@ class KinesisSpout(InflightSpout, StatefulSpout):
             ) from error
         return str(answer["ShardIterator"])
 
-    def _add_row(self, rows: list[Any], shard: str, entry: dict[str, Any]) -> None:
-        number, key = entry["SequenceNumber"], entry["PartitionKey"]
-
-        def record(value: Any) -> Record:
-            return Record(shard, number, key, entry["ApproximateArrivalTimestamp"], value)
-
-        where = f"{self.stream}/{shard} at {number}"
-        values = self._reader.read(self, entry["Data"], record, where)
-        self.add_row(rows, values, where, tag=shard)
+    def _arrivals(
+        self, shard: str, entry: dict[str, Any], records: Iterable[dict[str, Any]]
+    ) -> Iterator[Arrival]:
+        """Yield the records of a shard; note in its entry which was the last one."""
+        for each in records:
+            entry["at"] = number = each["SequenceNumber"]
+            place = (shard, number, each["PartitionKey"], each["ApproximateArrivalTimestamp"])
+            where = f"{self.stream}/{shard} at {number}"
+            yield Arrival(each["Data"], partial(Record, *place), where, shard)
 
     def emits_again(self, sent: Sent) -> None:
         """Name the shard that a record is of."""

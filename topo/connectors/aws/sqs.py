@@ -8,7 +8,7 @@ standard queue may, and every queue does when its visibility has ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from topo.components import StatefulSpout
@@ -19,7 +19,7 @@ from topo.connectors.formats import Decode, Format, requirements_of
 from topo.connectors.inflight import InflightSpout, Sent
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Translation
+from topo.connectors.translation import Arrival, Translation
 from topo.errors import Unavailable
 
 _NAME = "SqsSpout"
@@ -136,29 +136,16 @@ class SqsSpout(InflightSpout, StatefulSpout):
         if not found:
             self._next_look = now + self.poll_secs
             return
-        rows: list[Any] = []
-        handles: list[str] = []
-        done: list[str] = []
-        for one in found:
-            handle = one["ReceiptHandle"]
-            before = len(rows)
-            emits = self._add_row(rows, one)
-            handles += [handle] * (len(rows) - before)
-            if not (emits and self._is_tracked):
-                done.append(handle)
-            elif len(rows) == before:
-                self.state[self.context.this_task_index, handle] = None
-        self._open |= {one["ReceiptHandle"]: now + self.visibility_secs for one in found}
-        own = self.context.this_task_index
+        handles = [each["ReceiptHandle"] for each in found]
+        self._open |= dict.fromkeys(handles, now + self.visibility_secs)
+        done = self.emit_page(self._reader, map(self._arrival, found))
         if self._is_tracked:
-            for handle in handles:
-                self.state[own, handle] = None
-        self._delete_later(done)
+            for handle in set(handles).difference(done):
+                self.state[self.context.this_task_index, handle] = None
+        self._delete_later(done if self._is_tracked else handles)
         self.context.counter("messages", len(found))
-        if not self.emit_rows(rows, self.queue_url, tags=handles):
-            self.context.end_batch()
 
-    def _delete_later(self, handles: list[str]) -> None:
+    def _delete_later(self, handles: Sequence[Hashable]) -> None:
         """Have messages deleted once the batch in work has committed."""
         if handles:
             own = self.context.this_task_index
@@ -185,8 +172,7 @@ class SqsSpout(InflightSpout, StatefulSpout):
             )
         return True
 
-    def _add_row(self, rows: list[Any], one: dict[str, Any]) -> bool:
-        """Add the row of a message, or emit it on another stream; return False if it has none."""
+    def _arrival(self, one: dict[str, Any]) -> Arrival:
         system = one.get("Attributes", {})
 
         def message(value: Any) -> Message:
@@ -201,8 +187,7 @@ class SqsSpout(InflightSpout, StatefulSpout):
             return Message(one["MessageId"], group, int(received or 1), attributes, value)
 
         where = f"{self.queue_url} {one['MessageId']}"
-        values = self._reader.read(self, one["Body"].encode(), message, where)
-        return self.add_row(rows, values, where, tag=one["ReceiptHandle"])
+        return Arrival(one["Body"].encode(), message, where, one["ReceiptHandle"])
 
     def _extend(self, now: float) -> None:
         """Extend the visibility of messages whose batch has been open for long."""

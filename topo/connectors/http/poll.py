@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 from topo.components import StatefulSpout
@@ -21,7 +22,7 @@ from topo.connectors.http.client import REQUIRES, SCHEMES, Target
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Translation
+from topo.connectors.translation import Arrival, Translation
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields
 
@@ -125,8 +126,12 @@ class HttpPollSpout(InflightSpout, StatefulSpout):
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for target in self._targets:
-            target.close()
+        for number, target in enumerate(self._targets):
+            asking = self._asking.get(number)
+            if asking is None:
+                target.close()
+            else:  # its connection is closed when its answer has come
+                asking.add_done_callback(partial(_close, target))
 
     # -- asking -------------------------------------------------------------------------------
 
@@ -188,10 +193,8 @@ class HttpPollSpout(InflightSpout, StatefulSpout):
         by_parts = self.translation.value == "json" and isinstance(found, list)
         records = found if by_parts else [found]
         known = dict(self.state.raw().get(number, {}))
-        rows: list[Any] = []
-        for one in records:
-            values = self._reader.read_value(self, one, record, target.shown)
-            self.add_row(rows, values, target.shown)
+        arrivals = (Arrival(value, record, target.shown) for value in records)
+        self.emit_page(self._reader, arrivals, is_decoded=True)
         if self.cursor is not None and records:
             known["cursor"] = self.cursor(records)
         validators = {"If-None-Match": headers.get("etag"),
@@ -200,12 +203,14 @@ class HttpPollSpout(InflightSpout, StatefulSpout):
         is_new = known != self.state.raw().get(number)
         if is_new:
             self.state[number] = known
-        if rows:
-            self.emit_rows(rows, target.shown)
-        elif is_new:
+        if is_new and not records:
             self.context.end_batch()
         self.context.counter("records", len(records))
         return self.cursor is not None and bool(records) and is_new
+
+
+def _close(target: Target, asking: Future[Any]) -> None:
+    target.close()
 
 
 def _ask(

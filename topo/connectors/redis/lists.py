@@ -20,7 +20,7 @@ from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.redis.server import REQUIRES, Server, as_bytes, check_url
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Translation
+from topo.connectors.translation import Arrival, Translation
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -148,12 +148,8 @@ class RedisListSpout(InflightSpout, StatefulSpout):
         self._read[key] = read + len(left)
         self.state[key] = self.state.raw()[key] + len(left)
         self.context.counter("items", len(left))
-        rows: list[Any] = []
-        for text in left:
-            values = self._reader.read(self, as_bytes(text), partial(Item, name), name)
-            self.add_row(rows, values, name)
-        if not self.emit_rows(rows, name):
-            self.context.end_batch()
+        record = partial(Item, name)
+        self.emit_page(self._reader, (Arrival(as_bytes(text), record, name) for text in left))
         return True
 
     def committed(self, batch_id: int) -> None:

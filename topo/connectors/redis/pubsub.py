@@ -19,11 +19,13 @@ from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive
 from topo.connectors.formats import Decode, Format, requirements_of
+from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.redis.server import REQUIRES, Server, as_bytes, check_url
-from topo.connectors.translation import Translation, stream_and_values
+from topo.connectors.retries import Backoff
+from topo.connectors.translation import Arrival, Translation
 from topo.errors import ComponentError, Unavailable
-from topo.tuples import DEFAULT_STREAM, Fields
+from topo.tuples import Fields
 
 _NAME = "RedisPubSubSpout"
 _POLL_SECS = 0.2
@@ -37,16 +39,19 @@ class Published(NamedTuple):
     message: Any
 
 
-class RedisPubSubSpout(StatefulSpout):
+class RedisPubSubSpout(InflightSpout, StatefulSpout):
     """A spout of published messages: (channel, message).
 
     `channels` are names, or patterns with `*`, `?` or `[`; they are dealt over the tasks. At most
     `max_in_flight` messages wait; others are dropped, which the figure `dropped` counts. `fields`
-    names keys of a message that is read by `value`; `translate` is given a `Published`.
+    names keys of a message that is read by `value`; `translate` is given a `Published`. Messages
+    are tracked if there are ackers, unless `track=False`: one that fails is emitted again after a
+    pause, `retry`.
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = ("_listener", "_reader")
+    connector = _NAME
+    transient = (*InflightSpout.transient, "_listener", "_reader")
 
     @answering({"queue": "max_in_flight"})
     def __init__(
@@ -61,6 +66,8 @@ class RedisPubSubSpout(StatefulSpout):
         max_in_flight: int = 100_000,
         missing: Missing = "null",
         on_bad: OnBad = "stop",
+        track: bool | None = None,
+        retry: Backoff | None = None,
     ) -> None:
         check_url(_NAME, url)
         check_positive(_NAME, max_in_flight=max_in_flight)
@@ -78,11 +85,13 @@ class RedisPubSubSpout(StatefulSpout):
             missing=missing,
             on_bad=on_bad,
         )
-        self.outputs = self.translation.outputs
+        self.set_up_inflight(track, retry)
+        self.outputs: Any = self.with_dead(self.translation.outputs)
         if not self.channels:
             raise ComponentError(f"{_NAME}: channels={channels!r} names no channel")
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.open_inflight(conf)
         self._listener: _Listener | None = None
         self._reader = self.translation.reader(self)
 
@@ -108,30 +117,20 @@ class RedisPubSubSpout(StatefulSpout):
         self.deactivate()
 
     def next_tuple(self) -> None:
-        if self._listener is None:
+        if self.emit_again() or self._listener is None:
             return
         found, dropped = self._listener.take()
         if dropped:
             self.context.counter("dropped", dropped)
         if found:
             self.context.counter("messages", len(found))
-            self._emit_all(found)
+            arrivals = (
+                Arrival(as_bytes(text), partial(Published, channel), channel)
+                for channel, text in found
+            )
+            self.emit_page(self._reader, arrivals)
         elif self._listener.trouble:
             raise Unavailable(self._listener.trouble)
-
-    def _emit_all(self, messages: list[list[str]]) -> None:
-        rows: list[Any] = []
-        for channel, text in messages:
-            record = partial(Published, channel)
-            values = self._reader.read(self, as_bytes(text), record, channel)
-            if values is None:
-                continue
-            stream, own = stream_and_values(values)
-            if stream == DEFAULT_STREAM:
-                rows.append(own)
-            else:
-                self.emit(own, stream=stream)
-        self.emit_many(rows)
 
 
 class _Listener:

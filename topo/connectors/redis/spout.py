@@ -7,7 +7,8 @@ a group several tasks, and other programs, share a stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from topo.connectors.picking import Missing
 from topo.connectors.redis.group import ACKS, GroupReader
 from topo.connectors.redis.server import REQUIRES, Server, by_stream, check_url
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Translation
+from topo.connectors.translation import Arrival, Translation
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -134,39 +135,29 @@ class RedisStreamSpout(InflightSpout, StatefulSpout):
             found = self._server.client.xread(positions, count=each) if positions else None
         if not found:
             return
-        count = 0
-        for stream, entries in by_stream(found):
-            rows: list[Any] = []
-            for number, entry in entries:
-                self._add_row(rows, stream, number, entry)
-                self.state[stream] = number
-            count += self.emit_rows(rows, stream)
-        self.context.counter("entries", count)
+        entries = [
+            (stream, number, entry)
+            for stream, listed in by_stream(found)
+            for number, entry in listed
+        ]
+        self.emit_page(self._reader, self._arrivals(entries), is_decoded=True)
+        self.context.counter("entries", len(entries))
 
     def _next_of_group(self, group: GroupReader, most: int) -> None:
-        rows: list[Any] = []
-        tags: list[Any] = []
-        done: list[tuple[str, str]] = []
-        others: list[Any] = []  # of other streams
         entries = group.read(most, self.context.now())
-        for stream, number, entry in entries:
-            before = len(rows)
-            emits = entry is not None and self._add_row(rows, stream, number, entry)
-            tags += [(stream, number)] * (len(rows) - before)
-            if not (emits and self._is_tracked):
-                done.append((stream, number))
-            elif len(rows) == before:
-                others.append((stream, number))
         if not entries:
             return
+        names = {(stream, number) for stream, number, _ in entries}
+        arrivals = list(self._arrivals(each for each in entries if each[2] is not None))
+        done = self.emit_page(self._reader, arrivals, is_decoded=True)
+        emitted: set[Any] = {each.tag for each in arrivals}.difference(done)
         if self._is_tracked:
-            for stream, number in [*tags, *others]:
+            for stream, number in emitted:
                 self.state[_OPEN, stream, self.context.this_task_index, number] = None
-        for stream, number in done:
+        for stream, number in sorted(names - emitted if self._is_tracked else names):
             self._acknowledge_later(stream, number)
-        self.context.counter("entries", len(rows) + len(others))
-        self.emit_rows(rows, f"group {self.group!r}", tags=tags)
-        if not rows:
+        self.context.counter("entries", len(emitted))
+        if not arrivals:
             self.context.end_batch()
 
     def _acknowledge_later(self, stream: str, number: str) -> None:
@@ -209,20 +200,19 @@ class RedisStreamSpout(InflightSpout, StatefulSpout):
         last = self._server.client.xrevrange(stream, count=1)
         return str(last[0][0]) if last else "0-0"
 
-    def _add_row(self, rows: list[Any], stream: str, number: str, entry: dict[str, str]) -> bool:
-        """Add the row of an entry, or emit it on another stream; return False if it has none."""
-        where = f"{stream} at {number}"
-
-        def record(value: dict[str, str]) -> Entry:
-            return Entry(stream, number, value)
-
-        try:
-            "".join(entry.values()).encode()
-        except UnicodeEncodeError:
-            self._reader.tell_bad(self, entry, ValueError("a value is no text"), where)
-            return False
-        values = self._reader.read_value(self, entry, record, where)
-        return self.add_row(rows, values, where, tag=(stream, number) if self.group else None)
+    def _arrivals(self, entries: Iterable[tuple[str, str, Any]]) -> Iterator[Arrival]:
+        """Yield entries; note how far each stream is read, unless the group does."""
+        for stream, number, entry in entries:
+            if self.group is None:
+                self.state[stream] = number
+            where = f"{stream} at {number}"
+            try:
+                "".join(entry.values()).encode()
+            except UnicodeEncodeError:
+                self._reader.tell_bad(self, entry, ValueError("a value is no text"), where)
+                continue
+            tag = (stream, number) if self.group else None
+            yield Arrival(entry, partial(Entry, stream, number), where, tag)
 
     def pre_commit(self, batch_id: int) -> None:
         """Show how many entries the streams have."""

@@ -21,6 +21,8 @@ from topo.components import StatefulSpout
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import check_positive
+from topo.connectors.inflight import InflightSpout
+from topo.connectors.retries import Backoff
 from topo.connectors.sql.database import check_url
 from topo.connectors.sql.pgoutput import Change, Relation, Row, Transaction, decoded, transactions
 from topo.connectors.sql.replication import Page, Server, Shown, is_shown, lsn_text
@@ -38,17 +40,21 @@ _ROWS_AT_ONCE = 2_000
 _QUIET_BYTES = 1 << 20
 
 
-class PostgresChanges(StatefulSpout):
+class PostgresChanges(InflightSpout, StatefulSpout):
     """A spout of the changes of tables: (op, table, key, before, after, lsn).
 
     `op` is "read" (a row that was there), "insert", "update", "delete" or "truncate"; `key` the
     value of the primary key, a tuple if it has several columns; `before` and `after` are dicts of
     columns or None; `lsn` the place of the commit in the log. The stream `schema` has
     (table, columns) when a table's columns are seen first, or have changed. One task reads a slot.
+
+    Changes are tracked if there are ackers, unless `track=False`: one that fails is emitted again
+    after a pause, `retry`, and then behind later ones, which have a higher `lsn`.
     """
 
     requires: Iterable[str] = ("psycopg>=3.2",)
-    transient = ("_server", "_waiting", "_next_look", "_peeked")
+    connector = _NAME
+    transient = (*InflightSpout.transient, "_server", "_waiting", "_next_look", "_peeked")
 
     @answering()
     def __init__(
@@ -61,6 +67,8 @@ class PostgresChanges(StatefulSpout):
         publication: str | None = None,
         page: int = 10_000,
         poll_secs: float = 0.5,
+        track: bool | None = None,
+        retry: Backoff | None = None,
     ) -> None:
         check_url(_NAME, url)
         check_positive(_NAME, page=page, poll_secs=poll_secs)
@@ -76,14 +84,18 @@ class PostgresChanges(StatefulSpout):
         if not self.tables:
             raise ComponentError(f"{_NAME}: tables={tables!r} names no table")
         self.page, self.poll_secs = page, poll_secs
-        self.outputs = {
-            "default": ("op", "table", "key", "before", "after", "lsn"),
-            "schema": ("table", "columns"),
-        }
+        self.set_up_inflight(track, retry)
+        self.outputs: Any = self.with_dead(
+            {
+                "default": ("op", "table", "key", "before", "after", "lsn"),
+                "schema": ("table", "columns"),
+            }
+        )
 
     # -- life ---------------------------------------------------------------------------------
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.open_inflight(conf)
         self._server: Server | None = None
         self._waiting: deque[Transaction] = deque()
         self._peeked = 0  # the end of what was read of the slot, and is not committed
@@ -122,7 +134,7 @@ class PostgresChanges(StatefulSpout):
     # -- reading ------------------------------------------------------------------------------
 
     def next_tuple(self) -> None:
-        if not self.owns(self._name):
+        if self.emit_again() or not self.owns(self._name):
             return
         now = self.context.now()
         if now < self._next_look and not self._waiting:
@@ -142,11 +154,12 @@ class PostgresChanges(StatefulSpout):
         todo = self.state.raw()["todo"]
         table, shown = todo[0], self._shown
         last = shown[-1].upto if shown and shown[-1].table == table else None
-        page: Page = server.page(table, last, self.page)
+        page: Page = server.page(table, last, self.most(self.page))
         self._tell_schema(server, page.relation)
         lsn = lsn_text(page.lsn)
         rows = (decoded(row, page.relation, server.load) for row in page.rows)
-        self.emit_many([["read", table, server.key_of(table, row), None, row, lsn] for row in rows])
+        values = [["read", table, server.key_of(table, row), None, row, lsn] for row in rows]
+        self.emit_rows(values, f"{table} at {lsn}")
         if shown and shown[-1].table == table and shown[-1].snapshot == page.snapshot:
             shown.pop()
         shown.append(Shown(table, page.upto, page.snapshot, page.lsn))
@@ -177,10 +190,11 @@ class PostgresChanges(StatefulSpout):
         done, part = self.state.raw()[_AT]
         shown = self._shown
         rows: list[list[Any]] = []
-        while self._waiting and len(rows) < _ROWS_AT_ONCE:
+        most = self.most(_ROWS_AT_ONCE)
+        while self._waiting and len(rows) < most:
             transaction = self._waiting[0]
             lsn = lsn_text(transaction.end)
-            piece = transaction.changes[part : part + _ROWS_AT_ONCE]
+            piece = transaction.changes[part : part + most]
             for change in piece:
                 rows += self._rows(server, change, transaction.xid, lsn, shown)
             part += len(piece)
@@ -192,10 +206,11 @@ class PostgresChanges(StatefulSpout):
         self.state[_AT] = (done, part)
         if shown and all(one.lsn < done for one in shown):
             self.state[_SHOWN] = []
-        self.emit_many(rows)
-        self.context.counter("changes", len(rows))
-        if not rows:
+        if rows:
+            self.emit_rows(rows, f"the log up to {lsn_text(done)}")
+        else:
             self.context.end_batch()
+        self.context.counter("changes", len(rows))
 
     def _rows(
         self, server: Server, change: Change, xid: int, lsn: str, shown: list[Shown]
@@ -236,7 +251,7 @@ class PostgresChanges(StatefulSpout):
         columns = [[name, server.type_name(number)] for name, number in relation.columns]
         if known != columns:
             self.state["columns", relation.name] = columns
-            self.emit([relation.name, columns], stream="schema")
+            self.emit_row([relation.name, columns], relation.name, stream="schema")
 
     # -- what is durable ----------------------------------------------------------------------
 

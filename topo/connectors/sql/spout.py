@@ -18,7 +18,7 @@ from topo.connectors.base import OnBad, check_choice, check_positive
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.retries import Backoff
 from topo.connectors.sql.database import REQUIRES, Database, check_url
-from topo.connectors.translation import Translation
+from topo.connectors.translation import Arrival, Translation
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -118,13 +118,10 @@ class SqlSpout(InflightSpout, StatefulSpout):
             self._ended = self.mode == "once"
 
     def _emit(self, records: list[dict[str, Any]]) -> None:
-        rows: list[Any] = []
-        for record in records:
-            where = f"{self.table_name} at {self._key(record)}"
-            values = self._reader.read_value(self, record, dict, where)
-            self.add_row(rows, values, where)
-        if not self.emit_rows(rows, self.table_name):
-            self.context.end_batch()
+        arrivals = (
+            Arrival(record, dict, f"{self.table_name} at {self._key(record)}") for record in records
+        )
+        self.emit_page(self._reader, arrivals, is_decoded=True)
 
     def _records(self, now: float) -> list[dict[str, Any]]:
         """Return the next page, and note its last key."""
