@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from topo.shipping.pickling import is_users_own
+from topo.shipping.pickling import is_users_own, pickle_to_travel
 
 MODULES = {
     "shop/__init__.py": "",
@@ -114,3 +114,27 @@ def test_a_directory_whose_name_begins_as_pythons_does_is_the_users() -> None:
     stdlib = os.path.dirname(os.__file__)
     assert not is_users_own(module("abc", Path(stdlib, "abc.py")))
     assert is_users_own(module("job", Path(f"{stdlib}-jobs", "job.py")))
+
+
+def test_modules_travel_by_value_from_when_they_are_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether one is the user's is not asked again for each component, unless it changes."""
+    name = "plums_of_mine"
+    by_name, by_value = b"\x8c\x0dplums_of_mine\x94\x8c\x04Plum\x94\x93", b"_make_skeleton_class"
+
+    def travels(path: str | None) -> bytes:
+        module = types.ModuleType(name)
+        exec("class Plum:\n    pass\n", vars(module))
+        monkeypatch.setitem(sys.modules, name, module)
+        if path is not None:
+            module.__file__ = path
+        return pickle_to_travel(module.Plum)
+
+    installed = str(Path(pytest.__file__).with_name("plums_of_mine.py"))
+    for _ in range(2):
+        assert by_name in travels(installed)
+        assert by_value in travels(str(tmp_path / "plums.py"))
+    assert by_name in travels(None)
+    sys.modules[name].__file__ = str(tmp_path / "plums.py")
+    assert by_value in pickle_to_travel(sys.modules[name].Plum)

@@ -13,12 +13,13 @@ import functools
 import importlib.machinery
 import inspect
 import io
+import operator
 import pickle
 import re
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,13 +117,18 @@ def is_users_own(module: types.ModuleType) -> bool:
         return False
     if name == "__main__":
         return True
-    spec = getattr(module, "__spec__", None)
-    origin = getattr(module, "__file__", None) or getattr(spec, "origin", None)
+    origin = _origin_of(module)
     if not isinstance(origin, str) or origin in ("built-in", "frozen"):
         return False
+    spec = getattr(module, "__spec__", None)
     if isinstance(getattr(spec, "loader", None), importlib.machinery.ExtensionFileLoader):
         return False
     return not _is_installed(origin, name.count("."))
+
+
+def _origin_of(module: types.ModuleType) -> object:
+    spec = getattr(module, "__spec__", None)
+    return getattr(module, "__file__", None) or getattr(spec, "origin", None)
 
 
 def _is_installed(origin: str, depth: int) -> bool:
@@ -140,15 +146,47 @@ def _has_installed_packages(directory: Path) -> bool:
     return any(directory.glob("*.dist-info"))
 
 
+class _ImportedModules:
+    """The user's own modules that are imported; whoever uses it holds `_by_value`.
+
+    There may be thousands of modules, and each component asks for the user's: so a module is judged
+    once, and again when its name leads to another one. One without a file may still get one.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._modules: Sequence[object] = []
+        self._users: list[types.ModuleType] = []
+        self._unsure: list[types.ModuleType] = []
+
+    def users(self) -> list[types.ModuleType]:
+        names, modules = list(sys.modules), list(sys.modules.values())
+        if names != self._names or not all(map(operator.is_, modules, self._modules)):
+            self._judge(names, modules)
+        return [*self._users, *filter(is_users_own, self._unsure)]
+
+    def _judge(self, names: list[str], modules: Sequence[object]) -> None:
+        self._names, self._modules, self._users, self._unsure = names, modules, [], []
+        for name, module in zip(names, modules, strict=True):
+            if not isinstance(module, types.ModuleType) or module.__name__ != name:
+                continue
+            if name == "__main__":  # which travels by value anyway
+                continue
+            if not isinstance(_origin_of(module), str):
+                self._unsure.append(module)
+            elif is_users_own(module):
+                self._users.append(module)
+
+
+_imported = _ImportedModules()
+
+
 @contextlib.contextmanager
 def _user_modules_by_value() -> Iterator[None]:
     already = cloudpickle.list_registry_pickle_by_value()
-    registered = []
-    for name, module in list(sys.modules.items()):
-        ours = isinstance(module, types.ModuleType) and module.__name__ == name
-        if ours and name not in already and name != "__main__" and is_users_own(module):
-            cloudpickle.register_pickle_by_value(module)
-            registered.append(module)
+    registered = [module for module in _imported.users() if module.__name__ not in already]
+    for module in registered:
+        cloudpickle.register_pickle_by_value(module)
     try:
         yield
     finally:

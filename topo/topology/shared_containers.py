@@ -7,12 +7,12 @@ Only a change through `self` is pointed out: who writes `Counts.seen.append` mea
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
 from collections import deque
 from collections.abc import Iterator
+from functools import lru_cache
 
 from topo.components import Component
+from topo.topology.class_text import class_text
 from topo.tuples import Fields
 
 _CONTAINERS = (dict, list, set, deque, bytearray)
@@ -41,18 +41,28 @@ def _changed(component: Component) -> set[str]:
         if cls.__module__.startswith("topo.") or cls is object:
             continue
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+            in_class = _attributes_in(class_text(cls))
         except (OSError, TypeError, SyntaxError):
             continue
-        for method in ast.walk(tree):
-            if isinstance(method, ast.FunctionDef) and method.args.args:
-                me = method.args.args[0].arg
-                for node in ast.walk(method):
-                    names |= _changed_in(node, me)
-                    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                        assigned |= _attribute_of(node, me)
+        names |= in_class[0]
+        assigned |= in_class[1]
     found = {name: getattr(type(component), name, None) for name in names - assigned}
     return {name for name, value in found.items() if isinstance(value, _CONTAINERS)}
+
+
+@lru_cache(maxsize=256)
+def _attributes_in(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the attributes of `self` whose content a class changes, and those that it assigns."""
+    changed: set[str] = set()
+    assigned: set[str] = set()
+    for method in ast.walk(ast.parse(text)):
+        if isinstance(method, ast.FunctionDef) and method.args.args:
+            me = method.args.args[0].arg
+            for node in ast.walk(method):
+                changed |= _changed_in(node, me)
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    assigned |= _attribute_of(node, me)
+    return frozenset(changed), frozenset(assigned)
 
 
 def _changed_in(node: ast.AST, me: str) -> set[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 
 from topo.components import Component
+from topo.topology.class_text import class_text
 
 _CONSTANTS = (str, bytes, int, float, bool, tuple, frozenset, type(None))
 _SETTING_UP = frozenset({"__init__", "prepare"})
@@ -20,8 +20,7 @@ def seems_stateless(component: Component) -> bool:
     """True iff no method uses an attribute that could hold a value between calls."""
     own = [cls for cls in type(component).__mro__ if not cls.__module__.startswith("topo.")]
     try:
-        sources = [textwrap.dedent(inspect.getsource(cls)) for cls in own if cls is not object]
-        trees = [ast.parse(source) for source in sources]
+        trees = [ast.parse(class_text(cls)) for cls in own if cls is not object]
     except (OSError, TypeError, SyntaxError):
         return False
     methods = [
