@@ -6,6 +6,7 @@ import re
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from queue import SimpleQueue
@@ -115,27 +116,41 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TARGET = """
-import urllib.request
-from topo import BasicBolt, FromList, TopologyBuilder
+from pathlib import Path
+from topo import Spout, TopologyBuilder
 
-class Scrapes(BasicBolt):
-    def execute(self, tup):
-        with urllib.request.urlopen(tup[0]) as page:
-            print("scraped", page.read().decode().count("topo_up{"))
+class Waits(Spout):
+    outputs = ("n",)
+    def next_tuple(self): ...
+    def is_exhausted(self): return Path("scraped").exists()
 
 builder = TopologyBuilder()
-builder.set_spout("urls", FromList(["http://127.0.0.1:PORT/metrics"], fields="url"))
-builder.set_bolt("scrapes", Scrapes()).shuffle_grouping("urls")
+builder.set_spout("waits", Waits())
 topology = builder.create_topology()
 """
 
 
-def test_topo_local_serves_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_topo_local_serves_its_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     port = free_port()
-    target = tmp_path / "scrapes.py"
-    target.write_text(TARGET.replace("PORT", str(port)), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    Path("waits.py").write_text(TARGET, encoding="utf-8")
+    pages: list[str] = []
+
+    def scrape() -> None:
+        pause = threading.Event()
+        while not pages:  # the topology starts before its figures are served
+            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as p:
+                pages.append(p.read().decode())
+            pause.wait(0.01)
+        Path("scraped").touch()
+
+    scraper = threading.Thread(target=scrape, daemon=True)
+    scraper.start()
     bind = f"topology.metrics.bind=127.0.0.1:{port}"
-    assert topo_main(["local", "--engine", "inline", str(target), "-c", bind]) == 0
-    assert re.search(r"scraped [1-9]", capsys.readouterr().out)
+    assert topo_main(["local", "--engine", "inline", "waits.py", "-c", bind]) == 0
+    scraper.join()
+    assert re.search(r"^topo_up{.*} 1", pages[0], re.MULTILINE)
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics")
