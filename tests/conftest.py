@@ -42,7 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         default=math.inf,
         metavar="SECS",
-        help="begin no test after this time, and show those that are left as skipped",
+        help="begin no test after this time, show those that are left as skipped, and cut off what"
+        " still runs 150 seconds later",
     )
 
 

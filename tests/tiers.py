@@ -11,10 +11,12 @@ red by what was changed. `--all` has all examples, made from a new seed, which t
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ def is_slow(item: pytest.Item) -> bool:
 class Tiers:
     """A plugin that chooses the tests and the examples of a run, and says what was left out."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, last_secs: float = 150.0) -> None:
         controller: dict[str, Any] = getattr(config, "workerinput", {})  # of a worker
         self._config = config
         self._has_all = bool(config.option.all_tiers)
@@ -46,6 +48,7 @@ class Tiers:
         self._seed: int | None = controller.get(_SEED)
         self._left_out: Counter[str] = Counter()
         self._until = time.monotonic() + config.option.seconds
+        self._last_secs = last_secs
         self._choose_examples()
 
     def _choose_examples(self) -> None:
@@ -91,10 +94,24 @@ class Tiers:
         skipped = set(map(id, left_out))
         items[:] = [item for item in items if id(item) not in skipped]
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout reads the mark
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Have no test, with all its tries, take longer than `last_secs` after the time is over."""
+        left = self._until + self._last_secs - time.monotonic()
+        mark = item.get_closest_marker("timeout")
+        own = mark.args[0] if mark and mark.args else float(item.config.getini("timeout") or 0)
+        if left < (own or math.inf):
+            item.add_marker(pytest.mark.timeout(max(left, 0.1)), append=False)
+        return (yield)
+
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self) -> None:
-        if time.monotonic() > self._until:
-            pytest.skip(f"the time of --seconds={self._config.option.seconds} was over")
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if time.monotonic() <= self._until:
+            return
+        over = f"the time of --seconds={self._config.option.seconds} was over"
+        if getattr(item, "execution_count", 1) > 1:  # a skip would hide that it has failed
+            pytest.fail(f"no other try: {over}", pytrace=False)
+        pytest.skip(over)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

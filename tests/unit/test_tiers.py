@@ -24,11 +24,11 @@ from tests.tiers import Tiers
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    config.pluginmanager.register(Tiers(config))
+    config.pluginmanager.register(Tiers(config, last_secs=0.2))
     is_worker = hasattr(config, "workerinput")
     config.pluginmanager.register(OwnProcesses() if is_worker else Leftovers(ending_secs=0.2))
 """
-PLUGINS = ("no:cacheprovider", "xdist", "rerunfailures", "hypothesispytest")
+PLUGINS = ("no:cacheprovider", "xdist", "rerunfailures", "hypothesispytest", "timeout")
 INI = """
 [pytest]
 addopts = -raR --dist=loadgroup
@@ -73,6 +73,17 @@ tries = []
 def test_fails_once():
     tries.append(1)
     assert len(tries) > 1
+"""
+HANGS = """
+import threading
+import pytest
+
+@pytest.mark.fault
+def test_hangs():
+    threading.Event().wait(600)
+
+def test_is_next():
+    pass
 """
 LEAVES = """
 import subprocess, sys, time
@@ -200,6 +211,16 @@ def test_no_test_begins_after_its_time(runner: Runner) -> None:
     shown = runner.run("--seconds=0")
     assert "3 skipped" in shown
     assert "the time of --seconds=0.0 was over" in shown
+
+
+def test_a_test_that_runs_when_the_time_is_over_is_cut_off_and_has_no_other_try(
+    runner: Runner,
+) -> None:
+    runner.write("test_it.py", HANGS)
+    shown = runner.run("test_it.py", "--seconds=0.5", code=1)
+    assert "1 skipped, 1 error, 2 rerun" in shown
+    assert "Timeout" in shown
+    assert "no other try: the time of --seconds=0.5 was over" in shown
 
 
 @pytest.mark.parametrize("words", [[], ["-n", "1"]], ids=["alone", "spread"])
