@@ -23,7 +23,6 @@ from topo.testing import complete_topology
 NAMES = [["nathan"], ["bob"], ["joey"], ["nathan"]]
 
 
-@pytest.mark.smoke
 def test_basic(engine: str) -> None:
     builder = TopologyBuilder()
     builder.set_spout("1", Words(), parallelism=3)

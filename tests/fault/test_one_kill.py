@@ -14,7 +14,7 @@ from tests.wiring import line
 from topo import BasicBolt, KeyedBolt, TopologyBuilder, Tuple
 from topo.testing import complete_topology
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.smoke]
+pytestmark = [pytest.mark.spark, pytest.mark.fault]
 
 
 class DiesOnce(BasicBolt):
@@ -81,6 +81,7 @@ def test_what_instances_of_keys_did_in_a_killed_slot_counts_once(mode: str, tmp_
     assert sorted(result.acked["s"]) == list(range(70))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
 def test_what_a_killed_slot_did_counts_once(mode: str, tmp_path: Path) -> None:
     topology = line(Numbers(40), DiesOnce(20, tmp_path / "died"))

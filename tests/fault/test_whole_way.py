@@ -31,8 +31,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     assert after <= before
 
 
-@pytest.mark.smoke
-def test_the_whole_way(terminal: Terminal) -> None:
+def test_from_quickstart_to_a_local_run(terminal: Terminal) -> None:
     assert "wrote ./{wordcount.py" in terminal.topo("quickstart")
     tested = terminal.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert "3 passed" in tested
@@ -42,6 +41,10 @@ def test_the_whole_way(terminal: Terminal) -> None:
     assert "word-count: completed; 200 acked, 0 failed, 0 pending" in shown
     none_left(terminal.directory)
 
+
+@pytest.mark.smoke
+def test_from_submit_to_kill(terminal: Terminal) -> None:
+    terminal.topo("quickstart")
     submitted = terminal.topo("submit", "wordcount.py", "-n", "words", "-w", "120", "--", "1000000")
     assert "submitted words (words-" in submitted
     assert ": ACTIVE after " in submitted

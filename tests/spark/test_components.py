@@ -38,7 +38,6 @@ class Doubles(BasicBolt):
         self.emit([2 * tup.num])
 
 
-@pytest.mark.smoke
 def test_levels_that_keep_nothing_keep_order_counts_and_streams() -> None:
     builder = TopologyBuilder()
     builder.set_spout("numbers", Numbers(1000), parallelism=2)

@@ -61,7 +61,6 @@ class Noting(Spout):
         self.emit(["asked"], msg_id=0)
 
 
-@pytest.mark.smoke
 def test_it_starts_inactive_is_activated_deactivated_and_killed(cluster: LocalCluster) -> None:
     topology = line(Noting(), Total())
     run = cluster.submit_topology("t", topology, FEW, active=False, capture=["s", "b1"])

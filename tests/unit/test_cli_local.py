@@ -182,7 +182,7 @@ def test_a_reader_that_goes_away(place: Path) -> None:
 
 def test_on_a_terminal_there_is_a_live_table(place: Path) -> None:
     ours, theirs = pty.openpty()
-    with start("local", "endless.py", "--engine", "inline", "-t", "2", stderr=theirs) as process:
+    with start("local", "endless.py", "--engine", "inline", "-t", "0.5", stderr=theirs) as process:
         os.close(theirs)
         seen = read_all(ours)
         assert process.wait(60) == 0
@@ -387,7 +387,7 @@ def test_ctrl_c_ends_code_that_keeps_what_others_need(
         for _ in range(times):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.send_signal(signal.SIGINT)
-                process.wait(2)
+                process.wait(1)
         assert process.wait(60) == exit_code
         assert process.stderr is not None
         said = process.stderr.read()

@@ -35,6 +35,7 @@ def test_the_jar_was_built_of_these_sources() -> None:
     assert manifest()["Topo-Sources"] == digest.hexdigest(), "the sources were changed: run .ci/jar"
 
 
+@pytest.mark.spark  # it takes seconds, and only those who change the Java need it
 def test_its_compiler_gives_the_same_jar_again(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     if shutil.which("javac") is None:
