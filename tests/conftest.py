@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=math.inf,
         metavar="SECS",
         help="begin no test after this time, show those that are left as skipped, and cut off what"
-        " still runs 150 seconds later",
+        " still runs 240 seconds later",
     )
 
 

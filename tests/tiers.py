@@ -39,7 +39,7 @@ def is_slow(item: pytest.Item) -> bool:
 class Tiers:
     """A plugin that chooses the tests and the examples of a run, and says what was left out."""
 
-    def __init__(self, config: pytest.Config, last_secs: float = 150.0) -> None:
+    def __init__(self, config: pytest.Config, last_secs: float = 240.0) -> None:
         controller: dict[str, Any] = getattr(config, "workerinput", {})  # of a worker
         self._config = config
         self._has_all = bool(config.option.all_tiers)

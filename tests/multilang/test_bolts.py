@@ -19,7 +19,6 @@ from topo import BasicBolt, TopologyBuilder, Tuple
 from topo.errors import ComponentError, EmitError, ShellError
 from topo.multilang import ShellBolt
 from topo.multilang.process import ShellProcess
-from topo.multilang.wire import JsonWire
 from topo.testing import FeederSpout, TestCluster, complete_topology, make_tuple, run_bolt
 
 CHILDREN = Path(__file__).parent / "children"
@@ -284,11 +283,3 @@ def test_subclasses_declare_as_any_component_does(run_of: Callable[..., Any]) ->
     assert bolt.get_component_configuration() == {"app.k": 1}
     assert run_of(bolt, ["a b"]).emitted == [["a"], ["b"]]
     assert os.path.samefile(bolt._files.open() or "", CHILDREN)
-
-
-def test_a_process_is_ended_while_another_thread_writes_to_it() -> None:
-    process = ShellProcess([sys.executable, "-c", "input()"], JsonWire(), None, {}, ("b", 1))
-    process.answer({"command": "next"})
-    with memoryview(process._out):  # as os.write holds it
-        process.close()
-    assert process.waiting_bytes == 0

@@ -116,11 +116,13 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TARGET = """
+import socket
 from pathlib import Path
 from topo import Spout, TopologyBuilder
 
 class Waits(Spout):
     outputs = ("n",)
+    def open(self, *args): socket.create_connection(("127.0.0.1", PORT)).close()
     def next_tuple(self): ...
     def is_exhausted(self): return Path("scraped").exists()
 
@@ -135,12 +137,12 @@ def test_topo_local_serves_its_figures(
 ) -> None:
     port = free_port()
     monkeypatch.chdir(tmp_path)
-    Path("waits.py").write_text(TARGET, encoding="utf-8")
+    Path("waits.py").write_text(TARGET.replace("PORT", str(port)), encoding="utf-8")
     pages: list[str] = []
 
     def scrape() -> None:
         pause = threading.Event()
-        while not pages:  # the topology starts before its figures are served
+        while not pages:
             with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as p:
                 pages.append(p.read().decode())
             pause.wait(0.01)

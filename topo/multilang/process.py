@@ -212,7 +212,7 @@ class ShellProcess:
             del self._out[:size]
 
     def _drop_output(self) -> None:
-        self._out = bytearray()  # not emptied: another thread may be writing it
+        self._out.clear()
         self._queue.clear()
         self._queued_bytes = 0
 
