@@ -128,7 +128,7 @@ def without_two_phases() -> Iterator[None]:
     def hasty(self: Tracking, *arguments: Any) -> float | None:
         *first, execution, busy, now = arguments
         level_and_slot = first[2], first[3]
-        new = level_and_slot not in self._staged
+        new = self._batches.did(level_and_slot) is None
         due: float | None = stage(self, *first, replace(execution, updates=Updates()), busy, now)
         if new:
             self._ledger.apply(execution.updates, now)

@@ -189,10 +189,10 @@ def test_epochs_come_when_something_happened_and_not_more_often_than_they_should
     epochs.note_news()
     assert epochs.due_at(5.001, 100.0) == pytest.approx(5.01)
     commit_all(epochs, 5.02, 100.0)
-    assert epochs.command(Mode.DRAIN) == 1
+    assert epochs.batches.command(Mode.DRAIN) == 1
     assert epochs.due_at(6.0, 100.0) == 6.0
     assert commit_all(epochs, 6.0, 100.0).mode == Mode.DRAIN
-    assert epochs.mode_version_begun == 1
+    assert epochs.batches.begun_version == 1
 
 
 def test_a_timeout_ends_an_epoch_in_which_nothing_else_happens() -> None:

@@ -19,11 +19,11 @@ spouts fail the messages that are pending under another incarnation.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from topo.errors import sentence_of
+from topo.tracking.batches import Batches, Rate, Reports
 from topo.tracking.exchange import (
     BeginAnswer,
     CommittedPayload,
@@ -39,7 +39,6 @@ from topo.tracking.plan import Mode
 from topo.tracking.refusals import Refusal, Refused
 
 MAX_PAYLOAD_BYTES = 64 << 20
-_RATE_WINDOW_SECS = 10.0
 _MOST_CHARS = 300  # of an error of a file system
 
 
@@ -68,14 +67,11 @@ class Tracking:
         self, registration: Registration, now: float, journal: FailureJournal | None = None
     ) -> None:
         self._journal = journal
-        self._mode_version = 0
+        self._batches: Batches[StagedExecution] = Batches(registration.plan, registration.mode)
+        self._reports = Reports()
+        self._rate = Rate()
         self._epoch = fresh_nonce() >> 16
         self._clock = self._previous_clock = 0.0
-        self._payloads: deque[CommittedPayload] = deque()
-        self._payload_number = 0
-        self._payload_bytes = 0
-        self._payloads_lost = 0
-        self._rates: deque[tuple[float, int]] = deque(maxlen=10_000)
         self._registration = registration
         self._start_over(registration, now)
         self._open_epoch(registration)
@@ -102,7 +98,7 @@ class Tracking:
         """True iff this acker has heard of exactly the batches before `first_batch`."""
         if first_batch == self._next_batch:
             return True
-        return first_batch == self._next_batch + 1 and not self._missing()
+        return first_batch == self._next_batch + 1 and self._batches.is_complete
 
     def _start_over(self, registration: Registration, now: float) -> None:
         self._ledger = Ledger(registration.plan.timeout_secs, self._name_of)
@@ -122,14 +118,12 @@ class Tracking:
         self._tasks = registration.tasks
         self._epoch = registration.epoch if registration.shard else self._epoch + 1
         self._next_batch = registration.first_batch
-        self._staged: dict[tuple[int, int], StagedExecution] = {}
+        self._batches = Batches(registration.plan, registration.mode, self._batches.mode_version)
         self._parts: dict[tuple[int, int], _Parts] = {}
         self._staged_bytes = 0
         self._poison = ""
         self._begun = False
         self._go = False
-        self._mode = registration.mode
-        self._mode_begun = (self._mode, self._mode_version)
 
     # -- batches
 
@@ -147,13 +141,12 @@ class Tracking:
             heard = cursor.number if cursor.incarnation == self._incarnation else 0
             self._ledger.forget(cursor.task, heard)
             verdicts[cursor.task] = self._ledger.verdicts(cursor.task, heard)
-        mode, version = self._mode_begun
         return BeginAnswer(
             incarnation=self._incarnation,
             clock=self._clock,
             previous_clock=self._previous_clock,
-            mode=mode,
-            mode_version=version,
+            mode=self._batches.begun_mode,
+            mode_version=self._batches.begun_version,
             verdicts=verdicts,
             next_timeout=self._ledger.next_timeout(),
         )
@@ -174,18 +167,18 @@ class Tracking:
         if slot >= plan.slots or level >= plan.levels:
             raise Refused(Refusal.MALFORMED, f"the plan has no level {level}, slot {slot}")
         self._enter(epoch, batch, clock, now)
-        before = self._staged.get((level, slot))
+        before = self._batches.did((level, slot))
         if before is not None and before.nonce != execution.nonce:
             self._poison = f"slot {slot} of level {level} was executed twice in batch {batch}"
             raise Refused(Refusal.FENCE, self._poison)
         if before is None:
             parts = self._with_part(level, slot, execution)
             if len(parts.said) >= execution.parts:
-                self._staged[level, slot] = parts.whole()
+                self._batches.stage((level, slot), parts.whole())
                 try:
                     self._write_failures(batch)
                 except BaseException:  # then it has not staged, and a repeated call tries again
-                    del self._staged[level, slot]
+                    self._batches.take_back((level, slot))
                     raise
                 del self._parts[level, slot]
                 self._go = self._go or (busy and level == 0)
@@ -193,11 +186,11 @@ class Tracking:
 
     def _write_failures(self, batch: int) -> None:
         """Write the failures of a batch to the journal once it is staged in full."""
-        if self._journal is None or self._missing():
+        if self._journal is None or not self._batches.is_complete:
             return
         failures = {
             root: reason
-            for _, staged in sorted(self._staged.items(), reverse=True)
+            for _, staged in reversed(self._batches.staged)
             for root, reason in zip(
                 staged.updates.fail_roots.tolist(), staged.updates.fail_reasons, strict=True
             )
@@ -236,7 +229,7 @@ class Tracking:
     def should_go(self, epoch: int, batch: int, busy: bool, wake_at: float, now: float) -> bool:
         """Return True if the slots that wait in this batch are to resume."""
         self._enter(epoch, batch, now, now)
-        if busy or self._mode_version > self._mode_begun[1] or now >= self.wakes_at(wake_at):
+        if busy or self._batches.has_command or now >= self.wakes_at(wake_at):
             self._go = True
         return self._go
 
@@ -247,10 +240,7 @@ class Tracking:
 
     def command(self, mode: Mode) -> int:
         """Set the mode from the next batch on; return the version of the command."""
-        if mode != self._mode:
-            self._mode = mode
-            self._mode_version += 1
-        return self._mode_version
+        return self._batches.command(mode)
 
     def _enter(self, epoch: int, batch: int, clock: float, now: float) -> None:
         """Check a call's epoch and batch; the first call of a batch commits the one before."""
@@ -268,8 +258,8 @@ class Tracking:
         # The coordinator reads the clock once a batch; other shards are told what it read.
         read = max(clock if self._registration.shard else now, self._clock)
         if batch > self._next_batch:
-            if missing := self._missing():
-                level, slot = missing
+            if missing := self._batches.missing:
+                level, slot = missing[0]
                 self._poison = (
                     f"batch {batch} begins, but slot {slot} of level {level} said nothing of "
                     f"batch {self._next_batch}"
@@ -280,41 +270,21 @@ class Tracking:
         self._clock = read
         self._begun = True
         self._go = False
-        self._mode_begun = (self._mode, self._mode_version)
-
-    def _missing(self) -> tuple[int, int] | None:
-        """Return an execution of the present batch that has not staged, or None."""
-        executions = self._registration.plan.executions()
-        return next((each for each in executions if each not in self._staged), None)
+        self._batches.begin()
 
     def _apply_staged(self, now: float) -> None:
         """Apply the staged batch, which is committed, then fail overdue messages."""
-        executions = sorted(self._staged.items())
+        executions = self._batches.take()
         self._parts.clear()
-        self._staged = {}  # first: should applying fail, it is known as incomplete, not done twice
         self._staged_bytes = 0
         self._ledger.apply([staged.updates for _, staged in executions], now)
         self._ledger.expire(now)
-        for (level, slot), staged in executions:
-            if staged.payload:
-                self._keep_payload(level, slot, staged.payload)
-        count = sum(len(staged.updates) for _, staged in executions)
-        self._rates.append((now, count))
-        while self._rates[0][0] < now - _RATE_WINDOW_SECS:
-            self._rates.popleft()
+        for execution, staged in executions:
+            self._reports.add(self._next_batch, execution, staged.payload)
+        # All of one batch are kept, whatever their size: none could be fetched yet.
+        self._reports.lose(MAX_PAYLOAD_BYTES, self._next_batch)
+        self._rate.add(sum(len(staged.updates) for _, staged in executions), now)
         self._next_batch += 1
-
-    def _keep_payload(self, level: int, slot: int, payload: bytes) -> None:
-        self._payload_number += 1
-        kept = CommittedPayload(self._payload_number, self._next_batch, level, slot, payload)
-        self._payloads.append(kept)
-        self._payload_bytes += len(payload)
-        # All payloads of one batch are stored, whatever their size: none could be fetched yet.
-        while (
-            self._payload_bytes > MAX_PAYLOAD_BYTES and self._payloads[0].batch < self._next_batch
-        ):
-            self._payload_bytes -= len(self._payloads.popleft().payload)
-            self._payloads_lost += 1
 
     def _check_cursor(self, cursor: Cursor) -> None:
         if cursor.task not in self._tasks:
@@ -331,29 +301,26 @@ class Tracking:
 
     def figures(self, now: float) -> TrackingFigures:
         counts = self._ledger.counts(now)
-        recent = sum(count for at, count in self._rates if at > now - _RATE_WINDOW_SECS)
         return TrackingFigures(
             counts=counts,
             epoch=self._epoch,
             incarnation=self._incarnation,
             next_batch=self._next_batch,
-            staged=sorted(self._staged),
+            staged=[execution for execution, _ in self._batches.staged],
             poisoned=bool(self._poison),
-            mode=self._mode,
-            mode_version=self._mode_version,
-            mode_version_begun=self._mode_begun[1],
+            mode=self._batches.mode,
+            mode_version=self._batches.mode_version,
+            mode_version_begun=self._batches.begun_version,
             clock=self._clock,
-            updates_per_sec=recent / _RATE_WINDOW_SECS,
+            updates_per_sec=self._rate.per_sec(now),
             held_bytes=self.nbytes,
             unheard=counts.unheard,
-            payloads_lost=self._payloads_lost,
+            payloads_lost=self._reports.lost,
         )
 
     def payloads_after(self, number: int) -> list[CommittedPayload]:
         """Return the payloads after this number, and drop those up to it: the driver has them."""
-        while self._payloads and self._payloads[0].number <= number:
-            self._payload_bytes -= len(self._payloads.popleft().payload)
-        return list(self._payloads)
+        return self._reports.after(number)
 
     @property
     def epoch(self) -> int:
@@ -379,7 +346,7 @@ class Tracking:
     @property
     def nbytes(self) -> int:
         """The bytes that are held for this topology."""
-        return self._ledger.nbytes + self._staged_bytes + self._payload_bytes
+        return self._ledger.nbytes + self._staged_bytes + self._reports.nbytes
 
     def _name_of(self, task: int) -> str:
         return self._registration.plan.component_of(task)

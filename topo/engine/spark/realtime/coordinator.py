@@ -15,7 +15,6 @@ from __future__ import annotations
 import pickle
 import selectors
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -42,16 +41,14 @@ from topo.engine.spark.realtime.store import EpochStore
 from topo.engine.spark.realtime.stream import Listener, Stream
 from topo.errors import EngineError
 from topo.systems import Bell
+from topo.tracking.batches import Rate, Reports
 from topo.tracking.clock import monotonic
-from topo.tracking.exchange import CommittedPayload
 from topo.tracking.figures import AckerStatus
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode, TrackingPlan
 from topo.tracking.security import Tls
 from topo.tracking.verdicts import Verdicts
 
-_RATE_SECS = 10.0
-_RATE_STEP_SECS = 0.25  # of what is counted together
 _NOTICE_SECS = 0.1  # between two words to the run, which looks by itself as well
 START_SECS = 60.0
 _LEAST_PATIENCE_SECS = 60.0
@@ -93,7 +90,7 @@ class Coordinator(threading.Thread):
     ) -> None:
         super().__init__(name="topo-coordinator", daemon=True)
         self.failure: Exception | None = None
-        self.payload_number = payload_number
+        self._reports = Reports(payload_number)
         self._plan = plan
         self._committed = committed
         self._epochs = Epochs(tracking, committed, mode, period_secs)
@@ -124,9 +121,7 @@ class Coordinator(threading.Thread):
         self._is_going = False
         self._moved_at = monotonic()
         """When a slot last said how far it is."""
-        self._payloads: deque[CommittedPayload] = deque()
-        self._payload_bytes = 0
-        self._rates: deque[tuple[float, int]] = deque()
+        self._rate = Rate()
         self._cut_at = 0.0
         self._updates: list[Updates] = []
         self._epoch_ms = 0.0
@@ -152,34 +147,29 @@ class Coordinator(threading.Thread):
     def command(self, mode: Mode) -> int:
         """Change what the topology does from its next epoch on."""
         with self._lock:
-            version = self._epochs.command(mode)
+            version = self._epochs.batches.command(mode)
         self._wake()
         return version
 
     def status(self, payloads_after: int | None = None) -> AckerStatus:
         """Return figures, with the reports of committed epochs behind this number."""
         with self._lock:
-            epochs = self._epochs
+            epochs, batches = self._epochs, self._epochs.batches
             counts = self._committed.ledger.counts(self._clock())
             had_room = self._has_room
-            while self._payloads and self._payloads[0].number <= (payloads_after or 0):
-                self._payload_bytes -= len(self._payloads.popleft().payload)
+            reports = self._reports.after(payloads_after or 0)
             if self._has_room and not had_room:
                 self._wake()
             in_work = epochs.in_work
-            missing = set(epochs.missing)
-            places = self._places
-            since = monotonic() - _RATE_SECS
-            recent = sum(count for at, count in self._rates if at > since)
             return AckerStatus(
                 epoch=0,
                 incarnations=(0,),
                 next_batch=self._committed.epoch + 1,
-                staged=tuple(p for p in places if in_work and p not in missing),
+                staged=tuple(execution for execution, _ in batches.staged),
                 poisoned=False,
-                mode=epochs.mode,
-                mode_version=epochs.mode_version,
-                mode_version_begun=epochs.mode_version_begun,
+                mode=batches.mode,
+                mode_version=batches.mode_version,
+                mode_version_begun=batches.begun_version,
                 waiting=0 if in_work else self._slots,
                 clock=self._committed.clock,
                 pending=counts.pending,
@@ -187,11 +177,11 @@ class Coordinator(threading.Thread):
                 failed_by=counts.failed_by,
                 oldest_secs=counts.oldest_secs,
                 updates=counts.updates,
-                updates_per_sec=recent / _RATE_SECS,
+                updates_per_sec=self._rate.per_sec(monotonic()),
                 held_bytes=self._committed.ledger.nbytes,
                 unheard=counts.unheard,
                 dropped=counts.dropped,
-                payloads=tuple(self._payloads) if payloads_after is not None else (),
+                payloads=tuple(reports) if payloads_after is not None else (),
                 payloads_lost=0,
             )
 
@@ -210,7 +200,13 @@ class Coordinator(threading.Thread):
     @property
     def _has_room(self) -> bool:
         """True if the run has taken its reports: no more are made while it is busy elsewhere."""
-        return len(self._payloads) < _MOST_REPORTS and self._payload_bytes < _MOST_REPORT_BYTES
+        reports = self._reports
+        return len(reports) < _MOST_REPORTS and reports.nbytes < _MOST_REPORT_BYTES
+
+    @property
+    def last_report(self) -> int:
+        """The number of the last report: the next start counts on from it."""
+        return self._reports.number
 
     @property
     def epoch_ms(self) -> float:
@@ -395,12 +391,8 @@ class Coordinator(threading.Thread):
         with self._lock:
             reports = epochs.commit(record)
             for level, slot, report in reports:
-                if report:
-                    self.payload_number += 1
-                    number, epoch = self.payload_number, record.epoch
-                    self._payloads.append(CommittedPayload(number, epoch, level, slot, report))
-                    self._payload_bytes += len(report)
-            self._count(len(record.updates))
+                self._reports.add(record.epoch, (level, slot), report)
+            self._rate.add(len(record.updates), monotonic())
         self._epoch_ms = 1000 * (monotonic() - self._cut_at)
         self._tell_committed(record.epoch, moved)
         self._notice(any(report for _, _, report in reports))
@@ -408,7 +400,7 @@ class Coordinator(threading.Thread):
     def _notice(self, has_reports: bool) -> None:
         """Wake the run, if it has not been woken lately; on its way to its end, each time."""
         now = monotonic()
-        waits = self._epochs.mode == Mode.ACTIVE and now < self._noticed + _NOTICE_SECS
+        waits = self._epochs.batches.mode == Mode.ACTIVE and now < self._noticed + _NOTICE_SECS
         if has_reports and not waits:
             self._noticed = now
             self._notify()
@@ -420,18 +412,8 @@ class Coordinator(threading.Thread):
         updates, self._updates = Updates.concat(self._updates), []
         with self._lock:
             self._committed.ledger.apply(updates, self._clock())
-            self._count(len(updates))
+            self._rate.add(len(updates), monotonic())
         self._tell(self._epochs.new_verdicts())
-
-    def _count(self, updates: int) -> None:
-        now = monotonic()
-        if self._rates and now < self._rates[-1][0] + _RATE_STEP_SECS:
-            began, so_far = self._rates[-1]
-            self._rates[-1] = (began, so_far + updates)
-            return
-        self._rates.append((now, updates))
-        while self._rates[0][0] < now - _RATE_SECS:
-            self._rates.popleft()
 
     def _tell_committed(self, epoch: int, moved: int) -> None:
         verdicts = self._by_slot(self._epochs.new_verdicts())

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topo.errors import EngineError
+from topo.tracking.batches import Batches
 from topo.tracking.ids import Updates
 from topo.tracking.ledger import Ledger
 from topo.tracking.plan import Mode, TrackingPlan
@@ -106,15 +107,11 @@ class Epochs:
         self, plan: TrackingPlan, committed: Committed, mode: Mode, period_secs: float
     ) -> None:
         self.committed = committed
-        self.mode = mode
-        self.mode_version = 0
-        self.mode_version_begun = 0
-        self._executions = frozenset(plan.executions())
+        self.batches: Batches[Staged] = Batches(plan, mode)
         self._period = period_secs
         self._next_cut = -math.inf
         self._has_news = True  # the first epoch says that everybody is there
         self._cut: Cut | None = None
-        self._staged: dict[tuple[int, int], Staged] = {}
         self._pushed: dict[int, int] = {}
 
     # -- pacing -------------------------------------------------------------------------------
@@ -123,18 +120,11 @@ class Epochs:
         """Remember that something has happened that an epoch has to save or tell."""
         self._has_news = True
 
-    def command(self, mode: Mode) -> int:
-        """Change the mode from the next cut on; return the command's number."""
-        if mode != self.mode:
-            self.mode = mode
-            self.mode_version += 1
-        return self.mode_version
-
     def due_at(self, now: float, clock: float) -> float:
         """Return when the present epoch is to end: `now` or later, infinity if nothing is known."""
         if self._cut is not None:
             return math.inf
-        if self._has_news or self.mode_version != self.mode_version_begun:
+        if self._has_news or self.batches.has_command:
             return max(now, self._next_cut)
         timeout = self.committed.ledger.next_timeout()
         if timeout is None:
@@ -147,8 +137,8 @@ class Epochs:
             raise EpochRefused(f"epoch {self._cut.epoch} is not committed yet")
         self._has_news = False
         self._next_cut = now + self._period
-        self.mode_version_begun = self.mode_version
-        self._cut = Cut(self.committed.epoch + 1, self.mode, max(clock, self.committed.clock))
+        mode = self.batches.begin()
+        self._cut = Cut(self.committed.epoch + 1, mode, max(clock, self.committed.clock))
         return self._cut
 
     @property
@@ -165,46 +155,43 @@ class Epochs:
             raise EpochRefused(
                 f"level {level} of slot {slot} staged epoch {epoch}; in work is {work}"
             )
-        if (level, slot) not in self._executions:
+        if not self.batches.is_of_plan((level, slot)):
             raise EpochRefused(f"the plan has no level {level}, slot {slot}")
-        if (level, slot) in self._staged:
+        if self.batches.did((level, slot)) is not None:
             raise EpochRefused(f"level {level} of slot {slot} staged epoch {epoch} twice")
-        self._staged[level, slot] = staged
-        return not self.missing
+        self.batches.stage((level, slot), staged)
+        return self.batches.is_complete
 
     @property
     def missing(self) -> list[tuple[int, int]]:
         """The (level, slot) that the epoch in work still waits for."""
-        if self._cut is None:
-            return []
-        return sorted(self._executions - self._staged.keys())
+        return self.batches.missing if self._cut is not None else []
 
     @property
     def moved(self) -> int:
         """The bytes that all levels of all slots have sent, of those that have staged."""
-        return sum(staged.moved for staged in self._staged.values())
+        return sum(staged.moved for _, staged in self.batches.staged)
 
     def record(self) -> EpochRecord:
         """Return the complete epoch, for the log."""
-        if self._cut is None or self.missing:
+        if self._cut is None or not self.batches.is_complete:
             raise EpochRefused("the epoch is not complete")
         puts: dict[Key, bytes] = {}
         deletes: list[Key] = []
         cursors: dict[int, int] = {}
-        for _, staged in sorted(self._staged.items()):
+        executions = self.batches.staged
+        for _, staged in executions:
             puts.update(staged.puts)
             deletes += staged.deletes
             cursors.update(staged.cursors)
-        updates = Updates.concat([staged.updates for _, staged in sorted(self._staged.items())])
+        updates = Updates.concat([staged.updates for _, staged in executions])
         return EpochRecord(self._cut.epoch, self._cut.clock, puts, deletes, updates, cursors)
 
     def commit(self, record: EpochRecord) -> list[tuple[int, int, bytes]]:
         """Apply the record, which is durable by now; return the reports as (level, slot, bytes)."""
         self.committed.apply(record)
-        reports = [(*place, staged.report) for place, staged in sorted(self._staged.items())]
-        self._staged.clear()
         self._cut = None
-        return reports
+        return [(*execution, staged.report) for execution, staged in self.batches.take()]
 
     # -- verdicts -----------------------------------------------------------------------------
 

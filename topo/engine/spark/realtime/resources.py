@@ -268,7 +268,7 @@ class RealTimeResources(RunResources):
         ):
             raise Abandoned
         if self._streaming is not None:
-            self._payload_number = self.commits.payload_number
+            self._payload_number = self.commits.last_report
             if self._acks_at_once:  # nobody remembers what was pending
                 self._committed = Committed(self._tracking, self._committed.epoch)
                 self._id = uuid.uuid4().hex
