@@ -20,6 +20,7 @@ from topo.engine.spark.driver import jvm_death as lost
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
 from topo.engine.spark.driver.resources import BatchResources
 from topo.engine.spark.driver.run import SparkRun
+from topo.engine.spark.driver.run_resources import Claim
 from topo.engine.spark.worker.stage_errors import StageError
 from topo.tracking.plan import Mode
 from topo.tracking.server import AckerServer
@@ -56,23 +57,18 @@ class FailingResources(BatchResources):
     checkpoint: Any
 
     def __init__(self, slot: Slot, error: Exception | None) -> None:
-        ExitStack.__init__(self)
         self.slot, self.error = slot, error
         self.control = slot.control
         self.checkpoint = self
 
     path = "/nowhere"
-    spout_slots = 1
+    plan: Any = SimpleNamespace(spout_slots=1)
+    claim = Claim(None)
     session: Any = SimpleNamespace(sparkContext=None)
     _sinks = None
 
     def next_batch(self) -> int:
         return self.slot.next_batch
-
-    def confirm_ownership(self) -> None:
-        pass
-
-    check_ownership = confirm_ownership
 
     def start_query(self, first: int, mode: Mode) -> Query:
         for _ in range(3):
@@ -170,7 +166,7 @@ class Wordless(Exception):
 def test_a_run_ends_though_its_end_has_no_words(
     monkeypatch: pytest.MonkeyPatch, raised: BaseException, text: str
 ) -> None:
-    def resources(run: SparkRun) -> BatchResources:
+    def resources(run: SparkRun, stack: ExitStack) -> BatchResources:
         raise raised
 
     monkeypatch.setattr(SparkRun, "_resources", resources)

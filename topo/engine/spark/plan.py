@@ -86,6 +86,12 @@ class Plan:
         return frozenset(task for task, place in self._places.items() if place[1] == slot)
 
     @property
+    def spout_slots(self) -> int:
+        """The number of slots that have a task of a spout."""
+        spouts = (placed for placed in self.components if placed.kind == "spout")
+        return len({slot for placed in spouts for slot in placed.slots})
+
+    @property
     def sources(self) -> list[Placement]:
         """The spouts that Spark reads for, in the order of Spark's offset log."""
         return sorted((one for one in self.components if one.source), key=lambda one: one.id)

@@ -8,7 +8,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,10 @@ from topo.engine.spark.driver.query_errors import error_of, with_cause
 from topo.engine.spark.driver.rescaling import deal, initial_of
 from topo.engine.spark.driver.run_resources import (
     Abandoned,
+    Claim,
     OpenedRun,
-    RunResources,
+    if_asked,
+    spec_for,
     tracking_plan,
 )
 from topo.engine.spark.driver.savepoints import begin_batches, save
@@ -38,6 +40,7 @@ from topo.engine.spark.driver.slots import SlotProcesses
 from topo.engine.spark.driver.worker_check import check_workers
 from topo.engine.spark.jvm.local_files import sync_below
 from topo.engine.spark.jvm.session import query_session, query_settings, start_session
+from topo.engine.spark.plan import Plan
 from topo.engine.spark.realtime.beginning import start_of
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.engine.spark.worker.slot_runner import SlotRunner
@@ -67,13 +70,13 @@ _DURATION = re.compile(r"(\w+)=(\d+)")
 _ALL_PAYLOADS = 1 << 62
 
 
-class BatchResources(RunResources):
+class BatchResources:
     """The open resources of a run in micro-batches; also the ackers and the slot processes."""
 
     preparing = ""  # which belongs to the batch here
 
-    def __init__(self, run: OpenedRun) -> None:
-        super().__init__(run)
+    def __init__(self, run: OpenedRun, stack: ExitStack) -> None:
+        self._run, self._stack = run, stack
         self._lease: Lease
         self._has_begun = False
         self._is_alone = False  # the generation of the checkpoint: there is no other
@@ -83,11 +86,8 @@ class BatchResources(RunResources):
         self._paths: tuple[str, ...] = ()  # of the slot processes; none on a cluster
         self._slots: SlotProcesses | None = None
         self._hangs = Hangs(())
-
-    def _open(self) -> None:
-        run = self._run
         directory = make_run_directory()
-        self.callback(shutil.rmtree, directory, ignore_errors=True)
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
         check_tracing(run.conf)
         if is_local(run.master):
             check_requirements(run.topology)
@@ -99,8 +99,8 @@ class BatchResources(RunResources):
         run.take_spark(Jvm(session.sparkContext), session.sparkContext.uiWebUrl or "")
         path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
         self.checkpoint = Checkpoint(session, path)
+        self.claim = Claim.of(run, self.checkpoint, stack)
         if run.conf["topology.checkpoint.dir"]:
-            self._own_checkpoint()
             self._sync_checkpoint(session)
         if not is_local(run.master):
             self._open_own_ackers(session.conf.get("spark.driver.host", "") or "")
@@ -109,7 +109,7 @@ class BatchResources(RunResources):
         self.session: SparkSession = query_session(session, settings)
         self._id = self.checkpoint.adopt(
             self.plan,
-            rescale=self._rescale_if(self._deal),
+            rescale=if_asked(run, self._deal),
             begin_with=self._begin_with if run.begin else None,
         )
         self._open_outer_ackers()
@@ -164,7 +164,7 @@ class BatchResources(RunResources):
         conf = self._run.conf
         if conf["topology.acker.addresses"] and conf["topology.acker.executors"]:
             return  # there are others, which the checkpoint's id opens
-        self._ackers = self.enter_context(closing(Ackers(self._run.name, conf, host)))
+        self._ackers = self._stack.enter_context(closing(Ackers(self._run.name, conf, host)))
         self.control = self._ackers.control()
 
     def _open_outer_ackers(self) -> None:
@@ -172,9 +172,9 @@ class BatchResources(RunResources):
         target = outer_ackers(self._run.name, self._run.conf, self._id, token)
         if target is None:
             return
-        transport = self.enter_context(closing(GrpcTransport(target)))
+        transport = self._stack.enter_context(closing(GrpcTransport(target)))
         self.control = AckerControl(target, transport)
-        self.callback(self._leave_outer_ackers)
+        self._stack.callback(self._leave_outer_ackers)
 
     def _leave_outer_ackers(self) -> None:
         """Make outer ackers forget the run, unless they know of messages that a later one needs."""
@@ -184,10 +184,10 @@ class BatchResources(RunResources):
                 self.control.unregister()
 
     def _start_slots(self, directory: str) -> None:
-        self._plan_for(local_cores(self._run.master), directory)
+        self._spec = spec_for(self._run, local_cores(self._run.master), directory)
         slots = range(self.plan.slots)
         factories = {slot: dump(_Factory(self._spec, slot)) for slot in slots}
-        self._slots = self.enter_context(closing(SlotProcesses(factories)))
+        self._slots = self._stack.enter_context(closing(SlotProcesses(factories)))
         self._paths = tuple(map(self._slots.path, slots))
         self._hangs = Hangs(self._paths)
 
@@ -204,7 +204,8 @@ class BatchResources(RunResources):
             raise Abandoned
         check_workers(session, cores, run.topology)
         has_asked = asked is not None and cores >= asked
-        self._plan_for(executors.slots or (cores if has_asked else planned or cores), "")
+        cores = executors.slots or (cores if has_asked else planned or cores)
+        self._spec = spec_for(run, cores, "")
         executors.plan_for(self.plan.slots)
         executions = self.plan.slots * len(self.plan.levels)
         logged = min(_LOGGED_BYTES // executions, _LOGGED_BYTES_EACH)
@@ -222,6 +223,11 @@ class BatchResources(RunResources):
     def next_batch(self) -> int:
         """Return the first batch of the next query."""
         return self.checkpoint.next_batch()
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the run."""
+        return self._spec.plan
 
     @property
     def commits(self) -> AckerControl:
@@ -278,7 +284,7 @@ class BatchResources(RunResources):
 
     def note_committed(self, batch: int) -> None:
         """Have the checkpoint remember it; it needs no earlier generation any more."""
-        super().note_committed(batch)
+        self.claim.note_committed(batch)
         if not self._is_alone:
             self._is_alone = True
             self.checkpoint.clear_others()

@@ -340,7 +340,8 @@ class SparkRun(Completion):
         goes_on = True
         while goes_on:
             try:
-                with self._resources() as opened:
+                with ExitStack() as stack:
+                    opened = self._resources(stack)
                     self._slots = opened.plan.slots
                     self._opened = opened
                     self.conf = dict(self._moves.arrive(self.conf, self._slots))
@@ -395,8 +396,11 @@ class SparkRun(Completion):
     def _is_real_time(self) -> bool:
         return bool(self.conf["topology.mode"] == REAL_TIME)
 
-    def _resources(self) -> RunResources:
-        return RealTimeResources(self) if self._is_real_time else BatchResources(self)
+    def _resources(self, stack: ExitStack) -> RunResources:
+        """Open what the mode needs, to be closed with the stack, also if some of it fails."""
+        if self._is_real_time:
+            return RealTimeResources(self, stack)
+        return BatchResources(self, stack)
 
     def _in_words(self, raised: Exception) -> TopoError:
         if self.jvm is None:
@@ -414,14 +418,14 @@ class SparkRun(Completion):
             of_each_start=1 if self._is_real_time else 0,
         )
         while not self.is_pointless:
-            opened.confirm_ownership()
+            opened.claim.confirm()
             first, mode = opened.next_batch(), self._ending.mode
             restarts.begin(first)
             again, self._reason = self._reason, self._reason or "starting its query"
             query = opened.start_query(first, mode)
             self._reason = again or _FIRST_BATCH
             self._ending.registered(mode)
-            self._progress.begin_epoch(opened.spout_slots)
+            self._progress.begin_epoch(opened.plan.spout_slots)
             ended = False
             try:
                 ended = self._watch(opened, query)
@@ -457,7 +461,7 @@ class SparkRun(Completion):
         """Follow the query to its end; return True if the end was intended."""
         pause = _WATCH_SECS
         while query.isActive:
-            opened.check_ownership()
+            opened.claim.check()
             status = opened.commits.status(self._progress.last_payload)
             self._preparing = opened.preparing
             self._take_in(status, opened, query)

@@ -1,17 +1,16 @@
-"""The open resources of a run, whatever its mode: what `SparkRun` needs of them.
+"""The seam between a run and what its mode has open: what `SparkRun` needs of it, and its parts.
 
-Each mode has a subclass, which opens what the mode needs and starts its queries. Here is what they
-share: the run, its plan, and the ownership of its checkpoint.
+Each mode opens what it needs when it is made, on a stack that the run closes, and starts queries.
+The parts that both have are here: the claim to the checkpoint, and what the slots are to run.
 """
 
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol
 
 from topo.config import for_component
 from topo.engine.spark.driver.checkpoint import Checkpoint, Rescale
@@ -24,9 +23,6 @@ from topo.storage.savepoints import Savepoint
 from topo.topology.model import Topology
 from topo.tracking.commits import Commits
 from topo.tracking.plan import Mode, TrackingPlan
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Abandoned(Exception):
@@ -88,126 +84,110 @@ class OpenedRun(Protocol):
         """Take note of the cluster it runs on."""
 
 
-class RunResources(ExitStack):
-    """The open resources of a run: Spark, the checkpoint, and what its mode adds."""
-
-    checkpoint: Checkpoint
-    plan: Plan
-    session: SparkSession
-
-    def __init__(self, run: OpenedRun) -> None:
-        super().__init__()
-        self._run = run
-        self._spec: RunSpec
-        self._ownership: Ownership | None = None  # of a checkpoint that outlives the run
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    @abstractmethod
-    def _open(self) -> None:
-        """Open everything; what has been opened is closed if it raises."""
-
-    # -- what a mode does ---------------------------------------------------------------------
-
-    @abstractmethod
-    def next_batch(self) -> int:
-        """Return the first batch of the next query."""
-
-    @abstractmethod
-    def start_query(self, first_batch: int, mode: Mode) -> Any:
-        """Start a query from the last committed batch."""
+class RunResources(Protocol):
+    """The open resources of a run in some mode; whoever opens them closes the stack they are on."""
 
     @property
-    @abstractmethod
+    def plan(self) -> Plan: ...
+
+    @property
+    def checkpoint(self) -> Checkpoint: ...
+
+    @property
+    def claim(self) -> Claim: ...
+
+    @property
     def commits(self) -> Commits:
         """Whoever commits the batches of the present query."""
 
     @property
-    @abstractmethod
     def preparing(self) -> str:
         """The tasks that are being opened outside a batch, in words; or ""."""
 
-    @abstractmethod
+    def next_batch(self) -> int:
+        """Return the first batch of the next query."""
+
+    def start_query(self, first_batch: int, mode: Mode) -> Any:
+        """Start a query from the last committed batch."""
+
+    def note_committed(self, batch: int) -> None:
+        """Take note that this batch, and all before it, are committed."""
+
     def go_on(self, batch: int) -> None:
         """Let the slots that wait in this batch resume."""
 
-    @abstractmethod
+    def look_for_hangs(self, batch: int) -> str:
+        """Return which tasks do not come to an end; a mode that cannot tell names none."""
+
     def batch_times(self, query: Any) -> tuple[float, dict[str, float]]:
         """Return the milliseconds of the last batch, and of its phases."""
 
-    @abstractmethod
     def error_of(self, query: Any) -> Exception:
         """Return the error that ended a query."""
 
-    @abstractmethod
     def save(self, directory: Path) -> Savepoint:
         """Write a savepoint while the run goes on; raise a RunError if that cannot be."""
 
-    # -- what they share ----------------------------------------------------------------------
 
-    def _plan_for(self, cores: int, directory: str) -> None:
-        run = self._run
-        slots = min(run.conf["topology.workers"] or cores, cores)
-        self.plan: Plan = make_plan(run.topology, slots, run.conf)
-        self._spec = RunSpec(
-            run.name,
-            run.topology.to_bytes(),
-            run.conf,
-            self.plan,
-            run.capture,
-            run.conclusions,
-            frames=directory,
-            reports=directory,
-        )
+# -- the parts that both modes have -------------------------------------------------------------
 
-    def _rescale_if(self, rescale: Rescale) -> Rescale | None:
-        """Return it if the user has said how many slots there are to be."""
-        return None if self._run.conf["topology.workers"] is None else rescale
 
-    def _own_checkpoint(self) -> None:
-        run = self._run
+class Claim:
+    """The claim of a run to its checkpoint; there is none to one that ends with the run."""
+
+    def __init__(self, ownership: Ownership | None) -> None:
+        self._ownership = ownership
+
+    @classmethod
+    def of(cls, run: OpenedRun, checkpoint: Checkpoint, stack: ExitStack) -> Claim:
+        """Claim the checkpoint, once no other driver has it, until the stack is closed."""
+        if not run.conf["topology.checkpoint.dir"]:
+            return cls(None)
 
         def sleep(secs: float) -> None:
             if run.is_pointless:
                 raise Abandoned
             time.sleep(secs)
 
-        owned = self.checkpoint.claim(run.name, run.run_id, sleep)
-        self._ownership = self.enter_context(closing(owned))
+        owned = stack.enter_context(closing(checkpoint.claim(run.name, run.run_id, sleep)))
         if run.fate:
-            self.checkpoint.meet(run.fate, run.name)
+            checkpoint.meet(run.fate, run.name)
+        return cls(owned)
 
-    @property
-    def spout_slots(self) -> int:
-        """The number of slots that have a task of a spout."""
-        spouts = (placed for placed in self.plan.components if placed.kind == "spout")
-        return len({slot for placed in spouts for slot in placed.slots})
-
-    def check_ownership(self) -> None:
+    def check(self) -> None:
         """Raise a CheckpointError if another driver was seen to have taken the checkpoint."""
         if self._ownership is not None:
             self._ownership.check()
+
+    def confirm(self) -> None:
+        """Look whether the checkpoint is still this run's; raise a CheckpointError if not."""
+        if self._ownership is not None:
+            self._ownership.confirm()
 
     def note_committed(self, batch: int) -> None:
         """Have the checkpoint remember, wherever its parts may go, that it has got so far."""
         if self._ownership is not None:
             self._ownership.note_committed(batch)
 
-    def look_for_hangs(self, batch: int) -> str:
-        """Return which tasks do not come to an end; a mode that cannot tell names none."""
-        return ""
 
-    def confirm_ownership(self) -> None:
-        """Look whether the checkpoint is still this run's; raise a CheckpointError if not."""
-        if self._ownership is not None:
-            self._ownership.confirm()
+def spec_for(run: OpenedRun, cores: int, directory: str) -> RunSpec:
+    """Return what the slots are to run on so many cores; large reports go to the directory."""
+    slots = min(run.conf["topology.workers"] or cores, cores)
+    return RunSpec(
+        run.name,
+        run.topology.to_bytes(),
+        run.conf,
+        make_plan(run.topology, slots, run.conf),
+        run.capture,
+        run.conclusions,
+        frames=directory,
+        reports=directory,
+    )
+
+
+def if_asked(run: OpenedRun, rescale: Rescale) -> Rescale | None:
+    """Return it if the user has said how many slots there are to be."""
+    return None if run.conf["topology.workers"] is None else rescale
 
 
 def tracking_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any]) -> TrackingPlan:

@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,15 +29,17 @@ from topo.engine.spark.driver.executors import executors_of
 from topo.engine.spark.driver.jvm_death import Jvm, drop_dead_spark
 from topo.engine.spark.driver.run_resources import (
     Abandoned,
+    Claim,
     OpenedRun,
-    RunResources,
+    if_asked,
+    spec_for,
     tracking_plan,
 )
 from topo.engine.spark.driver.scratch import make_run_directory, make_slots_directory
 from topo.engine.spark.driver.shipment import ARCHIVE
 from topo.engine.spark.driver.worker_check import check_workers
 from topo.engine.spark.jvm.session import query_session, query_settings, start_session
-from topo.engine.spark.plan import make_plan
+from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.process.spawn import SlotProcess
 from topo.engine.spark.realtime.beginning import begin_epochs, start_of
 from topo.engine.spark.realtime.coordinator import Coordinator
@@ -77,11 +79,11 @@ _LOGGED_BYTES = 256 << 10  # of a process in an epoch
 _TOO_FEW = "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT"
 
 
-class RealTimeResources(RunResources):
+class RealTimeResources:
     """The open resources of a run in real-time mode."""
 
-    def __init__(self, run: OpenedRun) -> None:
-        super().__init__(run)
+    def __init__(self, run: OpenedRun, stack: ExitStack) -> None:
+        self._run, self._stack = run, stack
         self._streaming: Streaming | None = None
         self._payload_number = 0
         self._store: EpochStore | None = None
@@ -93,10 +95,8 @@ class RealTimeResources(RunResources):
         self._spares: list[SlotProcess] = []
         """Processes for slots, which import beside the start of Spark, or the end of its tasks."""
 
-    def _open(self) -> None:
         import pyspark
 
-        run = self._run
         check_spark(pyspark.__version__)
         if is_local(run.master):
             check_requirements(run.topology)
@@ -104,19 +104,18 @@ class RealTimeResources(RunResources):
             self._tls, self._slots_tls = tls_of(run.conf)
         check_tracing(run.conf)
         self._directory = make_run_directory()
-        self.callback(shutil.rmtree, self._directory, ignore_errors=True)
+        stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
         drop_dead_spark()
         if is_local(run.master):
-            self._plan_for(local_cores(run.master), "")
-            self.callback(self._end_spares)
+            self._spec = spec_for(run, local_cores(run.master), "")
+            stack.callback(self._end_spares)
             self._spares = [SlotProcess(SLOT) for _ in range(self.plan.slots)]
         session = start_session(run.master, run.conf, run.log_file, places=self._places_asked())
         run.take_spark(Jvm(session.sparkContext), session.sparkContext.uiWebUrl or "")
         load_classes(session.sparkContext)
         path = run.conf["topology.checkpoint.dir"] or f"{self._directory}/checkpoint"
         self.checkpoint = Checkpoint(session, path)
-        if run.conf["topology.checkpoint.dir"]:
-            self._own_checkpoint()
+        self.claim = Claim.of(run, self.checkpoint, stack)
         if is_local(run.master):
             self._spec = replace(self._spec, reports=self._directory)
             check_places(self.plan, local_cores(session.sparkContext.master))
@@ -124,7 +123,7 @@ class RealTimeResources(RunResources):
             self._plan_for_cluster(session)
         self._tracking = tracking_plan(run.topology, self.plan, run.conf)
         self._acks_at_once = not run.conf["topology.epoch.ms"]
-        rescale = self._rescale_if(self._rescale)
+        rescale = if_asked(run, self._rescale)
         begin = partial(self._begin_with, run.begin) if run.begin else None
         self._id = self.checkpoint.adopt(self.plan, REAL_TIME, rescale, begin)
         self._committed = Committed(self._tracking)
@@ -164,7 +163,7 @@ class RealTimeResources(RunResources):
         plan = plan or plan_that_fits(run.topology, cores, run.conf)
         check_places(plan, cores)
         check_workers(session, cores, run.topology)
-        self._plan_for(plan.slots, "")
+        self._spec = spec_for(run, plan.slots, "")
         executors.plan_for(places_needed(self.plan))
         logged = _LOGGED_BYTES if are_wanted() else 0
         self._spec = replace(self._spec, log_bytes=logged)
@@ -194,7 +193,7 @@ class RealTimeResources(RunResources):
     def _open_log(self) -> None:
         store = self._store_of_epochs()
         self._store = store
-        self.callback(store.close)
+        self._stack.callback(store.close)
         store.recover(self._committed)
         drop_stale_ticks(store, self._committed, self.plan)
         self.checkpoint.note_epochs()
@@ -224,6 +223,19 @@ class RealTimeResources(RunResources):
     def next_batch(self) -> int:
         """Return the number of the epoch behind the last committed one."""
         return self._committed.epoch + 1
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the run."""
+        return self._spec.plan
+
+    def note_committed(self, batch: int) -> None:
+        """Have the checkpoint remember it."""
+        self.claim.note_committed(batch)
+
+    def look_for_hangs(self, batch: int) -> str:
+        """Return nothing: which tasks do not come to an end, the slots themselves cannot tell."""
+        return ""
 
     @property
     def preparing(self) -> str:
