@@ -136,39 +136,34 @@ class AckerService:
 
     def check_caller(self, method: str, metadata: Metadata) -> None:
         """Raise Refused unless the metadata may make this call; the message is not there yet."""
+        with self._lock:
+            self._find(method, metadata)
+
+    def _find(self, method: str, metadata: Metadata) -> _Entry | None:
+        """Return the topology that a call is about, None if the call may register it."""
         name, token = _text(metadata, TOPOLOGY_KEY), _text(metadata, TOKEN_KEY)
         if len(name) > packing.MAX_NAME_CHARS:
             raise Refused(Refusal.MALFORMED, "the topology's name is too long")
-        with self._lock:
-            known = self._known.get(name)
-            if known is None and method == "Register":
-                self._check_admission(metadata)
-            elif known is not None and not same_token(token, known.token):
-                raise Refused(Refusal.TOKEN, f"this is not the token of topology {name!r}")
         if not name or not token:
             raise Refused(Refusal.TOKEN, "a call needs a topology and its token in the metadata")
+        known = self._known.get(name)
+        if known is not None and not same_token(token, known.token):
+            raise Refused(Refusal.TOKEN, f"this is not the token of topology {name!r}")
         if known is None and method != "Register":
             raise _unknown(name)
+        if known is None:
+            self._check_admission(metadata)
+        return known
 
     def _check_admission(self, metadata: Metadata) -> None:
         if self._admission and not same_token(_text(metadata, ADMISSION_KEY), self._admission):
             raise Refused(Refusal.TOKEN, "this acker admits new topologies with its own token only")
 
     def _authenticate(self, method: str, metadata: Metadata) -> _Entry:
-        name, token = _text(metadata, TOPOLOGY_KEY), _text(metadata, TOKEN_KEY)
-        if not name or not token:
-            raise Refused(Refusal.TOKEN, "a call needs a topology and its token in the metadata")
-        if len(name) > packing.MAX_NAME_CHARS:
-            raise Refused(Refusal.MALFORMED, "the topology's name is too long")
         with self._lock:
-            known = self._known.get(name)
-            if known is None and method == "Register":
-                self._check_admission(metadata)
-                known = self._admit(name, token)
-        if known is None:
-            raise _unknown(name)
-        if not same_token(token, known.token):
-            raise Refused(Refusal.TOKEN, f"this is not the token of topology {name!r}")
+            known = self._find(method, metadata) or self._admit(
+                _text(metadata, TOPOLOGY_KEY), _text(metadata, TOKEN_KEY)
+            )
         known.heard = time.monotonic()
         return known
 
