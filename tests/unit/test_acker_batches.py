@@ -359,7 +359,7 @@ def test_updates_of_one_execution_reach_the_shards_of_their_roots() -> None:
     assert {task: v.reasons for task, v in start.verdicts.items()} == {1: ["a"], 2: ["b"], 3: []}
     incarnations = client.lease.incarnations
     assert dict(start.incarnations) == dict(zip((1, 2, 3), incarnations, strict=True))
-    assert [service.figures()["words"].counts.pending for service in ackers.services] == [0, 1, 3]
+    assert [service.figures()["words"].pending for service in ackers.services] == [0, 1, 3]
 
 
 def test_there_may_be_more_ackers_than_a_byte_counts() -> None:

@@ -227,7 +227,8 @@ class AckerControl:
         replies = self._caller.all(
             "Status", {shard: message.SerializeToString() for shard, message in requests.items()}
         )
-        return status_of([pb.StatusReply.FromString(replies[shard]) for shard in sorted(replies)])
+        messages = (pb.StatusReply.FromString(replies[shard]) for shard in sorted(replies))
+        return status_of([packing.unpack_figures(message) for message in messages])
 
     def let_go_on(self, lease: Lease, batch: int) -> None:
         """Let the slots that wait in this batch resume, as if one of them had data."""

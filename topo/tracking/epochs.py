@@ -26,7 +26,6 @@ from topo.errors import sentence_of
 from topo.tracking.batches import Batches, Rate, Reports
 from topo.tracking.exchange import (
     BeginAnswer,
-    CommittedPayload,
     Cursor,
     Registration,
     StagedExecution,
@@ -299,10 +298,12 @@ class Tracking:
 
     # -- figures
 
-    def figures(self, now: float) -> TrackingFigures:
-        counts = self._ledger.counts(now)
+    def figures(
+        self, now: float, waiting: int = 0, payloads_after: int | None = None
+    ) -> TrackingFigures:
+        """Return the figures, with the payloads after a number; those up to it are dropped."""
         return TrackingFigures(
-            counts=counts,
+            **vars(self._ledger.counts(now)),
             epoch=self._epoch,
             incarnation=self._incarnation,
             next_batch=self._next_batch,
@@ -311,16 +312,13 @@ class Tracking:
             mode=self._batches.mode,
             mode_version=self._batches.mode_version,
             mode_version_begun=self._batches.begun_version,
+            waiting=waiting,
             clock=self._clock,
             updates_per_sec=self._rate.per_sec(now),
+            payloads=[] if payloads_after is None else self._reports.after(payloads_after),
             held_bytes=self.nbytes,
-            unheard=counts.unheard,
             payloads_lost=self._reports.lost,
         )
-
-    def payloads_after(self, number: int) -> list[CommittedPayload]:
-        """Return the payloads after this number, and drop those up to it: the driver has them."""
-        return self._reports.after(number)
 
     @property
     def epoch(self) -> int:

@@ -75,22 +75,25 @@ class CommittedPayload:
     payload: bytes
 
 
-@dataclass
-class TrackingFigures:
-    """The figures of one topology on one acker."""
+@dataclass(kw_only=True)
+class TrackingFigures(LedgerCounts):
+    """The figures of one topology at one acker, or at the coordinator of real-time mode.
 
-    counts: LedgerCounts
-    epoch: int
-    incarnation: int
+    A figure of one number is a field here and one of `StatusReply`, of the same name, and a line of
+    `figures.status_of`, which says how those of several ackers become one.
+    """
+
+    epoch: int = 0
+    incarnation: int = 0
     next_batch: int
     staged: list[tuple[int, int]]
-    poisoned: bool
+    poisoned: bool = False
     mode: Mode
     mode_version: int
     mode_version_begun: int
+    waiting: int = 0
     clock: float
     updates_per_sec: float
     held_bytes: int
-    unheard: int
-    payloads_lost: int
+    payloads_lost: int = 0
     payloads: list[CommittedPayload] = field(default_factory=list)

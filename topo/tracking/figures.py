@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from topo._pb import acker_pb2 as pb
 from topo.tracking.exchange import CommittedPayload, TrackingFigures
 from topo.tracking.plan import Mode
 
@@ -41,36 +40,33 @@ class AckerStatus:
     payloads_lost: int
 
 
-def status_of(replies: Sequence[pb.StatusReply]) -> AckerStatus:
-    """Merge the replies of all shards, the coordinator's first, into one status."""
-    first = replies[0]
+def status_of(shards: Sequence[TrackingFigures]) -> AckerStatus:
+    """Merge the figures of all shards, the coordinator's first, into one status."""
+    first = shards[0]
     failed_by: Counter[str] = Counter()
-    for reply in replies:
-        failed_by.update(dict(reply.failed_by))
+    for shard in shards:
+        failed_by.update(shard.failed_by)
     return AckerStatus(
         epoch=first.epoch,
-        incarnations=tuple(reply.incarnation for reply in replies),
+        incarnations=tuple(shard.incarnation for shard in shards),
         next_batch=first.next_batch,
-        staged=tuple((execution.level, execution.slot) for execution in first.staged),
-        poisoned=any(reply.poisoned for reply in replies),
-        mode=Mode(first.mode),
+        staged=tuple(first.staged),
+        poisoned=any(shard.poisoned for shard in shards),
+        mode=first.mode,
         mode_version=first.mode_version,
         mode_version_begun=first.mode_version_begun,
         waiting=first.waiting,
         clock=first.clock,
-        pending=sum(reply.pending for reply in replies),
-        acked=sum(reply.acked for reply in replies),
+        pending=sum(shard.pending for shard in shards),
+        acked=sum(shard.acked for shard in shards),
         failed_by=dict(failed_by),
-        oldest_secs=max(reply.oldest_secs for reply in replies),
-        updates=sum(reply.updates for reply in replies),
-        updates_per_sec=sum(reply.updates_per_sec for reply in replies),
-        held_bytes=sum(reply.held_bytes for reply in replies),
-        unheard=sum(reply.unheard for reply in replies),
-        dropped=sum(reply.dropped for reply in replies),
-        payloads=tuple(
-            CommittedPayload(kept.number, kept.batch, kept.level, kept.slot, kept.payload)
-            for kept in first.payloads
-        ),
+        oldest_secs=max(shard.oldest_secs for shard in shards),
+        updates=sum(shard.updates for shard in shards),
+        updates_per_sec=sum(shard.updates_per_sec for shard in shards),
+        held_bytes=sum(shard.held_bytes for shard in shards),
+        unheard=sum(shard.unheard for shard in shards),
+        dropped=sum(shard.dropped for shard in shards),
+        payloads=tuple(first.payloads),
         payloads_lost=first.payloads_lost,
     )
 
@@ -79,12 +75,11 @@ def for_people(figures: Mapping[str, TrackingFigures]) -> str:
     """Return the figures as text, one line per topology."""
     lines = []
     for name, shown in sorted(figures.items()):
-        counts = shown.counts
-        failed = ", ".join(f"{reason} {count:,}" for reason, count in counts.failed_by.items())
+        failed = ", ".join(f"{reason} {count:,}" for reason, count in shown.failed_by.items())
         lines.append(
             f"{name}: batch {shown.next_batch}, {shown.mode.name}; "
-            f"{counts.pending:,} pending (oldest {counts.oldest_secs:.0f} s), "
-            f"{counts.acked:,} acked, {sum(counts.failed_by.values()):,} failed"
+            f"{shown.pending:,} pending (oldest {shown.oldest_secs:.0f} s), "
+            f"{shown.acked:,} acked, {sum(shown.failed_by.values()):,} failed"
             f"{f' ({failed})' if failed else ''}; "
             f"{shown.updates_per_sec:,.0f} updates/s, {shown.held_bytes / 1e6:.1f} MB"
         )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
 from topo._pb import acker_pb2 as pb
-from topo.tracking.exchange import Registration, TrackingFigures
+from topo.tracking.exchange import CommittedPayload, Registration, TrackingFigures
 from topo.tracking.ids import U32, U64, Updates
 from topo.tracking.plan import Mode, TrackingPlan
 from topo.tracking.refusals import Refusal, Refused
@@ -32,6 +34,14 @@ _PAIRS = (
     ("held_roots", "held_tasks"),
     ("released_roots", "released_tasks"),
 )
+
+_NUMBERS = {own.name for own in fields(TrackingFigures)} - {
+    "staged",
+    "mode",
+    "failed_by",
+    "payloads",
+}
+"""The figures that a message has as they are."""
 
 if sys.byteorder != "little":
     raise ImportError("the acker's protocol is little-endian, and so must be the machine")
@@ -183,39 +193,29 @@ def unpack_registration(message: pb.RegisterRequest) -> Registration:
     )
 
 
-def pack_figures(figures: TrackingFigures, waiting: int) -> pb.StatusReply:
-    counts = figures.counts
+def pack_figures(figures: TrackingFigures) -> pb.StatusReply:
+    """Return the figures as a message."""
     return pb.StatusReply(
-        epoch=figures.epoch,
-        incarnation=figures.incarnation,
-        next_batch=figures.next_batch,
+        **{name: getattr(figures, name) for name in _NUMBERS},
         staged=[pb.Execution(level=level, slot=slot) for level, slot in figures.staged],
-        poisoned=figures.poisoned,
         mode=figures.mode.name,
-        mode_version=figures.mode_version,
-        mode_version_begun=figures.mode_version_begun,
-        waiting=waiting,
-        clock=figures.clock,
-        pending=counts.pending,
-        acked=counts.acked,
-        failed_by=counts.failed_by,
-        oldest_secs=counts.oldest_secs,
-        updates=counts.updates,
-        updates_per_sec=figures.updates_per_sec,
-        held_bytes=figures.held_bytes,
-        unheard=counts.unheard,
-        dropped=counts.dropped,
+        failed_by=figures.failed_by,
+        payloads=[pb.Payload(**vars(kept)) for kept in figures.payloads],
+    )
+
+
+def unpack_figures(reply: pb.StatusReply) -> TrackingFigures:
+    """Return the figures of a message, which an acker has sent."""
+    numbers: dict[str, Any] = {name: getattr(reply, name) for name in _NUMBERS}
+    return TrackingFigures(
+        **numbers,
+        staged=[(execution.level, execution.slot) for execution in reply.staged],
+        mode=Mode(reply.mode),
+        failed_by=dict(reply.failed_by),
         payloads=[
-            pb.Payload(
-                number=kept.number,
-                batch=kept.batch,
-                level=kept.level,
-                slot=kept.slot,
-                payload=kept.payload,
-            )
-            for kept in figures.payloads
+            CommittedPayload(kept.number, kept.batch, kept.level, kept.slot, kept.payload)
+            for kept in reply.payloads
         ],
-        payloads_lost=figures.payloads_lost,
     )
 
 

@@ -41,26 +41,26 @@ class _Exposed(Collector):
             "topo_acker_roots_failed", "Messages failed, by reason.", labels=("topology", "reason")
         )
         for topology, tracked in self._figures.items():
-            for reason, count in sorted(tracked.counts.failed_by.items()):
+            for reason, count in sorted(tracked.failed_by.items()):
                 failed.add_metric((topology, reason), count)
         yield failed
 
 
 _GAUGES: dict[str, tuple[str, Callable[[TrackingFigures], float]]] = {
-    "roots_pending": ("Messages neither acked nor failed.", lambda of: of.counts.pending),
+    "roots_pending": ("Messages neither acked nor failed.", lambda of: of.pending),
     "oldest_pending_seconds": (
         "Age of the oldest of them.",
-        lambda of: of.counts.oldest_secs,
+        lambda of: of.oldest_secs,
     ),
     "verdicts_unheard": (
         "Verdicts no spout has committed.",
-        lambda of: of.counts.unheard,
+        lambda of: of.unheard,
     ),
     "held_bytes": ("Memory held.", lambda of: of.held_bytes),
     "batch": ("The batch in work.", lambda of: of.next_batch),
 }
 _COUNTERS: dict[str, tuple[str, Callable[[TrackingFigures], float]]] = {
-    "roots_acked": ("Messages acked.", lambda of: of.counts.acked),
-    "updates": ("Updates applied.", lambda of: of.counts.updates),
-    "updates_dropped": ("Updates of settled roots.", lambda of: of.counts.dropped),
+    "roots_acked": ("Messages acked.", lambda of: of.acked),
+    "updates": ("Updates applied.", lambda of: of.updates),
+    "updates_dropped": ("Updates of settled roots.", lambda of: of.dropped),
 }

@@ -286,11 +286,9 @@ class AckerService:
 
     def _status(self, known: _Entry, message: pb.StatusRequest) -> pb.StatusReply:
         with self._tracking(known) as tracking:
-            figures = tracking.figures(self._clock())
-            if message.payloads:
-                figures.payloads = tracking.payloads_after(message.payloads_after)
-            waiting = known.waiting
-        return packing.pack_figures(figures, waiting)
+            after = message.payloads_after if message.payloads else None
+            figures = tracking.figures(self._clock(), known.waiting, after)
+        return packing.pack_figures(figures)
 
     def _unregister(self, known: _Entry, message: pb.UnregisterRequest) -> pb.UnregisterReply:
         with known.changed:

@@ -43,7 +43,8 @@ from topo.errors import EngineError
 from topo.systems import Bell
 from topo.tracking.batches import Rate, Reports
 from topo.tracking.clock import monotonic
-from topo.tracking.figures import AckerStatus
+from topo.tracking.exchange import TrackingFigures
+from topo.tracking.figures import AckerStatus, status_of
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode, TrackingPlan
 from topo.tracking.security import Tls
@@ -155,35 +156,24 @@ class Coordinator(threading.Thread):
         """Return figures, with the reports of committed epochs behind this number."""
         with self._lock:
             epochs, batches = self._epochs, self._epochs.batches
-            counts = self._committed.ledger.counts(self._clock())
             had_room = self._has_room
             reports = self._reports.after(payloads_after or 0)
             if self._has_room and not had_room:
                 self._wake()
-            in_work = epochs.in_work
-            return AckerStatus(
-                epoch=0,
-                incarnations=(0,),
+            figures = TrackingFigures(
+                **vars(self._committed.ledger.counts(self._clock())),
                 next_batch=self._committed.epoch + 1,
-                staged=tuple(execution for execution, _ in batches.staged),
-                poisoned=False,
+                staged=[execution for execution, _ in batches.staged],
                 mode=batches.mode,
                 mode_version=batches.mode_version,
                 mode_version_begun=batches.begun_version,
-                waiting=0 if in_work else self._slots,
+                waiting=0 if epochs.in_work else self._slots,
                 clock=self._committed.clock,
-                pending=counts.pending,
-                acked=counts.acked,
-                failed_by=counts.failed_by,
-                oldest_secs=counts.oldest_secs,
-                updates=counts.updates,
                 updates_per_sec=self._rate.per_sec(monotonic()),
                 held_bytes=self._committed.ledger.nbytes,
-                unheard=counts.unheard,
-                dropped=counts.dropped,
-                payloads=tuple(reports) if payloads_after is not None else (),
-                payloads_lost=0,
+                payloads=reports if payloads_after is not None else [],
             )
+        return status_of([figures])
 
     @property
     def preparing(self) -> str:
