@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.model import BenchOptions, Measurement
 from topo import BasicBolt, EventTime, Pattern, PatternBolt, Spout, TopologyBuilder, Tuple
-from topo.engine.spark.worker.slot_process import GARBAGE_THRESHOLDS
+from topo.engine.spark.process.slot import GARBAGE_THRESHOLDS
 from topo.event_time import BEFORE_ALL
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.storage.saving import Changes

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.model import BenchOptions, Measurement
 from topo import EventTime, Rule, RuleBolt
-from topo.engine.spark.worker.slot_process import GARBAGE_THRESHOLDS
+from topo.engine.spark.process.slot import GARBAGE_THRESHOLDS
 from topo.event_time import BEFORE_ALL
 from topo.storage.saving import Changes
 from topo.timed import Clock, InputFields, Rows

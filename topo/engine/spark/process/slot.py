@@ -22,7 +22,7 @@ from topo.wire.column import dump
 
 # Thousands of rows wait between two flushes: a collection after every 700th allocation costs a
 # tenth of the time of a word count, after every 50,000th next to nothing.
-_GARBAGE_THRESHOLDS = (50_000, 20, 20)
+GARBAGE_THRESHOLDS = (50_000, 20, 20)
 
 
 class Lifeline:
@@ -80,7 +80,7 @@ def speak_as(path: str) -> None:
 def freeze() -> None:
     """Keep what is loaded out of every collection of garbage, and collect seldom."""
     gc.freeze()
-    gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def portable(error: BaseException) -> bytes:
