@@ -42,7 +42,7 @@ def server() -> Iterator[AckerServer]:
 
 def target_of(*servers: AckerServer, tls: Tls | None = None) -> AckerTarget:
     addresses = tuple(server.address for server in servers)
-    return AckerTarget("words", "secret", addresses, tls, call_secs=5.0, give_up_secs=0.0)
+    return AckerTarget("words", "secret", addresses, tls, call_secs=60.0, give_up_secs=0.0)
 
 
 def register(target: AckerTarget) -> AckerClient:
@@ -97,7 +97,7 @@ def test_each_wrong_call_has_its_status_code_and_changes_nothing(
     with grpc.insecure_channel(server.address) as channel:
         call = channel.unary_unary(f"/{SERVICE_NAME}/{method}")
         with pytest.raises(grpc.RpcError) as caught:
-            call(request_bytes, metadata=metadata, timeout=5.0)
+            call(request_bytes, metadata=metadata, timeout=60.0)
     assert caught.value.code() is grpc.StatusCode[code]
     assert AckerControl(target).status() == before
 
@@ -107,9 +107,9 @@ def test_health_follows_the_life_of_the_acker() -> None:
     with grpc.insecure_channel(server.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         for name in ("", SERVICE_NAME):
-            reply = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=5.0)
+            reply = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=60.0)
             assert reply.status == health_pb2.HealthCheckResponse.SERVING
-        watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE_NAME), timeout=30.0)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE_NAME), timeout=60.0)
         states = [next(watch).status]
         stopping = threading.Thread(target=server.stop)
         stopping.start()
@@ -274,18 +274,18 @@ def test_figures_are_served_for_people_and_for_prometheus(server: AckerServer) -
     client.begin(1, 0)
     exposition = Exposition("127.0.0.1:0", server.service.figures)
     try:
-        with urllib.request.urlopen(f"http://{exposition.address}/metrics", timeout=5) as page:
+        with urllib.request.urlopen(f"http://{exposition.address}/metrics", timeout=60) as page:
             lines = page.read().decode().splitlines()
         assert 'topo_acker_roots_pending{topology="words"} 2.0' in lines
         assert 'topo_acker_roots_acked_total{topology="words"} 1.0' in lines
         assert 'topo_acker_roots_failed_total{reason="failed",topology="words"} 2.0' in lines
         assert 'topo_acker_updates_total{topology="words"} 8.0' in lines
         assert "# TYPE topo_acker_roots_acked_total counter" in lines
-        with urllib.request.urlopen(f"http://{exposition.address}/", timeout=5) as page:
+        with urllib.request.urlopen(f"http://{exposition.address}/", timeout=60) as page:
             text = page.read().decode()
         assert text.startswith("words: batch 1, ACTIVE; 2 pending (oldest 0 s), 1 acked, 2 failed")
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://{exposition.address}/else", timeout=5)
+            urllib.request.urlopen(f"http://{exposition.address}/else", timeout=60)
     finally:
         exposition.stop()
 
@@ -326,7 +326,7 @@ def test_bytes_that_are_no_grpc_at_all_leave_the_acker_alive(server: AckerServer
     before = AckerControl(target).status()
     host, port = split_address(server.address)
     for garbage in (os.urandom(1 << 16), b"GET / HTTP/1.1\r\n\r\n", b"\0" * 4096, b""):
-        with socket.create_connection((host, port), timeout=5) as raw, suppress(OSError):
+        with socket.create_connection((host, port), timeout=60) as raw, suppress(OSError):
             raw.sendall(garbage)
             raw.shutdown(socket.SHUT_WR)
             while raw.recv(4096):
