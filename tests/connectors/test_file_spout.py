@@ -566,18 +566,19 @@ def test_a_log_that_is_copied_and_truncated_begins_anew(
 # -- event time -----------------------------------------------------------------------------------
 
 
-def counted_by_time(directory: Path, **options: Any) -> tuple[int, int]:
+def counted_by_time(directory: Path, tasks: int = 1, **options: Any) -> tuple[int, int]:
     """Return how many lines were counted in windows while files are watched; how many were late."""
     spout = FileSpout(str(directory / "*.jsonl"), format="json", fields="ts", **options)
     window = WindowAggregate(
         window=Tumbling(100), time=EventTime("ts", lag=10), aggregates={"n": Count()}
     )
     builder = TopologyBuilder()
-    builder.set_spout("logs", spout)
+    builder.set_spout("logs", spout, tasks)
     builder.set_bolt("w", window).global_grouping("logs")
     with TestCluster() as cluster:
         run = cluster.submit_topology("t", builder.create_topology())
         run.settle()
+        cluster.advance(20)  # files that are read to their end are idle, and tasks without any
         return sum(row[-1] for row in run.tuples("w")), run.stats().components["w"].late
 
 
@@ -585,14 +586,17 @@ def write_times(path: Path, times: Iterable[int]) -> None:
     path.write_text("".join(f'{{"ts": {ts}}}\n' for ts in times))
 
 
+@pytest.mark.parametrize("tasks", [1, 4])
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize("mode", ["once", "watch", "tail"])
 def test_files_of_the_same_hours_are_not_late_for_each_other(
-    tmp_path: Path, mode: Any, guarantee: Any
+    tmp_path: Path, mode: Any, guarantee: Any, tasks: int
 ) -> None:
     for name in "abc":
         write_times(tmp_path / f"{name}.jsonl", range(5_000))
-    counted, late = counted_by_time(tmp_path, mode=mode, guarantee=guarantee)
+    write_times(tmp_path / "empty.jsonl", ())
+    write_times(tmp_path / "short.jsonl", range(100))
+    counted, late = counted_by_time(tmp_path, tasks, mode=mode, guarantee=guarantee)
     assert late == 0
     assert counted >= 3 * 4_900  # the last window of a watched directory is still open
 

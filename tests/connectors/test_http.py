@@ -788,7 +788,7 @@ def test_answers_that_are_errors(server: Server) -> None:
 def test_a_request_that_is_under_way_at_the_end_leaves_no_connection(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, held = threading.Event(), threading.Event()
+    begun, held, before = threading.Event(), threading.Event(), set(threading.enumerate())
     connect = socket.create_connection
 
     def connected(*args: Any, **more: Any) -> socket.socket:
@@ -801,9 +801,9 @@ def test_a_request_that_is_under_way_at_the_end_leaves_no_connection(
     polling.until(begun.is_set)
     polling.run.kill()
     held.set()
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - before:
         if thread.name.startswith("topo-http-poll"):
-            thread.join(30)
+            thread.join()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
         gc.collect()

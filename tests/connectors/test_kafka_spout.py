@@ -893,6 +893,30 @@ def test_partitions_in_order_of_time_are_not_late_for_each_other(
     assert counted == 4 * 4_990  # all windows that are over at 4,998
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_live_partitions_in_order_of_time_are_not_late_for_each_other(
+    broker: Broker, tasks: int, restarts: bool
+) -> None:
+    """They are written in turn; behind a backlog, beside an empty one and one that ends."""
+    for partition in range(4):
+        broker.write("t", partition, 500)
+    broker.write("t", 4, 0)
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", windows_of(ScriptedSpout("t"), tasks))
+        for turn in range(40):
+            partition = turn % (4 if turn < 20 else 3)
+            broker.write("t", partition, 100)
+            cluster.advance(0.1)
+            if restarts and turn % 7 == 6:
+                run.restart()
+        run.settle()
+        cluster.advance(20)
+        assert run.stats().components["w"].late == 0
+        ends = [broker.logs["t", partition].end for partition in range(4)]
+        assert sum(row[-1] for row in run.tuples("w")) == sum(min(end, 1_690) for end in ends)
+
+
 def test_a_bounded_partition_that_was_read_holds_nothing_back(broker: Broker) -> None:
     broker.write("t", 0, 5_000)
     broker.write("t", 1, 10)

@@ -23,6 +23,7 @@ from topo.connectors import Secret
 from topo.connectors.formats import Place, decoder, encoder
 from topo.connectors.http import HttpBolt
 from topo.connectors.kafka import KafkaBolt, KafkaSpout
+from topo.connectors.kafka.records import MessageReader
 from topo.connectors.mqtt import MqttSpout
 from topo.connectors.schemas import Avro, JsonSchema, Protobuf, SchemaRegistry
 from topo.testing import make_tuple, run_bolt
@@ -228,10 +229,16 @@ class Forgets(ScriptedSpout):
 
     forgets: ClassVar[tuple[int, ...]] = ()
 
-    def _values(self, message: Any) -> Any:
-        if message.offset() in self.forgets:
-            self._decoders = self.translation.decoders()
-        return super()._values(message)
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        super().open(conf, context, collector)
+        self._reader = ForgetfulReader(self.translation, self, None)
+
+
+class ForgetfulReader(MessageReader):
+    def read_message(self, spout: Any, message: Any) -> Any:
+        if message.offset() in Forgets.forgets:
+            self.__init__(spout.translation, spout, None)  # type: ignore[misc]
+        return super().read_message(spout, message)
 
 
 def test_schemas_that_use_others(broker: Broker, registry: Registry) -> None:

@@ -113,9 +113,13 @@ class Reader:
             return of.translate(record(value))
         if of.of_value:
             return self._pick(value)
+        return self.chosen(record(value))
+
+    def chosen(self, record: Any) -> list[Any]:
+        """Return the parts of a record that are emitted, where its value has none of them."""
         assert self._chosen is not None
-        found = self._chosen(record(value))
-        return [found] if self._single else list(found)
+        parts = self._chosen(record)
+        return [parts] if self._single else list(parts)
 
     def read(self, spout: Spout, raw: Any, record: Callable[[Any], Any], where: str) -> Any:
         """Return what `values` returns; tell of a record that cannot be read: None."""
@@ -133,18 +137,22 @@ class Reader:
             self.tell_bad(spout, value, error, where)
             return None
 
-    def tell_bad(self, spout: Spout, raw: Any, error: Exception, where: str) -> None:
+    def tell_bad(self, spout: Spout, raw: Any, error: Exception, where: str) -> BadRecord:
         """Count a record that cannot be read; stop, emit it on the stream `bad`, or skip it."""
+        return self.tell(spout, BadRecord(raw, f"{type(error).__name__}: {error}", where), error)
+
+    def tell(self, spout: Spout, bad: BadRecord, cause: Exception | None = None) -> BadRecord:
+        """Do what `on_bad` says with what could not be read; return it."""
         of = self._of
-        bad = BadRecord(raw, f"{type(error).__name__}: {error}", where)
         spout.context.counter("bad_records")
         if of.on_bad == "stop":
             raise ComponentError(
                 f"{of.connector}: a record cannot be read: {bad}",
                 hint="on_bad='stream' emits such records on the stream 'bad', 'skip' drops them",
-            ) from error
+            ) from cause
         if of.on_bad == "stream":
             spout.emit([bad.raw, bad.error, bad.where], stream="bad")
+        return bad
 
 
 def outputs_of(

@@ -1,66 +1,86 @@
-"""The values that a file's records are emitted as."""
+"""The values that a file's records are emitted as.
+
+Records come decoded, in pieces of a file, and columnar ones by the column: those stay columns,
+unless a function translates them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
-from topo.connectors.base import BadRecord
+from topo.components import Spout
+from topo.connectors import translation
 from topo.connectors.files.readers import Piece
-from topo.connectors.picking import Picker
-from topo.connectors.translation import stream_and_values
+from topo.connectors.translation import Reader, stream_and_values
 from topo.errors import ComponentError
 from topo.tuples import DEFAULT_STREAM
 
-Other: TypeAlias = tuple[str, Any, int]
-"""A stream, the values that go there, and where their record begins."""
+_NAME = "FileSpout"
+_COLUMNAR = ("parquet", "arrow")
 
 
-class Shape:
-    """A rule that makes values of records: by their fields, or by a function."""
+class _Line(NamedTuple):
+    line: str
 
-    def __init__(
-        self,
-        connector: str,
-        form: str,
-        fields: tuple[str, ...],
-        translate: Callable[[Any], Any] | None,
-    ) -> None:
-        self._form, self._fields, self._translate = form, fields, translate
-        self.names = fields
-        """The fields of what is emitted."""
-        if fields:
-            return
-        if translate is not None or form in ("csv", "parquet", "arrow"):
+
+class _Value(NamedTuple):
+    value: Any
+
+
+class Translation(translation.Translation):
+    """A rule that makes values of a file's records."""
+
+    def __init__(self, form: str, fields: tuple[str, ...], **more: Any) -> None:
+        if not fields and form in ("csv", *_COLUMNAR):
             raise ComponentError(
-                f"{connector}: the fields of what it emits are not known",
+                f"{_NAME}: the fields of what it emits are not known",
                 hint='name them: fields=("user", "url")',
             )
-        self.names = ("line",) if form == "lines" else ("value",)
+        record = _Line if form == "lines" else _Value
+        super().__init__(_NAME, record, record._fields, value="json", fields=fields, **more)
+        self.form, self.is_whole = form, not fields
 
-    def rows(self, path: str, piece: Piece, pick: Picker) -> tuple[Any, list[int], list[Other]]:
+
+class RecordReader(Reader):
+    """The translation of records that are decoded already."""
+
+    def __init__(self, rule: Translation, spout: Spout) -> None:
+        super().__init__(rule, spout)
+        self._is_whole = rule.is_whole
+        self._is_columnar = rule.form in _COLUMNAR
+
+    def values_of(self, value: Any, record: Callable[[Any], Any]) -> Any:
+        if self._of.translate is not None:
+            return self._of.translate(value)
+        if self._is_columnar:
+            return value
+        return [value] if self._is_whole or isinstance(value, str) else self._pick(value)
+
+    def rows(
+        self, spout: Spout, path: str, piece: Piece, other: Callable[[str, Any, int], None]
+    ) -> tuple[Any, list[int]]:
         """Return the rows of a piece, or its columns, and where each row's record begins.
 
-        Apart from them come what goes to other streams. `pick` takes the fields of a record that is
-        a mapping. Records that cannot be translated are added to the piece's bad ones.
+        What goes to another stream is given to `other`, with where its record begins. Tell of the
+        records that cannot be read.
         """
-        if self._translate is None:
+        for bad in piece.bad:
+            self.tell(spout, bad)
+        if self._of.translate is None:
             if piece.columns is not None:
-                return piece.columns, piece.starts, []
+                return piece.columns, piece.starts
             try:
-                rows = [self._values(record, pick) for record in piece.records]
-                return rows, piece.starts, []
+                return [self.values_of(record, _same) for record in piece.records], piece.starts
             except Exception:  # one by one below, which says which one it is
                 pass
-        rows = []
+        rows: list[Any] = []
         starts: list[int] = []
-        others: list[Other] = []
         for record, start in zip(piece.rows(), piece.starts, strict=True):
             try:
-                values = self._values(record, pick)
+                values = self.values_of(record, _same)
             except Exception as error:
-                said = f"{type(error).__name__}: {error}"
-                piece.bad.append(BadRecord(record, said, f"{path} at {start}"))
+                self.tell_bad(spout, record, error, f"{path} at {start}")
                 continue
             if values is None:
                 continue
@@ -69,16 +89,9 @@ class Shape:
                 rows.append(own)
                 starts.append(start)
             else:
-                others.append((stream, own, start))
-        return rows, starts, others
+                other(stream, own, start)
+        return rows, starts
 
-    def _values(self, record: Any, pick: Picker) -> Any:
-        if self._translate is not None:
-            return self._translate(record)
-        if not self._fields:
-            return [record]
-        if self._form in ("parquet", "arrow"):
-            return record
-        if isinstance(record, str):
-            return [record]
-        return pick(record)
+
+def _same(value: Any) -> Any:
+    return value

@@ -27,11 +27,10 @@ from topo.connectors.files.listing import (
 )
 from topo.connectors.files.objects import ObjectStore, check_place, is_object
 from topo.connectors.files.readers import MAX_RECORD, Piece, Reader, open_reader
-from topo.connectors.files.records import Shape
+from topo.connectors.files.records import RecordReader, Translation
 from topo.connectors.inflight import DEAD_FIELDS
-from topo.connectors.picking import Missing, Picker, check_missing
+from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import outputs_of
 from topo.errors import ComponentError, Unavailable, words_of
 from topo.tuples import Fields
 
@@ -61,7 +60,7 @@ class FileSpout(StatefulSpout):
     times, as those of successive days do.
     """
 
-    transient = ("_pick", "_reader", "_reading", "_listed", "_queue", "_next_listing", "_store")
+    transient = ("_records", "_reader", "_reading", "_listed", "_queue", "_next_listing", "_store")
 
     @answering()
     def __init__(
@@ -87,10 +86,8 @@ class FileSpout(StatefulSpout):
         storage: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         check_choice(_NAME, "format", format, (*FORMATS, "avro"))
-        check_missing(_NAME, missing)
         check_choice(_NAME, "mode", mode, ("once", "watch", "tail"))
         check_choice(_NAME, "guarantee", guarantee, ("exactly_once", "at_least_once"))
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
         check_choice(_NAME, "after", after.partition(":")[0], ("keep", "delete", "move"))
         self.path, self.format, self.mode = str(path), format, mode
         self.storage = dict(storage)
@@ -98,26 +95,24 @@ class FileSpout(StatefulSpout):
         if format == "avro":
             self.requires = (*self.requires, "fastavro>=1.9")
         self.fields = tuple(Fields(fields))
-        self.header, self.translate = header, translate
-        self.guarantee, self.on_bad, self.after = guarantee, on_bad, after
-        self.missing: Missing = missing
+        self.header, self.guarantee, self.after = header, guarantee, after
         self.in_order = in_order
         self.list_secs, self.max_age_secs = list_secs, max_age_secs
         check_positive(_NAME, page=page, max_record=max_record)
         self.page, self.max_record = page, max_record
         if mode_error := self._contradiction():
             raise ComponentError(f"{_NAME}: {mode_error}")
-        self.shape = Shape(_NAME, format, self.fields, translate)
-        self.names = self.shape.names
         self.retry = retry or Backoff()
-        gives_up = self.retry.retries is not None
-        self.outputs: Any = outputs_of(
-            _NAME,
-            self.names,
-            dict(streams or {}),
+        self.translation = Translation(
+            format,
+            self.fields,
+            translate=translate,
+            streams=streams,
+            missing=missing,
             on_bad=on_bad,
-            dead=DEAD_FIELDS if gives_up else (),
+            dead=DEAD_FIELDS if self.retry.retries is not None else (),
         )
+        self.outputs: Any = self.translation.outputs
 
     def _contradiction(self) -> str:
         if self.mode == "tail" and self.format not in ("lines", "json"):
@@ -134,7 +129,7 @@ class FileSpout(StatefulSpout):
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         self._reader: Reader | None = None
-        self._pick = Picker(_NAME, self.fields, self.missing, self.report_error)
+        self._records = RecordReader(self.translation, self)
         self._store: ObjectStore | None = None
         self._reading = ""
         self._listed: list[ListedFile] | None = None  # those of this task
@@ -219,7 +214,8 @@ class FileSpout(StatefulSpout):
         """Tell of what can be read no more of a file; wait for it if its directory is gone, too."""
         if not is_object(path) and not os.path.isdir(os.path.dirname(path)):
             raise Unavailable(f"{_NAME}: {path}, read up to {at}: its directory is not there")
-        self._bad(BadRecord(None, f"{reason}, and was not read to its end", f"{path} at {at}"))
+        words = f"{reason}, and was not read to its end"
+        self._records.tell(self, BadRecord(None, words, f"{path} at {at}"))
 
     def _forget_old(self, listed: list[ListedFile], oldest: float) -> list[ListedFile]:
         kept = [found for found in listed if found.mtime >= oldest]
@@ -337,7 +333,7 @@ class FileSpout(StatefulSpout):
         if isinstance(error, OSError) and not isinstance(error, EOFError) and error.errno:
             raise Unavailable(f"{_NAME}: {found.path}: {words_of(error)}") from error
         where = f"{found.path} from {entry['at']}"
-        self._bad(BadRecord(None, f"{type(error).__name__}: {error}", where))
+        self._records.tell_bad(self, None, error, where)
         self.state[self._key(found)] = {**entry, "done": True}
         return True
 
@@ -352,23 +348,16 @@ class FileSpout(StatefulSpout):
 
         What goes to other streams is emitted; their number comes third.
         """
-        rows, starts, others = self.shape.rows(path, piece, self._pick)
-        for bad in piece.bad:
-            self._bad(bad)
-        for stream, values, start in others:
-            self.emit(values, stream=stream, msg_id=(key, start) if self._is_tracked else None)
-        ids = [(key, start) for start in starts] if self._is_tracked else None
-        return rows, ids, len(others)
+        others = 0
 
-    def _bad(self, bad: BadRecord) -> None:
-        self.context.counter("bad_records")
-        if self.on_bad == "stop":
-            raise ComponentError(
-                f"{_NAME}: a record cannot be read: {bad}",
-                hint="on_bad='stream' emits such records on the stream 'bad', 'skip' drops them",
-            )
-        if self.on_bad == "stream":
-            self.emit([bad.raw, bad.error, bad.where], stream="bad")
+        def emit_other(stream: str, values: Any, start: int) -> None:
+            nonlocal others
+            others += 1
+            self.emit(values, stream=stream, msg_id=(key, start) if self._is_tracked else None)
+
+        rows, starts = self._records.rows(self, path, piece, emit_other)
+        ids = [(key, start) for start in starts] if self._is_tracked else None
+        return rows, ids, others
 
     # -- what becomes of records --------------------------------------------------------------
 

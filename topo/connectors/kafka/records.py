@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from topo.components import Spout
 from topo.connectors import translation
-from topo.connectors.base import BadRecord
 from topo.connectors.formats import Decode, Format, check_form, decoder, passes_on
 from topo.connectors.kafka.client import Message
-from topo.connectors.picking import Picker
+from topo.connectors.kafka.dead_letters import DeadLetters
+from topo.connectors.translation import Reader
 
 _NAME = "KafkaSpout"
 DEFAULT_FIELDS = ("topic", "partition", "offset", "key", "value")
@@ -41,75 +42,71 @@ class Translation(translation.Translation):
         super().__init__(_NAME, Record, DEFAULT_FIELDS, asks=True, **more)
         self.key = key
 
-    def decoders(self) -> tuple[Decode, Decode]:
-        """Return the functions that read keys and values."""
-        return decoder(self.key, _NAME, "key"), decoder(self.value, _NAME, "value")
 
-    def quick(
-        self, key_of: Decode, value_of: Decode, pick: Picker
-    ) -> Callable[[Message], Any] | None:
-        """Return a shorter way from a message to its values, if nothing else of it is wanted."""
-        fields = self.fields
-        if self.translate is not None:
-            return None
-        if self.of_value:
+class MessageReader(Reader):
+    """The translation of messages, with its decoders loaded.
 
-            def chosen(message: Message) -> list[Any]:
-                value = message.value()
-                if value is None:  # a tombstone: a key without a value
-                    return [None] * len(fields)
-                return pick(value_of(value))
+    A message without a value, a tombstone, has None for each field of its value.
+    """
 
-            return chosen
-        if fields != DEFAULT_FIELDS:
-            return None
+    def __init__(self, rule: Translation, spout: Spout, letters: DeadLetters | None) -> None:
+        super().__init__(rule, spout)
+        self._letters = letters
+        self._decode_key = decoder(rule.key, _NAME, "key")
+        self._translate = rule.translate
+        self._count = len(rule.fields)
+        self._decoded: Callable[[Message], Any] = self._record
+        if self._translate is None and rule.of_value:
+            self._decoded = self._picked
+        elif self._translate is None:
+            whole = rule.fields == DEFAULT_FIELDS  # a Record takes longer to make
+            self._decoded = self._whole if whole else self._parts
 
-        def whole(message: Message) -> list[Any]:
-            key, value = message.key(), message.value()
-            return [
-                message.topic(),
-                message.partition(),
-                message.offset(),
-                None if key is None else key_of(key),
-                None if value is None else value_of(value),
-            ]
+    def read_message(self, spout: Spout, message: Message) -> Any:
+        """Return the values to emit, (stream, values) or None; tell of what cannot be read: None.
 
-        return whole
-
-    def record(self, message: Message, key_of: Decode, value_of: Decode) -> Record:
-        """Decode a message; raise BadRecord if it cannot be read, Unavailable if a schema is."""
-        raw_key, raw_value = message.key(), message.value()
+        Raise what is not about the message: a registry that does not answer, for example.
+        """
         try:
-            kind, millis = message.timestamp()
-            return Record(
-                message.topic(),
-                message.partition(),
-                message.offset(),
-                None if raw_key is None else key_of(raw_key),
-                None if raw_value is None else value_of(raw_value),
-                millis,
-                _TIMESTAMP_TYPES.get(kind, "none"),
-                message.headers() or [],
-            )
+            decoded = self._decoded(message)
         except Exception as error:
-            raise error_of(message, error) from error
-
-    def values(self, record: Record, message: Message) -> Any:
-        """Return the values to emit, (stream, values), or None; raise BadRecord."""
+            if passes_on(error):
+                raise
+            self._tell_bad(spout, message, error)
+            return None
+        if self._translate is None:
+            return decoded
         try:
-            if self.translate is not None:
-                return self.translate(record)
-            return [getattr(record, name) for name in self.fields]
+            return self._translate(decoded)
         except Exception as error:
-            raise bad_record(message, error) from error
+            self._tell_bad(spout, message, error)
+            return None
 
+    def _tell_bad(self, spout: Spout, message: Message, error: Exception) -> None:
+        where = f"{message.topic()}-{message.partition()} at {message.offset()}"
+        bad = self.tell_bad(spout, message.value(), error, where)
+        if self._letters is not None and self._of.on_bad == "dead_letter":
+            self._letters.bury(message, bad.error, 0)
+            spout.context.end_batch()
 
-def error_of(message: Message, error: Exception) -> Exception:
-    """Return what to raise for a message that cannot be read: not always is that its fault."""
-    return error if passes_on(error) else bad_record(message, error)
+    def _picked(self, message: Message) -> list[Any]:
+        value = message.value()
+        return [None] * self._count if value is None else self._pick(self._decode(value))
 
+    def _whole(self, message: Message) -> list[Any]:
+        key, value = message.key(), message.value()
+        return [
+            message.topic(),
+            message.partition(),
+            message.offset(),
+            None if key is None else self._decode_key(key),
+            None if value is None else self._decode(value),
+        ]
 
-def bad_record(message: Message, error: Exception) -> BadRecord:
-    """Return what is told of a message that cannot be read."""
-    where = f"{message.topic()}-{message.partition()} at {message.offset()}"
-    return BadRecord(message.value(), f"{type(error).__name__}: {error}", where)
+    def _parts(self, message: Message) -> list[Any]:
+        return self.chosen(self._record(message))
+
+    def _record(self, message: Message) -> Record:
+        kind, millis = message.timestamp()
+        time = (millis, _TIMESTAMP_TYPES.get(kind, "none"))
+        return Record._make((*self._whole(message), *time, message.headers() or []))

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from topo.config.secrets import revealed
 from topo.connectors.arguments import answering
-from topo.connectors.base import BadRecord, OnBad, check_choice, check_positive
+from topo.connectors.base import OnBad, check_choice, check_positive
 from topo.connectors.formats import Decode, Format, requirements_of
 from topo.connectors.kafka.client import (
     REQUIRES,
@@ -31,10 +31,10 @@ from topo.connectors.kafka.dead_letters import DeadLetters
 from topo.connectors.kafka.failures import Failures
 from topo.connectors.kafka.partitions import Partition
 from topo.connectors.kafka.reading import PartitionReader
-from topo.connectors.kafka.records import DEAD_FIELDS, Record, Translation, error_of
+from topo.connectors.kafka.records import DEAD_FIELDS, MessageReader, Record, Translation
 from topo.connectors.kafka.starts import Start
-from topo.connectors.picking import Picker
 from topo.connectors.retries import Backoff
+from topo.connectors.translation import stream_and_values
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import DEFAULT_STREAM
 
@@ -70,8 +70,7 @@ class KafkaSpout(PartitionReader):
         "_held",
         "_is_tracked",
         "_ready_in",
-        "_decoders",
-        "_quick",
+        "_reader",
     )
 
     @answering()
@@ -156,12 +155,9 @@ class KafkaSpout(PartitionReader):
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         default = "at_least_once" if conf["topology.acker.executors"] else "exactly_once"
         self._is_tracked = (self.guarantee or default) == "at_least_once"
-        self._decoders = self.translation.decoders()
-        form = self.translation
-        pick = Picker(_NAME, form.fields, form.missing, self.report_error)
-        self._quick = self.translation.quick(*self._decoders, pick)
         self.open_reader()
         self._letters = self.dead_letters()
+        self._reader = MessageReader(self.translation, self, self._letters)
         self._failures = Failures(self, self.connect, self.retry, context.now)
         self._queue: deque[Message] = deque()
         self._held: dict[TP, deque[Message]] = {}  # of partitions at their limit
@@ -259,7 +255,7 @@ class KafkaSpout(PartitionReader):
                 self._hold(key, message)
                 continue
             try:
-                values = self._values(message)
+                values = self._reader.read_message(self, message)
             except Unavailable:
                 self._queue.appendleft(message)
                 raise
@@ -269,10 +265,11 @@ class KafkaSpout(PartitionReader):
             if self._is_tracked:
                 partition.offsets.emit(offset)
                 room -= 1
-            if isinstance(values, tuple) and len(values) == 2 and isinstance(values[0], str):
-                self.emit(values[1], stream=values[0], msg_id=self._id_of(key, offset))
+            stream, own = stream_and_values(values)
+            if stream != DEFAULT_STREAM:
+                self.emit(own, stream=stream, msg_id=self._id_of(key, offset))
                 continue
-            rows.append(values)
+            rows.append(own)
             if self._is_tracked:
                 ids.append((*key, offset))
 
@@ -308,31 +305,6 @@ class KafkaSpout(PartitionReader):
             if self._queue:
                 self._ready_in = self.context.batch_id
                 self.context.end_batch()
-
-    def _values(self, message: Message) -> Any:
-        """Return what to emit for a message; tell of one that cannot be read."""
-        try:
-            if self._quick is not None:
-                try:
-                    return self._quick(message)
-                except Exception as error:
-                    raise error_of(message, error) from error
-            record = self.translation.record(message, *self._decoders)
-            return self.translation.values(record, message)
-        except BadRecord as bad:
-            self.context.counter("bad_records")
-            if self.on_bad == "stop":
-                raise ComponentError(
-                    f"{_NAME}: a record cannot be read: {bad}",
-                    hint="on_bad='stream' emits such records on the stream 'bad', 'skip' drops "
-                    "them",
-                ) from bad
-            if self.on_bad == "stream":
-                self.emit([bad.raw, bad.error, bad.where], stream="bad")
-            if self.on_bad == "dead_letter" and self._letters is not None:
-                self._letters.bury(message, bad.error, 0)
-                self.context.end_batch()
-            return None
 
     # -- what becomes of messages -------------------------------------------------------------
 
@@ -371,12 +343,10 @@ class KafkaSpout(PartitionReader):
 
     def emit_once_more(self, key: TP, message: Message) -> bool:
         """Emit a message that has failed; return False if nothing is to be emitted of it now."""
-        values = self._values(message)
-        stream = DEFAULT_STREAM
-        if isinstance(values, tuple) and len(values) == 2 and isinstance(values[0], str):
-            stream, values = values
-        if values is None:
+        translated = self._reader.read_message(self, message)
+        if translated is None:
             return False
+        stream, values = stream_and_values(translated)
         self.context.counter("replayed")
         self.collector.from_split(split_of(key))
         self.emit(values, stream=stream, msg_id=(*key, message.offset()))
