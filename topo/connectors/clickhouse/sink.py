@@ -8,17 +8,18 @@ batch in state until it has committed, and then inserts it under tokens that nam
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from topo.config.secrets import Secret, revealed
-from topo.connectors.addresses import check_tls, check_url
 from topo.connectors.arguments import answering
-from topo.connectors.base import OnBad, check_positive, load_client
+from topo.connectors.base import OnBad
 from topo.connectors.formats import dump_json
-from topo.connectors.http.client import REQUIRES, SCHEMES, Target, login_of, passes, patiently
-from topo.connectors.outbox import OutboxSink, Outgoing, Refused
+from topo.connectors.http.client import passes
+from topo.connectors.http.targets import TargetSink
+from topo.connectors.outbox import Outgoing, Refused
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
@@ -39,7 +40,7 @@ _OWNED = ("query", "database", "insert_deduplication_token", "insert_deduplicate
 _WINDOW = re.compile(r"non_replicated_deduplication_window\s*=\s*[1-9]")
 
 
-class ClickHouseBolt(OutboxSink):
+class ClickHouseBolt(TargetSink):
     """A sink of rows.
 
     `table` is a name, "base.name" as well, or a function of the tuple; one that returns None skips
@@ -48,10 +49,8 @@ class ClickHouseBolt(OutboxSink):
     ClickHouse's own, of each insert.
     """
 
-    requires: Iterable[str] = (REQUIRES,)
-    transient = ("_target", "_checked", *OutboxSink.transient)
+    transient = ("_checked", *TargetSink.transient)
     connector = _NAME
-    guarantees = ("none", "at_least_once", "exactly_once")
     refused = {
         "by_batch": "a table does not know what a batch wrote; use 'exactly_once'",
     }
@@ -73,34 +72,28 @@ class ClickHouseBolt(OutboxSink):
         retry_secs: float = 30.0,
         on_bad: OnBad = "stop",
     ) -> None:
-        check_url(_NAME, url, SCHEMES)
-        check_tls(_NAME, tls)
-        check_positive(_NAME, timeout_secs=timeout_secs)
         if not callable(table):
             _check_table(table)
         for name in settings or {}:
             if name in _OWNED:
                 raise ComponentError(f"{_NAME} sets {name!r} itself")
-        self.url, self.table, self.settings = url, table, dict(settings or {})
-        self.login = login_of(_NAME, user, password)
-        self.headers, self.timeout_secs = dict(headers or {}), timeout_secs
-        self.tls = None if tls is None else dict(tls)
-        self.set_up(
+        self.table, self.settings = table, dict(settings or {})
+        self.set_target(
+            url,
+            user=user,
+            password=password,
+            headers=headers,
+            tls=tls,
+            timeout_secs=timeout_secs,
             guarantee=guarantee,
-            after_commit=guarantee == "exactly_once",
             map=map,
-            on_bad=on_bad,
             retry_secs=retry_secs,
+            on_bad=on_bad,
         )
 
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
-        load_client("httpx", _NAME, "http")
-        self._target: Target | None = None
+        super().prepare(conf, context, collector)
         self._checked: set[str] = set()  # tables that are known to drop what comes twice
-
-    def cleanup(self) -> None:
-        if self._target is not None:
-            self._target.close()
 
     def outgoing(self, tup: Tuple) -> Outgoing | None:
         table = self.table if isinstance(self.table, str) else self.table(tup)
@@ -117,34 +110,27 @@ class ClickHouseBolt(OutboxSink):
 
     def send(self, records: Sequence[Outgoing]) -> Refused:
         refused: Refused = []
-        is_patient = self.guarantee != "none"
-        secs = self.retry_secs if is_patient else 0.0
         for table, rows in _parts(records):
-            try:
-                if self.guarantee == "exactly_once" and table not in self._checked:
-                    patiently(lambda table=table: self._check_memory(table), secs)  # type: ignore[misc]
-                self._insert(table, rows, refused, secs)
-            except Unavailable:
-                if is_patient:
-                    raise
-                self.context.counter("lost", len(rows))
+            if self.guarantee == "exactly_once" and table not in self._checked:
+                self.deliver(partial(self._check_memory, table), rows)
+            self._insert(table, rows, refused)
         return refused
 
-    def _insert(self, table: str, rows: list[Outgoing], refused: Refused, secs: float) -> None:
+    def _insert(self, table: str, rows: list[Outgoing], refused: Refused) -> None:
         """Insert rows; halve them, until those alone are refused that do not fit the table."""
         token = f"{rows[0].id}+{len(rows)}"
         body = b"\n".join(row.body for row in rows)
         query = f"INSERT INTO {table} FORMAT JSONEachRow"
         own = {**revealed(self.settings), "insert_deduplication_token": token}
         try:
-            patiently(lambda: self._asked(query, body, own), secs)
+            self.deliver(partial(self._ask, query, body, own), rows)
         except ValueError as error:
             if len(rows) == 1:
                 refused.append((rows[0], error))
                 return
             middle = len(rows) // 2
-            self._insert(table, rows[:middle], refused, secs)
-            self._insert(table, rows[middle:], refused, secs)
+            self._insert(table, rows[:middle], refused)
+            self._insert(table, rows[middle:], refused)
 
     def _check_memory(self, table: str) -> None:
         """Raise ComponentError for a table that does not remember inserts."""
@@ -154,7 +140,7 @@ class ClickHouseBolt(OutboxSink):
             "SELECT engine, create_table_query FROM system.tables "
             f"WHERE database = {of_base} AND name = '{name}' FORMAT TSVRaw"
         )
-        engine, _, definition = self._asked(query, b"", {}).partition("\t")
+        engine, _, definition = self._ask(query, b"", {}).partition("\t")
         remembers = engine.startswith(("Replicated", "Shared")) or (
             engine.endswith("MergeTree") and _WINDOW.search(definition) is not None
         )
@@ -167,9 +153,9 @@ class ClickHouseBolt(OutboxSink):
             )
         self._checked.add(table)
 
-    def _asked(self, query: str, body: bytes, settings: Mapping[str, Any]) -> str:
+    def _ask(self, query: str, body: bytes, settings: Mapping[str, Any]) -> str:
         """Return an answer; raise Unavailable for what may pass, ValueError for rows."""
-        target = self._connected()
+        target = self.target()
         params = {
             "insert_deduplicate": "1",
             "async_insert": "0",
@@ -195,18 +181,6 @@ class ClickHouseBolt(OutboxSink):
             raise target.answered(response, response.content)
         hint = 'user= and password=Secret.env("NAME")' if code in (192, 193, 194, 516) else None
         raise ComponentError(f"{_NAME}: {target.shown}: {reason}", hint=hint or "")
-
-    def _connected(self) -> Target:
-        if self._target is None:
-            self._target = Target(
-                _NAME,
-                self.url,
-                self.headers,
-                self.tls,
-                timeout_secs=self.timeout_secs,
-                auth=self.login,
-            )
-        return self._target
 
 
 def _check_table(table: Any) -> None:

@@ -8,16 +8,17 @@ under ids of its own, which are the same if the process dies meanwhile and it is
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from topo.config.secrets import Secret
-from topo.connectors.addresses import check_tls, check_url
 from topo.connectors.arguments import answering
-from topo.connectors.base import OnBad, check_choice, check_positive, load_client
+from topo.connectors.base import OnBad, check_choice
 from topo.connectors.formats import dump_json
-from topo.connectors.http.client import REQUIRES, SCHEMES, Target, login_of, passes, patiently
-from topo.connectors.outbox import Chosen, OutboxSink, Outgoing, Refused, chosen
+from topo.connectors.http.client import Target, passes
+from topo.connectors.http.targets import TargetSink
+from topo.connectors.outbox import Chosen, Outgoing, Refused, chosen
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
@@ -34,7 +35,7 @@ class _Action(NamedTuple):
     version: int | None
 
 
-class ElasticsearchBolt(OutboxSink):
+class ElasticsearchBolt(TargetSink):
     """A sink of documents.
 
     `index` is a name, or a function of the tuple; one that returns None skips it. A document is a
@@ -45,10 +46,7 @@ class ElasticsearchBolt(OutboxSink):
     is made if there is none) or "delete".
     """
 
-    requires: Iterable[str] = (REQUIRES,)
-    transient = ("_target", *OutboxSink.transient)
     connector = _NAME
-    guarantees = ("none", "at_least_once", "exactly_once")
     refused = {
         "by_batch": "an index does not know what a batch wrote; use 'exactly_once'",
     }
@@ -72,10 +70,7 @@ class ElasticsearchBolt(OutboxSink):
         retry_secs: float = 30.0,
         on_bad: OnBad = "stop",
     ) -> None:
-        check_url(_NAME, url, SCHEMES)
-        check_tls(_NAME, tls)
         check_choice(_NAME, "mode", mode, ("index", "create", "update", "delete"))
-        check_positive(_NAME, timeout_secs=timeout_secs)
         if mode in ("update", "delete") and id is None:
             raise ComponentError(
                 f"{_NAME}: mode={mode!r} of which document?", hint='id="user" names the field'
@@ -87,25 +82,19 @@ class ElasticsearchBolt(OutboxSink):
             )
         if not (isinstance(index, str) and index) and not callable(index):
             raise ComponentError(f"{_NAME}: index={index!r}; it is a name, or a function of tuples")
-        self.url, self.index, self.id, self.version, self.mode = url, index, id, version, mode
-        self.login = login_of(_NAME, user, password)
-        self.headers, self.timeout_secs = dict(headers or {}), timeout_secs
-        self.tls = None if tls is None else dict(tls)
-        self.set_up(
+        self.index, self.id, self.version, self.mode = index, id, version, mode
+        self.set_target(
+            url,
+            user=user,
+            password=password,
+            headers=headers,
+            tls=tls,
+            timeout_secs=timeout_secs,
             guarantee=guarantee,
-            after_commit=guarantee == "exactly_once",
             map=map,
-            on_bad=on_bad,
             retry_secs=retry_secs,
+            on_bad=on_bad,
         )
-
-    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
-        load_client("httpx", _NAME, "http")
-        self._target: Target | None = None
-
-    def cleanup(self) -> None:
-        if self._target is not None:
-            self._target.close()
 
     def outgoing(self, tup: Tuple) -> Outgoing | None:
         index = self.index if isinstance(self.index, str) else self.index(tup)
@@ -131,21 +120,12 @@ class ElasticsearchBolt(OutboxSink):
         refused: Refused = []
         for part in _parts(records):
             left = list(part)
-
-            def write(left: list[Outgoing] = left) -> None:
-                self._write(left, refused)
-
-            try:
-                patiently(write, self.retry_secs if self.guarantee != "none" else 0.0)
-            except Unavailable:
-                if self.guarantee != "none":
-                    raise
-                self.context.counter("lost", len(left))
+            self.deliver(partial(self._write, left, refused), left)
         return refused
 
     def _write(self, left: list[Outgoing], refused: Refused) -> None:
         """Write what is left; take out what is done or refused, raise for the rest."""
-        target = self._connected()
+        target = self.target()
         body = b"".join(self._lines(record) for record in left)
         try:
             response = target.client.post(
@@ -218,18 +198,6 @@ class ElasticsearchBolt(OutboxSink):
                 hint="see url=",
             )
         return results
-
-    def _connected(self) -> Target:
-        if self._target is None:
-            self._target = Target(
-                _NAME,
-                self.url,
-                self.headers,
-                self.tls,
-                timeout_secs=self.timeout_secs,
-                auth=self.login,
-            )
-        return self._target
 
 
 def _parts(records: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:

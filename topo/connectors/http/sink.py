@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
 from topo.config.secrets import Secret
-from topo.connectors.addresses import check_tls, check_url
+from topo.connectors.addresses import check_url
 from topo.connectors.arguments import answering
-from topo.connectors.base import OnBad, check_choice, check_positive, load_client
+from topo.connectors.base import OnBad, check_choice, check_positive
 from topo.connectors.formats import Encode, Format, check_form, encoder, requirements_of
-from topo.connectors.http.client import REQUIRES, SCHEMES, Target, passes, retry_after
+from topo.connectors.http.client import SCHEMES, Target, passes, retry_after
 from topo.connectors.http.server import MOST_KEY
-from topo.connectors.outbox import OutboxSink, Outgoing, Refused
+from topo.connectors.http.targets import TargetSink
+from topo.connectors.outbox import Outgoing, Refused
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
@@ -34,7 +35,7 @@ _TYPES = {"json": "application/json", "str": "text/plain; charset=utf-8",
           "bytes": "application/octet-stream", "msgpack": "application/vnd.msgpack"}  # fmt: skip
 
 
-class HttpBolt(OutboxSink):
+class HttpBolt(TargetSink):
     """A sink that posts a request for each tuple.
 
     A body is a dict of the tuple's fields, or what `map` makes of the tuple, encoded by `value`.
@@ -45,10 +46,8 @@ class HttpBolt(OutboxSink):
     rejects the tuple.
     """
 
-    requires: Iterable[str] = (REQUIRES,)
-    transient = ("_target", "_threads", "_encode", *OutboxSink.transient)
+    transient = ("_threads", "_encode", *TargetSink.transient)
     connector = _NAME
-    guarantees = ("none", "at_least_once", "exactly_once")
     refused = {
         "by_batch": "a server replaces nothing that was posted; use 'exactly_once' with a server "
         "that takes an Idempotency-Key once",
@@ -71,36 +70,32 @@ class HttpBolt(OutboxSink):
         retry_secs: float = 30.0,
         on_bad: OnBad = "stop",
     ) -> None:
-        if not callable(url):
-            check_url(_NAME, url, SCHEMES)
-        check_tls(_NAME, tls)
         check_choice(_NAME, "method", method, ("POST", "PUT", "PATCH"))
         check_form(value, _NAME, "value", writes=True)
-        check_positive(_NAME, concurrency=concurrency, timeout_secs=timeout_secs)
-        self.url, self.method, self.value = url, method, value
+        check_positive(_NAME, concurrency=concurrency)
+        self.method, self.value = method, value
         kind = content_type or _TYPES.get(value if isinstance(value, str) else "bytes", "")
-        self.headers: dict[str, str | Secret] = {"Content-Type": kind, **(headers or {})}
-        self.concurrency, self.timeout_secs = concurrency, timeout_secs
-        self.tls = None if tls is None else dict(tls)
+        self.concurrency = concurrency
         self.requires = (*self.requires, *requirements_of(value))
-        self.set_up(
+        self.set_target(
+            url,
+            headers={"Content-Type": kind, **(headers or {})},
+            tls=tls,
+            timeout_secs=timeout_secs,
             guarantee=guarantee,
-            after_commit=guarantee == "exactly_once",
             map=map,
-            on_bad=on_bad,
             retry_secs=retry_secs,
+            on_bad=on_bad,
         )
 
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
-        load_client("httpx", _NAME, "http")
+        super().prepare(conf, context, collector)
         self._encode = encoder(self.value, _NAME, "value")
-        self._target: Target | None = None
         self._threads = ThreadPoolExecutor(self.concurrency, "topo-http-post")
 
     def cleanup(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-        if self._target is not None:
-            self._target.close()
+        super().cleanup()
 
     def outgoing(self, tup: Tuple) -> Outgoing | None:
         where = ""
@@ -113,19 +108,8 @@ class HttpBolt(OutboxSink):
         return Outgoing(where, self._encode(self.as_record(tup)))
 
     def send(self, records: Sequence[Outgoing]) -> Refused:
-        target = self._target
-        if target is None:
-            url = "http://localhost" if callable(self.url) else self.url
-            target = self._target = Target(
-                _NAME,
-                url,
-                self.headers,
-                self.tls,
-                timeout_secs=self.timeout_secs,
-                connections=self.concurrency,
-            )
+        target, is_patient = self.target(), self.is_patient
         until = time.monotonic() + self.retry_secs
-        is_patient = self.guarantee != "none"
 
         def post(record: Outgoing) -> Exception | None:
             return _post(target, self.method, record, until if is_patient else 0.0)
