@@ -12,20 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from topo.components import StatefulBasicBolt
-from topo.connectors.base import (
-    REJECTED_FIELDS,
-    OnBad,
-    as_record,
-    check_choice,
-    check_guarantee,
-    check_positive,
-)
+from topo.connectors.base import OnBad, as_record, check_guarantee, check_positive
+from topo.connectors.publication import PublishingSink, Rejected
 from topo.errors import ComponentError
 from topo.tuples import Tuple
 
 _MOST = 1_000  # records that wait to be sent together
-_TICK_SECS = 1.0
 
 Chosen = str | Callable[[Tuple], Any]
 
@@ -46,10 +38,9 @@ class Outgoing:
 Refused = list[tuple[Outgoing, Exception]]
 
 
-class OutboxSink(StatefulBasicBolt):
+class OutboxSink(PublishingSink):
     """A bolt that sends a record for each tuple; those that are refused it rejects."""
 
-    connector = ""
     refused: Mapping[str, str] = {}
     """Guarantees that are not to be had, with the reasons and the remedies."""
     guarantees: tuple[str, ...] = ("none", "at_least_once")
@@ -66,20 +57,14 @@ class OutboxSink(StatefulBasicBolt):
     ) -> None:
         """Check and keep what every such sink has; called by the constructor."""
         check_guarantee(self.connector, guarantee, self.guarantees, self.refused)
-        check_choice(self.connector, "on_bad", on_bad, ("stop", "stream", "skip"))
         check_positive(self.connector, retry_secs=retry_secs)
         if after_commit and guarantee == "none":
             raise ComponentError(
                 f"{self.connector}: after_commit=True with guarantee='none', which does not wait"
             )
         self.guarantee, self.after_commit, self.map = guarantee, after_commit, map
-        self.on_bad, self.retry_secs = on_bad, retry_secs
-        self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
-
-    def get_component_configuration(self) -> dict[str, Any]:
-        """Tick if rejected records may have to be emitted after their batch."""
-        late = self.after_commit and self.on_bad == "stream"
-        return {"topology.tick.tuple.freq.secs": _TICK_SECS} if late else {}
+        self.set_on_bad(on_bad)
+        self.retry_secs = retry_secs
 
     # -- what subclasses say ------------------------------------------------------------------
 
@@ -109,7 +94,7 @@ class OutboxSink(StatefulBasicBolt):
         try:
             outgoing = self.outgoing(tup)
         except Exception as error:
-            self._reject(list(tup.values), error)
+            self.reject(list(tup.values), error)
             return
         if outgoing is None:
             self.context.counter("skipped")
@@ -127,27 +112,18 @@ class OutboxSink(StatefulBasicBolt):
             self._send_waiting()
             self._sent = 0
             return
-        self._emit_rejected()
+        self.emit_rejected()
         waiting, self._waiting = self._waiting, []
-        if waiting:
-            self.state["outbox", batch_id] = waiting
+        self.keep(batch_id, waiting)
 
-    def committed(self, batch_id: int) -> None:
-        """Send what committed batches have kept; again, if the process has died meanwhile."""
-        kept = sorted(key[1] for key in self.state.raw() if key[0] == "outbox")
-        for number in [number for number in kept if number <= batch_id]:
-            records: list[Outgoing] = self.state.raw()["outbox", number]
-            for count, record in enumerate(records):
-                record.id = f"{self._task}/{number}/{count}"
-            refused = self.send(records)
-            self.context.counter("sent", len(records) - len(refused))
-            if refused and self.on_bad == "stop":
-                raise refused[0][1]
-            self.context.counter("rejected", len(refused))
-            if refused and self.on_bad == "stream":
-                told = [([one.where, one.body], _said(error)) for one, error in refused]
-                self.state["rejected"] = [*self.state.get("rejected", []), *told]
-            del self.state["outbox", number]
+    def publish(self, number: int, batch: Any) -> Rejected:
+        """Send the records of a batch, under ids that are the same if it is sent again."""
+        records: list[Outgoing] = batch
+        for count, record in enumerate(records):
+            record.id = f"{self._task}/{number}/{count}"
+        refused = self.send(records)
+        self.context.counter("sent", len(records) - len(refused))
+        return [([record.where, record.body], error) for record, error in refused]
 
     @property
     def _task(self) -> str:
@@ -168,20 +144,7 @@ class OutboxSink(StatefulBasicBolt):
         refused = self.send(waiting)
         self.context.counter("sent", len(waiting) - len(refused))
         for record, error in refused:
-            self._reject([record.where, record.body], error)
-
-    def _emit_rejected(self) -> None:
-        for values, error in self.state.raw().get("rejected", []):
-            self.emit([values, error], stream="rejected")
-        if self.state.raw().get("rejected"):
-            self.state["rejected"] = []
-
-    def _reject(self, values: list[Any], error: Exception) -> None:
-        self.context.counter("rejected")
-        if self.on_bad == "stop":
-            raise error
-        if self.on_bad == "stream":
-            self.emit([values, _said(error)], stream="rejected")
+            self.reject([record.where, record.body], error)
 
 
 def chosen(given: Chosen | None, tup: Tuple) -> Any:
@@ -189,7 +152,3 @@ def chosen(given: Chosen | None, tup: Tuple) -> Any:
     if given is None:
         return None
     return tup[given] if isinstance(given, str) else given(tup)
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

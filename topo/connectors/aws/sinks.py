@@ -9,17 +9,11 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from topo.components import BasicBolt
 from topo.connectors.arguments import answering
 from topo.connectors.aws.service import REQUIRES, Service, check_options
-from topo.connectors.base import (
-    REJECTED_FIELDS,
-    OnBad,
-    as_record,
-    check_choice,
-    check_positive,
-)
+from topo.connectors.base import OnBad, as_record, check_positive
 from topo.connectors.formats import Encode, Format, check_form, encoder, requirements_of
+from topo.connectors.publication import RejectingSink
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
@@ -27,13 +21,13 @@ Chosen = str | Callable[[Tuple], str] | None
 Entry = dict[str, Any]
 
 
-class _Sink(BasicBolt):
+class _Sink(RejectingSink):
     """A bolt that gathers entries, and sends those of a batch, several in a call."""
 
     requires: Iterable[str] = (REQUIRES,)
     stateless = True
     transient = ("_encode", "_entries", "_service")
-    connector = service = about = ""
+    service = about = ""
     most, most_bytes, most_entry_bytes = 10, 256 << 10, 256 << 10
 
     def __init__(
@@ -45,13 +39,12 @@ class _Sink(BasicBolt):
         options: dict[str, Any],
     ) -> None:
         check_form(value, self.connector, "value", writes=True)
-        check_choice(self.connector, "on_bad", on_bad, ("stop", "stream", "skip"))
         check_positive(self.connector, retry_secs=retry_secs)
         check_options(self.connector, options)
         self.requires = (*self.requires, *requirements_of(value))
         self.value, self.map, self.retry_secs = value, map, retry_secs
-        self.on_bad, self.options = on_bad, options
-        self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
+        self.options = options
+        self.set_on_bad(on_bad)
 
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
         self._encode = encoder(self.value, self.connector, "value")
@@ -68,11 +61,7 @@ class _Sink(BasicBolt):
             if size > self.most_entry_bytes:
                 raise ValueError(f"{size} bytes; {self.most_entry_bytes} are the most")
         except Exception as error:
-            self.context.counter("rejected")
-            if self.on_bad == "stop":
-                raise
-            if self.on_bad == "stream":
-                self.emit([list(tup.values), f"{type(error).__name__}: {error}"], stream="rejected")
+            self.reject(list(tup.values), error)
             return
         self._entries.append((entry, size))
 

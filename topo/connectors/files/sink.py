@@ -19,7 +19,6 @@ from urllib.parse import quote
 from topo.components import StatefulBasicBolt
 from topo.connectors.arguments import answering
 from topo.connectors.base import (
-    REJECTED_FIELDS,
     Guarantee,
     OnBad,
     as_record,
@@ -30,6 +29,7 @@ from topo.connectors.files.objects import check_place, is_object
 from topo.connectors.files.places import Directory, Objects, Place
 from topo.connectors.files.spout import FORMATS
 from topo.connectors.files.writers import SUFFIXES, TEXT, packed
+from topo.connectors.publication import RejectingSink
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields, Tuple
 
@@ -43,7 +43,7 @@ _NUMBER = "number"
 _LAST = "last"  # batch that wrote a file, where each batch writes its own
 
 
-class FileBolt(StatefulBasicBolt):
+class FileBolt(RejectingSink, StatefulBasicBolt):
     """A sink of files below a directory, or of objects below a prefix, `s3://BUCKET/PREFIX`.
 
     Rows are dicts of a tuple's fields, or what `map` makes of a tuple; of `format="lines"`, the
@@ -52,6 +52,7 @@ class FileBolt(StatefulBasicBolt):
     `roll_secs` old; `after_roll` is then called with its path, at least once.
     """
 
+    connector = _NAME
     transient = ("_place", "_rows", "_checked")
 
     @answering()
@@ -74,7 +75,6 @@ class FileBolt(StatefulBasicBolt):
         check_choice(
             _NAME, "guarantee", guarantee, ("none", "at_least_once", "by_batch", "exactly_once")
         )
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
         check_positive(_NAME, roll_secs=roll_secs, roll_bytes=roll_bytes)
         if not prefix or prefix.startswith((".", "_")) or "/" in prefix:
             raise ComponentError(f"{_NAME}: prefix={prefix!r}; readers skip hidden files")
@@ -85,8 +85,8 @@ class FileBolt(StatefulBasicBolt):
         has_parts = format in TEXT or not is_object(self.directory)
         usual = _FILE_BYTES if has_parts else _OBJECT_BYTES
         self.roll_secs, self.roll_bytes = roll_secs, roll_bytes or usual
-        self.prefix, self.on_bad, self.after_roll = prefix, on_bad, after_roll
-        self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
+        self.prefix, self.after_roll = prefix, after_roll
+        self.set_on_bad(on_bad)
 
     def get_component_configuration(self) -> dict[str, Any]:
         """Tick, so that a file ends in time though no tuple comes."""
@@ -143,7 +143,7 @@ class FileBolt(StatefulBasicBolt):
         except (ComponentError, Unavailable):
             raise
         except Exception as error:
-            self._reject(tup, error)
+            self.reject(list(tup.values), error)
             return
         self._rows.setdefault(partition, []).append(row)
 
@@ -177,13 +177,6 @@ class FileBolt(StatefulBasicBolt):
 
     def _name(self, batch_id: int, number: int) -> str:
         return f"{self._task}{batch_id}-{number}.{SUFFIXES[self.format]}"
-
-    def _reject(self, tup: Tuple, error: Exception) -> None:
-        self.context.counter("rejected")
-        if self.on_bad == "stop":
-            raise error
-        if self.on_bad == "stream":
-            self.emit([list(tup.values), f"{type(error).__name__}: {error}"], stream="rejected")
 
     def pre_commit(self, batch_id: int) -> None:
         rows, self._rows = self._rows, {}

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from topo.components import StatefulBasicBolt
 from topo.config.secrets import revealed
 from topo.connectors.arguments import answering
 from topo.connectors.base import (
-    REJECTED_FIELDS,
     Guarantee,
     OnBad,
     as_record,
@@ -34,6 +32,7 @@ from topo.connectors.formats import (
 from topo.connectors.kafka.client import REQUIRES, check_settings
 from topo.connectors.kafka.publisher import Batch, Publisher, Record, Sender
 from topo.connectors.kafka.topics import NewTopic, ensure_topic
+from topo.connectors.publication import PublishingSink, Rejected
 from topo.errors import ComponentError
 from topo.tuples import Tuple
 
@@ -51,7 +50,7 @@ _OWNED = {
 }
 
 
-class KafkaBolt(StatefulBasicBolt):
+class KafkaBolt(PublishingSink):
     """A sink of Kafka records.
 
     `topic` is a name, or a function of the tuple; one that returns None skips it. A value is a dict
@@ -61,6 +60,7 @@ class KafkaBolt(StatefulBasicBolt):
     """
 
     requires: Iterable[str] = (REQUIRES,)
+    connector = _NAME
     transient = ("_sender", "_publisher", "_batch", "_encoders", "_most", "_has_more")
 
     @answering()
@@ -87,7 +87,6 @@ class KafkaBolt(StatefulBasicBolt):
         if not (isinstance(topic, str) and topic) and not callable(topic):
             raise ComponentError(f"{_NAME}: topic={topic!r}; it is a name, or a function of tuples")
         check_choice(_NAME, "guarantee", guarantee, ("none", "at_least_once", "exactly_once"))
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
         check_positive(_NAME, retry_secs=retry_secs)
         check_form(value, _NAME, "value", writes=True, asks=True)
         check_form(key_format, _NAME, "key_format", writes=True, asks=True)
@@ -97,8 +96,8 @@ class KafkaBolt(StatefulBasicBolt):
         self.create = create
         self.topic, self.key, self.value, self.key_format = topic, key, value, key_format
         self.map, self.partition, self.timestamp, self.headers = map, partition, timestamp, headers
-        self.guarantee, self.on_bad, self.retry_secs = guarantee, on_bad, retry_secs
-        self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
+        self.guarantee, self.retry_secs = guarantee, retry_secs
+        self.set_on_bad(on_bad)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -155,7 +154,7 @@ class KafkaBolt(StatefulBasicBolt):
         except Exception as error:
             if passes_on(error):
                 raise
-            self._reject(list(tup.values), error)
+            self.reject(list(tup.values), error)
             return
         if outgoing is None:
             self.context.counter("skipped")
@@ -163,7 +162,7 @@ class KafkaBolt(StatefulBasicBolt):
             self._batch.append(outgoing)
         else:
             for values, reason in self.sender().send(outgoing):
-                self._reject(values, reason)
+                self.reject(values, reason)
 
     def _outgoing(self, tup: Tuple) -> Record | None:
         topic = self.topic if isinstance(self.topic, str) else self.topic(tup)
@@ -196,33 +195,22 @@ class KafkaBolt(StatefulBasicBolt):
         )
         return encoders
 
-    def _reject(self, values: list[Any], error: Exception) -> None:
-        self.context.counter("rejected")
-        if self.on_bad == "stop":
-            raise error
-        if self.on_bad == "stream":
-            self.emit([values, f"{type(error).__name__}: {error}"], stream="rejected")
-
     def pre_commit(self, batch_id: int) -> None:
         """Wait for the brokers; or keep the batch until it has committed."""
         if self.guarantee == "exactly_once":
             batch, self._batch = self._batch, []
             if batch:
-                self.state["outbox", batch_id] = Batch.of(batch)
+                self.keep(batch_id, Batch.of(batch))
         elif self._sender is not None and self.guarantee == "at_least_once":
             for values, reason in self._sender.flush(self.retry_secs):
-                self._reject(values, reason)
+                self.reject(values, reason)
 
-    def committed(self, batch_id: int) -> None:
-        """Publish what the batch has kept, unless its transaction says that it is published."""
-        kept = sorted(key[1] for key in self.state.raw() if key[0] == "outbox")
-        for number in [number for number in kept if number <= batch_id]:
-            batch: Any = self.state.raw()["outbox", number]
-            if isinstance(batch, list):  # as an earlier topo has saved it
-                batch = Batch.of(batch)
-            published = self.publisher().publish(number, batch)
-            self.context.counter("published", published)
-            del self.state["outbox", number]
+    def publish(self, number: int, batch: Any) -> Rejected:
+        """Publish a batch, unless its transaction says that it is published."""
+        if isinstance(batch, list):  # as an earlier topo has saved it
+            batch = Batch.of(batch)
+        self.context.counter("published", self.publisher().publish(number, batch))
+        return []
 
 
 def _chosen(given: str | Callable[[Tuple], Any] | None, tup: Tuple) -> Any:

@@ -10,16 +10,15 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from topo.components import StatefulBasicBolt
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import (
-    REJECTED_FIELDS,
     Guarantee,
     OnBad,
     check_choice,
     check_positive,
 )
+from topo.connectors.publication import PublishingSink, Rejected
 from topo.connectors.redis.server import REQUIRES, Server, check_type, check_url
 from topo.tuples import Tuple
 
@@ -35,7 +34,7 @@ return 1
 Chosen = str | Callable[[Tuple], Any]
 
 
-class RedisStoreBolt(StatefulBasicBolt):
+class RedisStoreBolt(PublishingSink):
     """A sink of Redis data, of Storm's seven types.
 
     `key` and `value` are a field's name or a function of the tuple. Of `hash`, `sorted_set` and
@@ -62,11 +61,10 @@ class RedisStoreBolt(StatefulBasicBolt):
         check_url(_NAME, url)
         check_type(_NAME, type, name)
         check_choice(_NAME, "guarantee", guarantee, ("none", "at_least_once", "exactly_once"))
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
         check_positive(_NAME, ttl_secs=ttl_secs)
         self.url, self.key, self.value, self.type, self.name = url, key, value, type, name
-        self.ttl_secs, self.guarantee, self.on_bad = ttl_secs, guarantee, on_bad
-        self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
+        self.ttl_secs, self.guarantee = ttl_secs, guarantee
+        self.set_on_bad(on_bad)
 
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
         self._server = Server(_NAME, self.url)
@@ -79,11 +77,7 @@ class RedisStoreBolt(StatefulBasicBolt):
         try:
             self._commands += self._commands_of(_text(_chosen(self.key, tup)), tup)
         except Exception as error:
-            self.context.counter("rejected")
-            if self.on_bad == "stop":
-                raise
-            if self.on_bad == "stream":
-                self.emit([list(tup.values), f"{type_name(error)}: {error}"], stream="rejected")
+            self.reject(list(tup.values), error)
 
     def _commands_of(self, key: str, tup: Tuple) -> list[list[Any]]:
         value = _chosen(self.value, tup)
@@ -102,24 +96,19 @@ class RedisStoreBolt(StatefulBasicBolt):
 
     def pre_commit(self, batch_id: int) -> None:
         commands, self._commands = self._commands, []
-        if not commands:
-            return
         if self.guarantee == "exactly_once":
-            self.state["outbox", batch_id] = commands
-            return
-        self._server.pipelined(lambda pipeline: _fill(pipeline, commands))
-        self.context.counter("commands", len(commands))
+            self.keep(batch_id, commands)
+        elif commands:
+            self._server.pipelined(lambda pipeline: _fill(pipeline, commands))
+            self.context.counter("commands", len(commands))
 
-    def committed(self, batch_id: int) -> None:
-        """Run the commands that the batch has kept, unless its number is in Redis."""
-        kept = sorted(key[1] for key in self.state.raw() if key[0] == "outbox")
-        for number in kept:
-            commands = self.state.raw()["outbox", number]
-            with self._server.reaching():
-                packed = [json.dumps(command) for command in commands]
-                ran = self._server.client.eval(_SCRIPT, 1, self._marker, str(number), *packed)
-            self.context.counter("commands", len(commands) if ran else 0)
-            del self.state["outbox", number]
+    def publish(self, number: int, batch: Any) -> Rejected:
+        """Run the commands of a batch, unless its number is in Redis."""
+        with self._server.reaching():
+            packed = [json.dumps(command) for command in batch]
+            ran = self._server.client.eval(_SCRIPT, 1, self._marker, str(number), *packed)
+        self.context.counter("commands", len(batch) if ran else 0)
+        return []
 
     @property
     def _marker(self) -> str:

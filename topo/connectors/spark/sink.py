@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from topo.components import BasicBolt
 from topo.connectors.arguments import answering
-from topo.connectors.base import REJECTED_FIELDS, OnBad, check_choice
+from topo.connectors.base import OnBad, check_choice
+from topo.connectors.publication import RejectingSink
 from topo.connectors.spark.schemas import arrow_schema
 from topo.connectors.spark.source import checked_options
 from topo.errors import ComponentError
@@ -22,7 +22,7 @@ _NAME = "SparkSink"
 _FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
 
 
-class SparkSink(BasicBolt):
+class SparkSink(RejectingSink):
     """A bolt whose tuples Spark writes by `df.write.format(format).options(...)`.
 
     `schema` names the columns and their types as Spark does; a row has the tuple's fields of those
@@ -31,6 +31,7 @@ class SparkSink(BasicBolt):
     `partition_by` makes directories below it. Other sinks are appended to, at least once.
     """
 
+    connector = _NAME
     stateless = True
     transient = ("_rows",)
 
@@ -51,7 +52,6 @@ class SparkSink(BasicBolt):
             raise ComponentError(f"{_NAME}: format={format!r}; it is 'parquet', for example")
         chosen = guarantee or ("by_batch" if format in _FILES else "at_least_once")
         check_choice(_NAME, "guarantee", chosen, ("at_least_once", "by_batch"))
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
         if chosen == "by_batch" and format not in _FILES:
             raise ComponentError(
                 f"{_NAME}: guarantee='by_batch' is for files, and format={format!r} is none",
@@ -63,8 +63,8 @@ class SparkSink(BasicBolt):
         unknown = [name for name in Fields(partition_by) if name not in names]
         if unknown:
             raise ComponentError(f"{_NAME}: partition_by names {unknown[0]!r}, which is no column")
-        self.schema, self.map, self.on_bad = schema, map, on_bad
-        self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
+        self.schema, self.map = schema, map
+        self.set_on_bad(on_bad)
         self.external = {
             "engine": "spark",
             "sink": {
@@ -85,22 +85,15 @@ class SparkSink(BasicBolt):
             made = self.map(tup) if self.map is not None else None
             self._rows.add(_values(self._rows.names, tup, made))
         except Exception as error:
-            self._reject(list(tup.values), error)
+            self.reject(list(tup.values), error)
 
     def pre_commit(self, batch_id: int) -> None:
         stream, count, refused = self._rows.take()
         for values, error in refused:
-            self._reject(values, error)
+            self.reject(values, error)
         if count:
             self.context.hand_out(stream)
             self.context.counter("rows", count)
-
-    def _reject(self, values: list[Any], error: Exception) -> None:
-        self.context.counter("rejected")
-        if self.on_bad == "stop":
-            raise error
-        if self.on_bad == "stream":
-            self.emit([values, f"{type(error).__name__}: {error}"], stream="rejected")
 
 
 def _values(names: list[str], tup: Tuple, made: Mapping[str, Any] | None) -> list[Any]:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
-from topo.components import StatefulBasicBolt
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
-from topo.connectors.base import REJECTED_FIELDS, Guarantee, OnBad, as_record, check_choice
+from topo.connectors.base import Guarantee, OnBad, as_record, check_choice
+from topo.connectors.publication import PublishingSink, Rejected
 from topo.connectors.sql.copying import can_copy, copy_rows
 from topo.connectors.sql.database import REQUIRES, Database, check_url, is_passing
 from topo.connectors.sql.rows import Rows, count, from_state, halves, last_by_key, merged
@@ -24,16 +24,14 @@ from topo.tuples import Fields, Tuple
 
 _NAME = "SqlBolt"
 MARKERS = "topo_batches"
-_TICK_SECS = 1.0
 
 _UNFIT = (TypeError, ValueError, ArithmeticError)
 """What drivers raise for a value that they cannot send."""
 
 Row = dict[str, Any]
-Refused = list[tuple[list[Any], Exception]]
 
 
-class SqlBolt(StatefulBasicBolt):
+class SqlBolt(PublishingSink):
     """A sink of rows: dicts of a tuple's fields, or what `map` makes of a tuple.
 
     `mode` is "append", "upsert" (by the columns `key`) or "delete" (by them). A row that the
@@ -41,6 +39,7 @@ class SqlBolt(StatefulBasicBolt):
     """
 
     requires: Iterable[str] = (REQUIRES,)
+    connector = _NAME
     transient = ("_extend", "_checked", "_database", "_table", "_rows")
 
     @answering()
@@ -60,7 +59,6 @@ class SqlBolt(StatefulBasicBolt):
         check_choice(_NAME, "mode", mode, ("append", "upsert", "delete"))
         choices = ("none", "at_least_once", "by_batch", "exactly_once")
         check_choice(_NAME, "guarantee", guarantee, choices)
-        check_choice(_NAME, "on_bad", on_bad, ("stop", "stream", "skip"))
         self.url, self.table_name, self.mode = url, table, mode
         self.key, self.map = tuple(Fields(key)), map
         self.guarantee, self.on_bad, self.batch_columns = guarantee, on_bad, batch_columns
@@ -72,12 +70,8 @@ class SqlBolt(StatefulBasicBolt):
                 "changes rows of others",
                 hint="use 'exactly_once', or 'at_least_once' if writing twice does no harm",
             )
-        self.outputs: Any = {"rejected": REJECTED_FIELDS} if on_bad == "stream" else ()
-
-    def get_component_configuration(self) -> dict[str, Any]:
-        """Tick if rejected rows may have to be emitted after their batch."""
-        late = self.guarantee == "exactly_once" and self.on_bad == "stream"
-        return {"topology.tick.tuple.freq.secs": _TICK_SECS} if late else {}
+        self.set_on_bad(on_bad)
+        self.after_commit = guarantee == "exactly_once"
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -134,7 +128,7 @@ class SqlBolt(StatefulBasicBolt):
             if missing:
                 raise ValueError(f"no value for the key's column {missing[0]!r}")
         except (TypeError, ValueError) as error:
-            self._reject(list(tup.values), error)
+            self.reject(list(tup.values), error)
             return
         columns = tuple(row)
         if not self._rows or self._rows[-1].columns != columns:
@@ -152,9 +146,8 @@ class SqlBolt(StatefulBasicBolt):
     def pre_commit(self, batch_id: int) -> None:
         rows = self._begin()
         if self.guarantee == "exactly_once":
-            self._emit_rejected()
-            if rows:
-                self.state["outbox", batch_id] = rows
+            self.emit_rejected()
+            self.keep(batch_id, rows)
             return
         if not rows:
             return
@@ -163,48 +156,25 @@ class SqlBolt(StatefulBasicBolt):
             rows = [each.with_constants({batch: batch_id, task: self._task}) for each in rows]
             self.state["last"] = batch_id
         for values, error in self._written(rows, lambda connection: True):
-            self._reject(values, error)
+            self.reject(values, error)
 
-    def committed(self, batch_id: int) -> None:
-        """Write what the batch has kept, unless its number is in the database."""
-        kept = sorted(key[1] for key in self.state.raw() if key[0] == "outbox")
-        for number in kept:
-            rows = from_state(self.state.raw()["outbox", number])
-            refused = self._written(rows, partial(self._mark, batch=number))
-            if refused and self.on_bad == "stop":
-                raise refused[0][1]
-            self.context.counter("rejected", len(refused))
-            if refused and self.on_bad == "stream":
-                told = [(values, _said(error)) for values, error in refused]
-                self.state["rejected"] = [*self.state.get("rejected", []), *told]
-            del self.state["outbox", number]
-
-    def _emit_rejected(self) -> None:
-        for values, error in self.state.raw().get("rejected", []):
-            self.emit([values, error], stream="rejected")
-        if self.state.raw().get("rejected"):
-            self.state["rejected"] = []
-
-    def _reject(self, values: list[Any], error: Exception) -> None:
-        self.context.counter("rejected")
-        if self.on_bad == "stop":
-            raise error
-        if self.on_bad == "stream":
-            self.emit([values, _said(error)], stream="rejected")
+    def publish(self, number: int, batch: Any) -> Rejected:
+        """Write the rows of a batch, unless its number is in the database."""
+        return self._written(from_state(batch), partial(self._mark, batch=number))
 
     # -- the database -------------------------------------------------------------------------
 
-    def _written(self, rows: list[Rows], begin: Callable[[Any], bool]) -> Refused:
+    def _written(self, rows: list[Rows], begin: Callable[[Any], bool]) -> Rejected:
         """Write rows in one transaction; return those that the database refuses."""
         rows = merged(rows) if self.mode == "append" else last_by_key(rows, self.key)
-        refused: Refused = []
+        refused: Rejected = []
         with self._database.reaching(), self._database.engine.begin() as connection:
             if begin(connection):
                 self._write(connection, rows, refused)
         self.context.counter("rows", count(rows) - len(refused))
         return refused
 
-    def _write(self, connection: Any, rows: list[Rows], refused: Refused) -> None:
+    def _write(self, connection: Any, rows: list[Rows], refused: Rejected) -> None:
         """Write rows; halve them to find those that the database refuses."""
         errors = self._database.alchemy.exc
         try:
@@ -288,7 +258,3 @@ class SqlBolt(StatefulBasicBolt):
             if not alchemy.inspect(connection).has_table(MARKERS):
                 raise Unavailable(f"{_NAME}: {MARKERS} cannot be made: {error.orig}") from error
         return markers
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
