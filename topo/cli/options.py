@@ -116,7 +116,7 @@ def prepare(
     project = load_project(out.env)
     given = conf.layers()
     check_layers(given)  # what was typed is wrong before any code is run
-    target = load_target(spec, _args(), command=command, filters=conf.filters)
+    target = load_target(spec, arguments_of_target(), command=command, filters=conf.filters)
     layers = (*project.layers, target.conf, *given)
     warnings = [*target.topology.warnings, *check_layers(layers, target.topology.components)]
     for warning in warnings:
@@ -137,7 +137,8 @@ def files_named(text: str | None, option: str) -> tuple[str, ...]:
     return tuple(file if "://" in file else str(Path(file).resolve()) for file in files)
 
 
-def _args() -> tuple[str, ...]:
+def arguments_of_target() -> tuple[str, ...]:
+    """Return what stands behind `--` on this command line."""
     context = click.get_current_context(silent=True)
     args: tuple[str, ...] = context.meta.get(_ARGS, ()) if context else ()
     return args

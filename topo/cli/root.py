@@ -42,7 +42,9 @@ GROUPS = {
         ),
         "submit": Entry("submit:submit", "Submit a topology to run in the background."),
         "up": Entry("up:up", "Keep the submitted topologies of this machine running."),
-        "export": Entry("export:export", "Print a unit for systemd that runs `topo up`."),
+        "export": Entry(
+            "export:export", "Print what other programs run topologies by, or watch them by."
+        ),
         "acker": Entry(
             "acker:acker",
             "Run an acker, which tracks the messages of topologies that have its address.",
