@@ -56,6 +56,7 @@ from topo.ways import UNANCHORED
 
 if typing.TYPE_CHECKING:
     from topo.builder import TopologyBuilder
+    from topo.cli.submitted import main
     from topo.cluster import LocalCluster
     from topo.context import TopologyContext
     from topo.event_time import EventTime
@@ -116,6 +117,7 @@ __version__ = _VERSION
 _LATER = {
     "FromList": "topo.lists",
     "LocalCluster": "topo.cluster",
+    "main": "topo.cli.submitted",
     "Topology": "topo.topology.model",
     "TopologyBuilder": "topo.builder",
     "TopologyContext": "topo.context",
@@ -261,4 +263,5 @@ __all__ = [
     "WindowJoin",
     "WindowedBolt",
     "bolt",
+    "main",
 ]

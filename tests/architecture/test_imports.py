@@ -151,7 +151,7 @@ ALLOWED: dict[str, set[str]] = {
     "connectors.elasticsearch": {*_CONNECTOR, "connectors.http"},
     "connectors.schemas": {*_CONNECTOR, "connectors.http"},
     "_pytest": {"testing", "traces"},
-    "topo": {*_STREAMS, "cluster", "distribution", "learning", "rules"},
+    "topo": {*_STREAMS, "cli", "cluster", "distribution", "learning", "rules"},
 }
 
 

@@ -127,6 +127,40 @@ def test_compose_takes_it(capsys: Captured, tmp_path: Path) -> None:
             subprocess.run(command, check=True)
 
 
+def test_the_operator_of_spark_gets_an_application(capsys: Captured) -> None:
+    text = exported(capsys, "spark-operator", "word_count.py", "--workers", "3", "--", "7")
+    application = yaml.safe_load(text)
+    assert application["kind"] == "SparkApplication"
+    spec = application["spec"]
+    assert (spec["type"], spec["mode"], spec["pythonVersion"]) == ("Python", "cluster", "3")
+    assert spec["mainApplicationFile"] == "local:///app/word_count.py"
+    assert (spec["executor"]["instances"], spec["executor"]["cores"]) == (3, 1)
+    assert (spec["arguments"], spec["restartPolicy"]["type"]) == (["7"], "OnFailure")
+
+
+def test_the_script_for_yarn_submits(capsys: Captured, tmp_path: Path) -> None:
+    argv = ("-c", "spark.yarn.queue=a b'c", "--", "$(date)")
+    text = exported(capsys, "yarn", "word_count.py", *argv)
+    (tmp_path / "spark-submit").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "spark-submit").chmod(0o755)
+    (tmp_path / "submit.sh").write_text(text)
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["sh", str(tmp_path / "submit.sh"), "more"]
+    bare = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**environ, "ENVIRONMENT": ""}
+    )
+    assert bare.returncode != 0
+    environ |= {"HADOOP_CONF_DIR": "/etc/hadoop", "ENVIRONMENT": "env.tar.gz"}
+    called = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
+    words = called.stdout.splitlines()
+    assert words[:4] == ["--master", "yarn", "--deploy-mode", "cluster"]
+    assert "spark.yarn.queue=a b'c" in words
+    assert words[-4:] == ["env.tar.gz#environment", "word_count.py", "$(date)", "more"]
+    plain = exported(capsys, "yarn", "word_count.py", "--", "7")
+    linted = checked(plain, tmp_path / "linted.sh", "shellcheck")
+    assert linted.returncode == 0, linted.stdout
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -135,6 +169,8 @@ def test_compose_takes_it(capsys: Captured, tmp_path: Path) -> None:
         (["k8s", "a.py", "-n", "a\nb"], "cannot be a topology's name"),
         (["k8s", "a.py", "-c", "topology.worker=1"], "no key 'topology.worker'"),
         (["compose", "a.py", "--master", "yarn"], "compose runs one container"),
+        (["yarn", "package.module"], "spark-submit runs a file"),
+        (["yarn", "a.py", "-c", "topology.workers=1"], "spark.* settings alone"),
     ],
 )
 def test_mistakes(capsys: Captured, argv: list[str], message: str) -> None:

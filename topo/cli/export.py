@@ -20,6 +20,8 @@ KINDS = {
     "systemd": "topo.service",
     "k8s": "topology.yaml",
     "compose": "compose.yaml",
+    "spark-operator": "application.yaml",
+    "yarn": "submit.sh",
     "prometheus": "topo.rules.yml",
     "grafana": "topo.json",
 }
@@ -96,13 +98,15 @@ def export(
     """Print what other programs run topologies by, or watch them by.
 
     systemd gets a unit for `topo up`. Kubernetes and compose run TARGET, as the image has it in
-    /app, by `topo run`. Prometheus gets rules of alerts, Grafana a dashboard.
+    /app, by `topo run`; Spark's operator and YARN run a file that ends with `topo.main(...)`.
+    Prometheus gets rules of alerts, Grafana a dashboard.
 
     \b
     Examples:
       topo export systemd | sudo tee /etc/systemd/system/topo.service
       topo export k8s wordcount.py --image registry/words:7 | kubectl apply -f -
       topo export compose wordcount.py > compose.yaml
+      topo export yarn wordcount.py > submit.sh
       topo export prometheus > topo.rules.yml
     """
     if kind in _OF_ALL and target:
@@ -142,13 +146,17 @@ def export(
 
 
 def _text(kind: str, request: Export, monitor: bool) -> str:
-    from topo.cli.exports import compose, kubernetes
+    from topo.cli.exports import compose, kubernetes, spark
     from topo.cli.exports.yaml import stream_of
 
+    if kind == "yarn":
+        return spark.script(request)
     if kind == "k8s":
         monitors = [kubernetes.monitor(request)] if monitor else []
         return stream_of([*kubernetes.documents(request), *monitors])
-    return stream_of([compose.project(request)])
+    return stream_of(
+        [compose.project(request) if kind == "compose" else spark.application(request)]
+    )
 
 
 def _name_of(target: str) -> str:

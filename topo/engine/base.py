@@ -31,7 +31,7 @@ class Launch:
     name: str
     topology: Topology
     conf: Conf
-    master: str = "local[*]"
+    master: str = "local[*]"  # "": what has started this process says where, as spark-submit does
     active: bool = True
     capture: Sequence[str] = ()  # components whose tuples are kept
     conclusions: bool = False  # keep what became of messages, too

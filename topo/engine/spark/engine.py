@@ -22,6 +22,7 @@ from topo.engine.elastic import StatefulLaunch
 from topo.engine.shapes import Check
 from topo.engine.spark.driver.scratch import SLOT_SOCKET_BYTES, socket_parent
 from topo.engine.spark.jvm.java import find_java
+from topo.engine.spark.jvm.submitted import is_submitted, submitted_master, users_settings
 from topo.engine.spark.plan import Plan, make_plan
 from topo.errors import TopoError, words_of
 from topo.runtime.describing import ways_of
@@ -43,11 +44,12 @@ class SparkEngine:
         require("spark", _ENGINE)
         from topo.engine.spark.driver.run import SparkRun
 
+        conf = {**users_settings(), **launch.conf} if is_submitted() else launch.conf
         return SparkRun(
             launch.name,
             launch.topology,
-            with_files(launch.conf, launch.files, launch.archives),
-            master=launch.master,
+            with_files(conf, launch.files, launch.archives),
+            master=launch.master or (submitted_master() if is_submitted() else "local[*]"),
             active=launch.active,
             capture=launch.capture,
             conclusions=launch.conclusions,

@@ -62,13 +62,17 @@ def workers_python(conf: Mapping[str, Any]) -> str:
 
 
 class Shipment:
-    """The files for the workers of one Spark; they are made in `directory`."""
+    """The files for the workers of one Spark; they are made in `directory`.
 
-    def __init__(self, python: str, directory: Path) -> None:
+    `is_there`: the driver's JVM runs already, and finds that Python as the workers do.
+    """
+
+    def __init__(self, python: str, directory: Path, *, is_there: bool = False) -> None:
         self.directory = directory
         self._python = python
         # Spark runs the workers' Python on the driver's machine as well, which may not have it.
-        self._by_script = not (os.path.isabs(python) and os.access(python, os.X_OK))
+        has_it = os.path.isabs(python) and os.access(python, os.X_OK)
+        self._by_script = not (has_it or is_there)
         if self._by_script:
             self._write_script(directory / PYTHON, sys.executable)
 

@@ -27,6 +27,7 @@ from topo.engine.spark.jvm.converters import avoid_pandas
 from topo.engine.spark.jvm.java import Java, prepare_java
 from topo.engine.spark.jvm.launch import PYTHON_VARIABLE, JvmStart, environment
 from topo.engine.spark.jvm.speedups import apply_jvm_speedups
+from topo.engine.spark.jvm.submitted import is_submitted, submitted_context, users_settings
 from topo.errors import ConfigError, EngineError
 from topo.logs.directories import make_log_directory
 from topo.storage.checkpoints import local_path
@@ -265,6 +266,8 @@ def start_session(
         if active is not None:
             return _joined(SparkSession(active), master)
         check_master(master)
+        if is_submitted():
+            return _in_submitted(master, conf, places)
         java, home = prepare_java()
         path = log_file or make_log_directory() / "spark.log"
         shipment = None if is_local(master) else Shipment(workers_python(conf), path.parent)
@@ -283,6 +286,27 @@ def start_session(
         }
         with environment({**variables, **_locale(os.environ)}):
             return _launched(JvmStart(settings, java, forks=forks), path, java, shipment)
+
+
+def _in_submitted(master: str, conf: Mapping[str, Any], places: int | None) -> SparkSession:
+    """Start Spark in the JVM that spark-submit has started; its log is spark-submit's."""
+    from pyspark.sql import SparkSession
+
+    python = workers_python(conf)
+    settings = {**core_settings(master, conf, places), "spark.pyspark.python": python}
+    variables = {
+        PYTHON_VARIABLE: python,
+        "PYTHONPATH": _with_topo(os.environ.get("PYTHONPATH", "")),
+    }
+    avoid_pandas()
+    with environment(variables):
+        context = submitted_context(settings, users_settings())
+        if is_local(master):
+            apply_jvm_speedups(context)
+        else:
+            Shipment(python, make_log_directory(), is_there=True).send(context)
+    log.info("Spark %s on %s, started by spark-submit", context.version, context.master)
+    return SparkSession(context)
 
 
 def _ui_at_loop_back(environ: Mapping[str, str]) -> dict[str, str]:
@@ -426,6 +450,8 @@ def stop_session(patience_secs: float = _STOP_SECS) -> None:
         if context is None or gateway is None:
             return
         context.stop()
+        if gateway.proc is None:  # spark-submit's, which ends after this process
+            return
         gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = None
         gateway.proc.stdin.close()
