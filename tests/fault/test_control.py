@@ -20,6 +20,7 @@ import pytest
 
 from tests.fault.homes import Home, end, until
 from topo._pb import control_pb2 as pb
+from topo.errors import RunError
 from topo.manage.answers import written_errors, written_figures
 from topo.manage.api import Management
 from topo.manage.client import SERVICE, ControlClient, DriverUnreachable
@@ -99,6 +100,12 @@ def test_a_topology_is_saved_while_it_runs(home: Home, tmp_path: Path) -> None:
     assert (document["pending"], document["components"]["sink"]["tasks"]) == (3, 2)
     assert home.topo("savepoint", "show", document["directory"]).startswith("words, batch 7, ")
     (row,) = json.loads(home.topo("state", "words", "sink", "cow", "--json"))
+    management = Management(home.registry)
+    assert management.state("words", "sink", "", "c*", 10).entries == [row]
+    with pytest.raises(RunError, match="has no key 'sheep'"):
+        management.state("words", "sink", "sheep", "", 10)
+    (saved,) = management.savepoints("words").savepoints
+    assert saved.directory == document["directory"]
     assert (row["key"], row["value"]) == ("cow", 3)
     home.say(full=True)
     assert "the disk is full" in home.topo("savepoint", "words", code=4)

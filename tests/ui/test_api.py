@@ -204,6 +204,64 @@ def test_a_damaged_topology_takes_the_slots_that_it_asked_for(world: World, site
     assert (found["slots_used"], found["executors"]) == (2, 0)
 
 
+def test_savepoints_are_written_beside_the_registry_and_listed(world: World, site: Site) -> None:
+    world.add("words")
+    world.add("old", "KILLED")
+    home = world.registry.home / "savepoints" / "words"
+    with site.client("view") as client:
+        assert client.post("/api/topologies/words/savepoint").status_code == 403
+        assert client.get("/api/topologies/words/savepoints").json()["savepoints"] == []
+    with site.client() as client:
+        for number in (1, 2):
+            answer = client.post("/api/topologies/words/savepoint")
+            assert answer.status_code == 201, answer.text
+            assert answer.json()["directory"] == str(home / str(number))
+        refused = client.post("/api/topologies/old/savepoint")
+        assert (refused.status_code, refused.json()["hint"]) == (409, "topo savepoint old")
+        assert client.get("/api/topologies/old/savepoints").json()["savepoints"] == []
+    (home / "1" / "savepoint.json").write_text('{"format": "x"')
+    with site.client("view") as client:
+        listed = client.get("/api/topologies/words/savepoints").json()
+    (saved,) = listed["savepoints"]
+    assert (saved["batch"], saved["pending"], saved["directory"]) == (812, 14, str(home / "2"))
+    assert listed["damaged"] == [str(home / "1")]
+
+
+def test_state_is_read_by_a_process_of_its_own(
+    world: World, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add("words")
+    world.add("old", "KILLED")
+    path = "/api/topologies/words/state"
+    commands: list[list[str]] = []
+    answers = [
+        (0, b'[{"component": "count", "index": 0, "key": "cow", "value": 3}]', b""),
+        (4, b"", b'{"error": {"code": "no-key", "message": "no key", "hint": "topo state"}}'),
+        (1, b"", b"Segmentation fault"),
+    ]
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        assert options["env"]["TOPO_HOME"] == str(world.registry.home)
+        commands.append(command)
+        return subprocess.CompletedProcess(command, *answers.pop(0))
+
+    monkeypatch.setattr("topo.manage.savepoints.subprocess.run", run)
+    with site.client("view") as client:
+        assert client.post(path, json={"component": "count"}).status_code == 403
+    with site.client() as client:
+        found = client.post(path, json={"component": "--help", "key": "-x", "like": "-*"})
+        assert found.json()["entries"][0]["value"] == 3
+        assert commands[0][-6:] == ["--like", "-*", "--", commands[0][-3], "--help", "-x"]
+        refused = client.post(path, json={"component": "count", "key": "sheep"})
+        assert (refused.status_code, refused.json()["message"]) == (409, "no key")
+        assert "Segmentation" in client.post(path, json={"component": "count"}).json()["message"]
+        for bad in ({}, {"component": "count", "limit": 0}, {"component": "x" * 1001}):
+            assert client.post(path, json=bad).status_code == 400
+        over = client.post("/api/topologies/old/state", json={"component": "count"})
+        assert (over.status_code, over.json()["hint"]) == (409, "topo state old count")
+    assert len(commands) == 3
+
+
 def test_only_operators_may_ask_a_slot_for_its_stacks(world: World, site: Site) -> None:
     run = world.add("words")
     path = "/api/topologies/words/stacks"

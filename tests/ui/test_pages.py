@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from tests.ui.conftest import Serve, Site, serving
 from tests.ui.worlds import HOSTILE, World, error_of, fan, word_count
 from topo.logs.requests import read_requests
 from topo.manage.marks import note_mark
-from topo.manage.views import StacksView, StackView, ThreadView
+from topo.manage.views import StacksView, StackView, StateView, ThreadView
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -229,6 +229,41 @@ def test_errors_are_ordered_and_batches_paged(chrome: Browser, world: World, sit
         watched.page.get_by_role("button", name="Older").click()
         watched.shows("26–50 of 100")
         assert bars.first.get_attribute("data-id") == "763"
+
+
+def test_state_is_read_and_saved(
+    chrome: Browser, world: World, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add("words")
+
+    def state_of(
+        run: object, home: object, component: str, key: str, like: str, limit: int
+    ) -> StateView:
+        entries: list[Mapping[str, Any]] = [{"index": 0, "key": "cow", "value": 3}]
+        more: list[Mapping[str, Any]] = [{"index": 1, "key": HOSTILE, "value": {"a": [1]}}]
+        return StateView("words", component, entries if like else entries + more)
+
+    monkeypatch.setattr("topo.manage.api.state_of", state_of)
+    with shown(chrome, site) as watched:
+        watched.go("topology/words/state")
+        watched.shows("None lies beside the registry.")
+        watched.page.get_by_role("button", name="Save now").click()
+        watched.shows("saved batch 812", ".toasts")
+        watched.shows(f"topo submit --from {world.registry.home}/savepoints/words/1 TARGET")
+        watched.page.get_by_label("component").select_option("count")
+        watched.page.get_by_role("button", name="Read").click()
+        watched.shows("2 keys")
+        watched.shows("cow")
+        watched.shows(HOSTILE)
+        watched.shows('{"a":[1]}')
+        watched.page.get_by_label("keys like").fill("c?w")
+        watched.page.get_by_role("button", name="Read").click()
+        watched.shows("1 key")
+        assert watched.page.evaluate("window.broken") is None
+    with shown(chrome, site, role="view") as watched:
+        watched.go("topology/words/state")
+        watched.shows("Who operates may look into the state.")
+        assert watched.page.get_by_role("button", name="Save now").count() == 0
 
 
 def test_every_other_page_of_a_topology(chrome: Browser, world: World, site: Site) -> None:
@@ -614,3 +649,55 @@ def test_the_keyboard_reaches_everything(chrome: Browser, world: World, site: Si
         page.locator("a.node").first.focus()
         page.keyboard.press("Enter")
         watched.shows("Tasks")
+
+
+SCREENS = (
+    "", "cluster", "topology/words", "topology/words/component/split", "topology/words/batches",
+    "topology/words/plan", "topology/words/errors", "topology/words/logs", "topology/words/state",
+    "topology/words/workers", "topology/words/settings", "topology/fan", "nothing/here",
+)  # fmt: skip
+FILLED = """() => [...document.querySelectorAll('tbody')]
+  .every((body) => body.children.length || body.closest('[hidden]'))"""
+BARRIERS = """() => {
+  const shown = (element) => element.getClientRects().length > 0;
+  const all = (selector) => [...document.querySelectorAll(selector)].filter(shown);
+  const say = (what, elements) => elements.map((one) => `${what}: ${one.outerHTML.slice(0, 99)}`);
+  const named = (element) => element.getAttribute('aria-label') || element.textContent.trim()
+    || element.getAttribute('title') || element.labels?.length;
+  const label = (element) => element.getAttribute('aria-label');
+  const words = (text) => text.toLowerCase().replace(/\\s+/g, ' ').trim();
+  const ids = all('[id]').map((element) => element.id);
+  const inside = 'a[href], button, input, select, summary, [tabindex]';
+  const wide = all('*').filter((element) => element.scrollWidth > element.clientWidth + 1
+    && ['auto', 'scroll'].includes(getComputedStyle(element).overflowX));
+  return [
+    ...say('no name', all('a[href], button, input, select, [role=button], [role=img], svg[role]')
+      .filter((element) => !named(element))),
+    ...say('its name is another than its text', all('button[aria-label], [role=button][aria-label]')
+      .filter((element) => /[a-z]/i.test(element.textContent)
+        && !words(label(element)).includes(words(element.textContent)))),
+    ...say('empty header of a column', all('th').filter((head) => !head.textContent.trim())),
+    ...say('not scrolled by the keyboard', wide.filter((element) => element.tabIndex < 0
+      && ![...element.querySelectorAll(inside)].some((one) => one.tabIndex >= 0))),
+    ...(document.querySelector('h1') ? [] : ['no heading']),
+    ...ids.filter((id, at) => ids.indexOf(id) !== at).map((id) => `id twice: ${id}`),
+    ...(document.documentElement.scrollWidth > innerWidth ? ['wider than the screen'] : []),
+  ];
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_screen_has_barriers(chrome: Browser, world: World, site: Site, width: int) -> None:
+    world.add("words")
+    world.add("fan", topology=fan(40))
+    world.drivers["words"].errors_found = [error_of("split", "no cow", time.time())]
+    with shown(chrome, site, viewport={"width": width, "height": 844}) as watched:
+        watched.shows("ACTIVE")
+        for path in SCREENS:
+            watched.go(path)
+            watched.page.locator("h1").first.wait_for(state="attached")
+            watched.page.locator(".panel, .empty").first.wait_for()
+            watched.page.wait_for_function(FILLED)
+            assert watched.page.evaluate(BARRIERS) == [], path
+        watched.page.evaluate("document.querySelector('main').innerHTML = '<button></button>'")
+        assert any("no name" in each for each in watched.page.evaluate(BARRIERS))

@@ -28,6 +28,8 @@ from topo.manage.records import RunRecord, State
 from topo.manage.registry import Registry
 from topo.manage.service import ControlServer
 from topo.manage.submit import Request, Resume, submit
+from topo.storage.savepoints import Component, Savepoint, summary_of, write_savepoint
+from topo.storage.saving import Changes, SavedMapping
 from topo.topology.model import Topology
 from topo.tuples import Tuple
 
@@ -128,6 +130,7 @@ class StagedDriver:
         self.status_now = "ACTIVE"
         self.killed_after: float | None = None
         self.workers_now = 2
+        self.saved: dict[Any, Any] = {"cow": 3, "cat": HOSTILE}
         self.ends_at: float | None = None
         """Of the history; None: now."""
         self._directory = directory
@@ -178,7 +181,14 @@ class StagedDriver:
         return self._change("REBALANCING")
 
     def save(self, directory: str) -> dict[str, Any]:
-        return {}
+        place = Path(directory)
+        saved = Savepoint(
+            "words", "c0ffee", 812, "micro-batch", time.time(), "0.2.0", "3.11",
+            {"count": Component("bolt", 2, 2, True)}, 14, directory=place,
+        )  # fmt: skip
+        changes = Changes()
+        SavedMapping("state", "count").save(self.saved, set(self.saved), changes)
+        return summary_of(write_savepoint(saved, [("count", 0, changes.puts)]))
 
     def begin_kill(self, wait_secs: float) -> str:
         self.killed_after = wait_secs

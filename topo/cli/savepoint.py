@@ -17,6 +17,7 @@ from topo.cli.runs import Runs, size
 from topo.engine.elastic import StatefulLaunch, saver
 from topo.manage.ending import connect
 from topo.manage.records import RunRecord
+from topo.manage.savepoints import next_place
 from topo.storage.savepoints import read_savepoint, summary_of
 
 COLUMNS = ["COMPONENT", "KIND", "TASKS", "SIZE"]
@@ -83,7 +84,8 @@ def savepoint(
         )
     runs = Runs(out)
     run = runs.find(name, "savepoint")
-    place = Path(directory).absolute() if directory else _next_place(runs, run)
+    home = runs.registry.home
+    place = Path(directory).absolute() if directory else next_place(home, run.name)
     if stopping and not run.over:
         end_run(out, runs, run)
         run = runs.registry.reload(run)
@@ -109,13 +111,6 @@ def begin_of(directory: str, renamed: tuple[str, ...], dropped: tuple[str, ...])
             raise usage_error(f"--rename takes OLD=NEW; got {text!r}", at="--rename")
     place = str(Path(directory).absolute())
     return {"from": place, "rename": {old: new for old, _, new in pairs}, "drop": list(dropped)}
-
-
-def _next_place(runs: Runs, run: RunRecord) -> Path:
-    """Return a new directory beside the registry."""
-    home = runs.registry.home / "savepoints" / run.name
-    numbers = [int(path.name) for path in home.glob("*") if path.name.isdigit()]
-    return home / str(1 + max(numbers, default=0))
 
 
 def save_run(out: Output, run: RunRecord, place: Path) -> Mapping[str, Any]:

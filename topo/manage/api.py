@@ -39,6 +39,7 @@ from topo.manage.plans import plan_of, slots_of
 from topo.manage.processes import processes_of
 from topo.manage.records import RegistryError, RunRecord
 from topo.manage.registry import Registry
+from topo.manage.savepoints import next_place, savepoint_view, savepoints_of, state_of
 from topo.manage.stacks import slot_processes, stacks_of
 from topo.manage.views import (
     BatchView,
@@ -50,8 +51,11 @@ from topo.manage.views import (
     LogRequestsView,
     LogsView,
     SampleView,
+    SavepointList,
+    SavepointView,
     SettingView,
     StacksView,
+    StateView,
     TopologyList,
     TopologyPlan,
     TopologyView,
@@ -216,6 +220,26 @@ class Management:
         if run.over:
             raise RunError(f"{run.name} is {run.status}")
         return stacks_of(run, slot, secs)
+
+    def savepoints(self, name: str) -> SavepointList:
+        """Return the savepoints of a topology beside the registry, the latest first."""
+        return savepoints_of(self.registry.home, self.find(name).name)
+
+    def savepoint(self, name: str) -> SavepointView:
+        """Have a topology that runs write a savepoint beside the registry."""
+        run = self.find(name)
+        if run.over:
+            raise RunError(f"{run.name} is {run.status}", hint=f"topo savepoint {run.name}")
+        with connect(run) as client:
+            place = next_place(self.registry.home, run.name)
+            return savepoint_view(client.savepoint(str(place)))
+
+    def state(self, name: str, component: str, key: str, like: str, limit: int) -> StateView:
+        """Return entries of the keyed state of a component, as it was committed last."""
+        run = self.find(name)
+        if run.over:  # to read its checkpoint a Spark would have to be started
+            raise RunError(f"{run.name} is {run.status}", hint=f"topo state {run.name} {component}")
+        return state_of(run, self.registry.home, component, key, like, limit)
 
     def log_requests(self, name: str) -> LogRequestsView:
         """Return the log levels and samples that are asked for at the moment."""

@@ -346,6 +346,38 @@ class StacksView:
 
 
 @dataclass(frozen=True)
+class SavepointView:
+    """A savepoint beside the registry."""
+
+    directory: str
+    batch: int
+    mode: str
+    made_at: float
+    pending: int
+    """Messages that are in flight in it."""
+    bytes: int
+    components: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SavepointList:
+    """The savepoints of a topology beside the registry, and those that cannot be read."""
+
+    savepoints: list[SavepointView]
+    damaged: list[str]
+
+
+@dataclass(frozen=True)
+class StateView:
+    """Entries of a component's keyed state."""
+
+    name: str
+    component: str
+    entries: list[Mapping[str, Any]]
+    """Component, index of the task, key and value of each; what JSON lacks as Python writes it."""
+
+
+@dataclass(frozen=True)
 class LogLevel:
     """A level that was asked for while a topology runs."""
 

@@ -21,6 +21,7 @@ from topo.logs.search import InvalidPattern, Search
 from topo.manage.answers import WINDOWS
 from topo.manage.api import Management
 from topo.manage.built import STATES, submit_built
+from topo.manage.savepoints import MOST_ENTRIES
 from topo.manage.stacks import MOST_SECS
 from topo.manage.views import (
     BatchView,
@@ -30,8 +31,11 @@ from topo.manage.views import (
     HistoryView,
     LogRequestsView,
     LogsView,
+    SavepointList,
+    SavepointView,
     SettingView,
     StacksView,
+    StateView,
     TopologyList,
     TopologyPlan,
     TopologyView,
@@ -336,6 +340,41 @@ def _endpoints(management: Management) -> list[Endpoint]:
             status=202,
             body=(
                 Parameter("workers", int, "How many slots.", 1, place="body", least=1, most=1000),
+            ),
+        ),
+        of_one(
+            "GET",
+            "/savepoints",
+            name="savepoints",
+            summary="List the savepoints that lie beside the registry, the latest first.",
+            answer=SavepointList,
+            handle=management.savepoints,
+        ),
+        of_one(
+            "POST",
+            "/savepoint",
+            name="savepoint",
+            summary="Write a savepoint beside the registry: `topo savepoint`.",
+            answer=SavepointView,
+            handle=management.savepoint,
+            status=201,
+        ),
+        of_one(
+            "POST",
+            "/state",
+            name="state",
+            summary="Show the keyed state of a component: `topo state`.",
+            answer=StateView,
+            handle=management.state,
+            body=(
+                Parameter("component", str, "Whose state.", place="body", is_required=True),
+                Parameter(
+                    "key", str, "One key: as text, or as Python writes it.", "", place="body"
+                ),
+                Parameter("like", str, "Keys like this, such as user-*.", "", place="body"),
+                Parameter(
+                    "limit", int, "So many at most.", 100, place="body", least=1, most=MOST_ENTRIES
+                ),
             ),
         ),
         of_one(

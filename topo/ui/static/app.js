@@ -6,6 +6,7 @@ import { component } from './component.js';
 import * as details from './details.js';
 import { h, link, setText } from './dom.js';
 import { empty } from './parts.js';
+import { state } from './state.js';
 import { topologies } from './topologies.js';
 import { overview } from './topology.js';
 
@@ -16,7 +17,7 @@ const user = h('span', { class: 'note' });
 const leave = h('button', { type: 'button', hidden: true, onclick: logout }, 'Log out');
 const places = h('a', { class: 'places', href: '#/cluster', hidden: true }, 'Cluster');
 const main = h('main', { id: 'main', tabindex: '-1' });
-const MORE = { batches: details.batches, plan: details.plan, errors: details.errors, logs: details.logs, workers: details.workers, settings: details.settings };
+const MORE = { batches: details.batches, plan: details.plan, errors: details.errors, logs: details.logs, state, workers: details.workers, settings: details.settings };
 let page = new AbortController();
 
 function frame() {
@@ -63,7 +64,7 @@ function show() {
     MORE[tab](main, name, signal, query);
   } else {
     trail(['Nothing here']);
-    main.replaceChildren(empty('There is no such page', h('a', { href: '#/' }, 'All topologies')));
+    main.replaceChildren(h('h1', { class: 'visually-hidden' }, 'Nothing here'), empty('There is no such page', h('a', { href: '#/' }, 'All topologies')));
   }
 }
 

@@ -149,10 +149,10 @@ export class Graph {
   /** One box for what is folded away of a level, which opens it. */
   group(box) {
     const place = this.places.get(box.ids[0]);
-    const parts = { first: text(12, 42, '', ''), last: text(12, 62, 'faint', ''), title: s('title', {}, `${box.ids.join('\n')}\n\nShow them all`) };
-    const group = s('g', { class: 'node group', role: 'button', tabindex: '0', transform: `translate(${place.x},${place.y})`, 'aria-label': `show ${box.ids.length} more of level ${box.number}` },
+    const parts = { first: text(12, 42, '', ''), last: text(12, 62, 'faint', '') };
+    const group = s('g', { class: 'node group', role: 'button', tabindex: '0', transform: `translate(${place.x},${place.y})` },
       s('rect', { class: 'box behind', x: 5, y: 5, width: BOX.width, height: BOX.height, rx: 9 }),
-      s('rect', { class: 'box', width: BOX.width, height: BOX.height, rx: 9 }), text(12, 21, 'name', `${count(box.ids.length)} more`), parts.first, parts.last, parts.title);
+      s('rect', { class: 'box', width: BOX.width, height: BOX.height, rx: 9 }), text(12, 21, 'name', `${count(box.ids.length)} more`), parts.first, parts.last);
     this.button(group, () => this.unfolded.add(box.number));
     this.pointed(group, (flow) => box.ids.includes(flow.from) || box.ids.includes(flow.to));
     this.groups.push({ ...parts, group, box });

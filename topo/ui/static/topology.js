@@ -10,7 +10,7 @@ import { Happened } from './marks.js';
 import { badge, banner, Errors, meter, panel, segments, Table, Tiles } from './parts.js';
 import { Rates } from './rates.js';
 
-const TABS = [['', 'Overview'], ['batches', 'Batches'], ['plan', 'Plan'], ['errors', 'Errors'], ['logs', 'Logs'], ['workers', 'Workers'], ['settings', 'Settings']];
+const TABS = [['', 'Overview'], ['batches', 'Batches'], ['plan', 'Plan'], ['errors', 'Errors'], ['logs', 'Logs'], ['state', 'State'], ['workers', 'Workers'], ['settings', 'Settings']];
 export const WINDOWS = [['10m', '10 min'], ['3h', '3 h'], ['1d', '1 day'], ['all', 'All']];
 const HISTORY_MS = 5000;
 
