@@ -90,6 +90,7 @@ def test_a_dump_has_every_thread_and_a_flame_graph_what_took_the_time(
     assert (view.pid, view.by, view.samples) == (slot.pid, "faulthandler", 1)
     outermost = {thread.frames[0].partition(" ")[0]: thread for thread in view.threads}
     assert outermost["<module>"].is_current
+    assert view.threads[0].is_current
     assert any(frame.startswith("waits_for_ever (") for t in view.threads for frame in t.frames)
     sampled = stacks_of(run, 0, secs=0.05)
     assert sampled.samples > 1

@@ -85,7 +85,7 @@ def stacks_of(run: RunRecord, slot: int, secs: float) -> StacksView:
         samples=samples or sum(counted.values()),
         threads=[
             ThreadView(each.ident, each.is_current, [str(frame) for frame in each.frames])
-            for each in last
+            for each in sorted(last, key=lambda each: not each.is_current)
         ],
         stacks=[StackView(list(s), count) for s, count in counted.most_common(_MOST_STACKS)],
     )
