@@ -34,6 +34,7 @@ SUITES = (
     "columns",
     "patterns",
     "rules",
+    "keyed",
 )
 DEFAULT_SUITE = SUITES[0]
 

@@ -84,6 +84,7 @@ class Rows:
         make: Callable[[int], Tuple],
         source: Source | None = None,
         span: tuple[int, int] | None = None,
+        make_all: Callable[[], list[Tuple]] | None = None,
     ) -> None:
         self.component = component
         self.stream = stream
@@ -98,9 +99,12 @@ class Rows:
         """The lowest and the highest time, if they are known."""
         self.tuple = make
         """Make the tuple at a place."""
+        self._make_all = make_all
 
     def tuples(self) -> list[Tuple]:
         """Make all the tuples."""
+        if self._make_all is not None:
+            return self._make_all()
         return list(map(self.tuple, range(self.count)))
 
 

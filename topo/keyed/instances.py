@@ -22,6 +22,8 @@ from topo.storage.opaque import slots_of
 from topo.storage.pickled import IMMUTABLE
 from topo.tuples import Fields, Tuple
 
+_PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
+"""The types of most attributes, of which nobody asks who else refers to the value."""
 _OWN_REFERENCES = 3
 """To a value that an instance alone has: its `__dict__`, the loop, the call that counts."""
 
@@ -68,10 +70,13 @@ class Instances:
         return instance
 
     def attributes(self, instance: Any) -> dict[str, Any]:
-        """Return what is saved of an instance."""
-        values = {**vars(instance), **self._in_slots(instance)}
-        for name in self._skipped & values.keys():
-            del values[name]
+        """Return what is saved of an instance; nobody may change it."""
+        values: dict[str, Any] = vars(instance)
+        if not self._slots and self._skipped.isdisjoint(values):
+            return values
+        values = {**values, **self._in_slots(instance)}
+        for name in self._skipped:
+            values.pop(name, None)
         return values
 
     def _in_slots(self, instance: Any) -> dict[str, Any]:
@@ -90,7 +95,8 @@ class Instances:
         Objects in which something is shared are not looked into.
         """
         for key, instance in instances:
-            self.forget(key)
+            if key in self._with_referred:
+                self.forget(key)
             for name, value in self._referred_by_others(instance):
                 if id(value) in self._of_all:
                     shared_by = f"attribute {self._of_all[id(value)]!r}, which all keys share,"
@@ -111,7 +117,7 @@ class Instances:
         values = vars(instance)
         for name in values:
             value = values[name]
-            if not _can_change(value) or name in self._skipped:
+            if type(value) in _PLAIN or not _can_change(value) or name in self._skipped:
                 continue
             noted = id(value) in self._referred
             if noted or sys.getrefcount(value) > _OWN_REFERENCES:

@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import count
+from itertools import count, repeat
 from math import nan
 from typing import Any
 
@@ -96,17 +96,39 @@ class KeyedOperator(Operator):
     # -- tuples -------------------------------------------------------------------------------
 
     def rows(self, rows: Rows) -> None:
-        times: Sequence[Any] = rows.times if rows.times is not None else ()
-        self._now = self._task.now()
+        now = self._task.now()
+        times: Iterable[Any] = rows.times or repeat(now)
+        lives, touched = self._lives, self._touched
+        is_bounded = self._rules.max_keys is not None
         done: list[Any] = []
+        finish = done.append
         try:
-            for place, key in enumerate(self._keys(rows)):
-                if times:
-                    self._now = times[place]
-                tup = rows.tuple(place)
-                if self._execute(key, tup):
-                    done.append(tup)
+            for key, now, tup in zip(self._keys(rows), times, rows.tuples(), strict=False):
+                try:
+                    life = None if is_bounded else lives.get(key)
+                except TypeError:  # told where a life is asked for
+                    life = None
+                self._now = now
+                if life is None:
+                    if self._execute(key, tup):
+                        finish(tup)
+                    continue
+                # What follows is `_execute` for a key that is there: it is called for each tuple.
+                touched[key] = None
+                if now is not None and (life.last is None or now > life.last):
+                    life.last = now
+                self._key, self._anchors = key, tup
+                try:
+                    life.instance.execute(tup)
+                except (Exception, SystemExit) as error:
+                    self._task.fails([tup], self._task.reason_to_fail(error, tup))
+                else:
+                    finish(tup)
+                if self._is_forgotten:
+                    self._anchors = ()
+                    self._leave(key, FORGOTTEN)
         finally:
+            self._anchors = ()
             self._task.acks(done)
 
     def _keys(self, rows: Rows) -> Iterable[Any]:

@@ -9,7 +9,7 @@ ns more. Defaults are tested by identity, which is the cheapest test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -107,8 +107,8 @@ class BoltPort(_PortForThreads):
                 if tracking:
                     if anchors is None:
                         parent(NOT_ANCHORED)
-                    elif isinstance(anchors, Tuple) and anchors._topo_link >= 0:
-                        parent(anchors._topo_link)
+                    elif isinstance(anchors, Tuple) and (link := anchors._topo_link) >= UNTRACKED:
+                        parent(NO_ANCHOR if link == UNTRACKED else link)
                     else:
                         parent(parent_of(anchors, out))
                 append(values)
@@ -184,6 +184,18 @@ class BoltPort(_PortForThreads):
                 refuse(tup, "acked")
 
         return ack
+
+    def ack_all(self, tuples: Iterable[Tuple]) -> None:
+        """Ack tuples that are not settled yet; only the task's own thread may call it."""
+        acked, held = self.settling.acked.append, self.settling.acked_held.append
+        for tup in tuples:
+            link = tup._topo_link
+            if link >= UNTRACKED:
+                tup._topo_link = SETTLED
+                acked(link)
+            elif link == HELD:
+                tup._topo_link = SETTLED
+                held(tup)
 
     def fail(self, tup: Tuple, reason: str | None = None) -> None:
         if self._threads.leave(self.fail, tup, reason):

@@ -8,7 +8,7 @@ new watermark, and the operator advances to it, in every task, with tuples or wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any
 
 import numpy as np
@@ -171,9 +171,7 @@ class TimedBoltTask(RichBoltTask):
         self.metrics.expired += count
 
     def acks(self, tuples: Iterable[Tuple]) -> None:
-        for tup in tuples:
-            if tup._topo_link >= UNTRACKED or tup._topo_link == HELD:
-                self._port.ack(tup)
+        self._port.ack_all(tuples)
 
     def fails(self, tuples: Iterable[Tuple], reason: str | None) -> None:
         for tup in tuples:
@@ -244,13 +242,25 @@ class TimedBoltTask(RichBoltTask):
                 tup = made[place] = cls(*[column[place] for column in columns], link)
             return tup
 
+        def all_tuples() -> list[Tuple]:
+            if made:
+                return list(map(tuple_at, range(section.count)))
+            count = section.count
+            links: Iterable[int] = repeat(UNTRACKED, count)
+            if linked and by_hand:
+                links = range(first, first + count)
+            tuples = list(map(cls, *columns, links))
+            made.update(enumerate(tuples))
+            return tuples
+
         component = self.setting.layout.component_of(frame.source_task)
         fields = tuple(getattr(cls, "fields"))  # noqa: B009 - set when the class is made
         times, span = self._times_of(component, section, fields)
         source = Source(component, section.stream, frame.source_task, fields)
         rows = Rows(
-            component, section.stream, fields, columns, section.count, times, tuple_at, source, span
-        )
+            component, section.stream, fields, columns, section.count, times, tuple_at, source,
+            span, all_tuples,
+        )  # fmt: skip
         with self.users_code():
             self._operator.rows(rows)
         if by_hand and linked:
