@@ -548,6 +548,35 @@ def test_open_matches_of_another_pattern_are_refused() -> None:
     other.restart()
 
 
+# -- odd keys -----------------------------------------------------------------------------------
+
+
+def matches_of_keys(keys: Sequence[Any]) -> list[Any]:
+    """Return the matches of a then b, by keys of one or two fields, with a restart in between."""
+    feeder = FeederSpout(["k", "j", "ts", "kind"])
+    bolt = PatternBolt(PAIR, key=["k", "j"], time=EventTime("ts"), select={"k": "k", "n": "end"})
+    builder = TopologyBuilder()
+    builder.set_spout("s", feeder)
+    builder.set_bolt("b", bolt).global_grouping("s")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        for ts, (key, kind) in enumerate(zip(keys, "ab", strict=True)):
+            feeder.feed([key, 1, ts, kind])
+            run.settle()
+            run.restart()
+        return run.tuples("b")
+
+
+def test_each_nan_is_the_same_key() -> None:
+    [[key, end]] = matches_of_keys([float("nan"), float("nan")])
+    assert (key != key, end) == (True, 1)
+
+
+def test_a_value_that_cannot_be_a_key_is_told() -> None:
+    with pytest.raises(UncaughtError, match=r"the key \(\[1\], 1\) is a tuple, which cannot be"):
+        matches_of_keys([[1], [1]])
+
+
 # -- the cost of an event -----------------------------------------------------------------------
 
 

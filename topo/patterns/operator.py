@@ -14,6 +14,7 @@ from itertools import compress, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from topo.errors import PatternError, shown
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.patterns.chains import Event, Match, Node
 from topo.patterns.inputs import TupleInput
@@ -21,6 +22,7 @@ from topo.patterns.machine import Machine, Result, Rules
 from topo.patterns.positions import Positions
 from topo.patterns.questions import Masks, Questions, masks_of
 from topo.patterns.saving import SavedMatches
+from topo.storage.saving import with_one_nan
 from topo.timed import Clock, Operator, OperatorTask, Rows
 
 RowOf: TypeAlias = Callable[[Result], Sequence[Any]]
@@ -148,7 +150,8 @@ class PatternOperator(Operator):
         values = zip(*parts, strict=True) if parts else repeat(())
         source = repeat(_Source(rows.component, payload if self._keeps_events else None))
         heads = [map(each.__getitem__, places) for each in (times, reads.keys(rows), masks)]
-        return zip(*heads, values, places, source, strict=False)
+        keys = map(with_one_nan, heads[1])
+        return zip(heads[0], keys, heads[2], values, places, source, strict=False)
 
     def _late(self, rows: Rows, times: Sequence[Any]) -> list[int]:
         """Return the places of rows before the watermark, and of those without a time."""
@@ -170,9 +173,26 @@ class PatternOperator(Operator):
         """Match events in their order; those that change nothing are passed over."""
         machine = self._machine
         take, open_keys, idle_masks = machine.take, machine.open_keys, machine.idle_masks
-        for arrival in arrivals:
-            if arrival[2] not in idle_masks or arrival[1] in open_keys:
-                take(self._event(arrival))
+        key: Any = None
+        try:
+            for arrival in arrivals:
+                key = arrival[1]
+                if arrival[2] not in idle_masks or key in open_keys:
+                    take(self._event(arrival))
+        except TypeError:
+            self._check_key(key)
+            raise
+
+    def _check_key(self, key: Any) -> None:
+        """Raise an error if a value cannot be a key."""
+        try:
+            hash(key)
+        except TypeError:
+            raise PatternError(
+                f"{self._task.owner}: the key {shown(key)} is a {type(key).__name__}, which cannot "
+                "be a key",
+                hint="emit a str, a number or a tuple of them",
+            ) from None
 
     def _masks_of(
         self, rows: Rows, times: Sequence[Any], payload: Callable[[int], Any], late: Sequence[int]

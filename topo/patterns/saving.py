@@ -10,7 +10,7 @@ when nothing is left of it. Events that wait for the watermark lie by stretches 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from topo.errors import CheckpointError
@@ -18,6 +18,7 @@ from topo.event_time import AFTER_ALL
 from topo.patterns.chains import Event, Node
 from topo.patterns.machine import Machine, Partial, Start, Whole
 from topo.storage.namespaces import SavedNamespaces
+from topo.storage.saving import with_one_nan
 
 T = TypeVar("T")
 
@@ -105,6 +106,11 @@ class _Kind(Generic[T]):
 def _event_record(event: Event) -> Any:
     return (event.ts, event.number, event.key, event.values, event.payload, event.component,
             event.mask)  # fmt: skip
+
+
+def _event_of(row: Sequence[Any]) -> Event:
+    ts, number, key, *rest = row
+    return Event(ts, number, with_one_nan(key), *rest)
 
 
 def _node_record(node: Node) -> Any:
@@ -256,7 +262,7 @@ class SavedMatches:
         self._changed_wholes.clear()
         waiting = []
         for stretch, number, row in self._waiting.load(saved):
-            event = Event(*row)
+            event = _event_of(row)
             if event.ts > now:
                 self._waiting.adopt(stretch, number, event)
                 waiting.append(event)
@@ -267,7 +273,7 @@ class SavedMatches:
     ) -> dict[int, tuple[Node, Start]]:
         events: dict[int, tuple[int, Event]] = {}
         for stretch, order, row in self._taken.load(saved):
-            event = Event(*row)
+            event = _event_of(row)
             event.place(order)
             events[order] = stretch, event
         nodes: dict[int, tuple[Node, Start]] = {}
