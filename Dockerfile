@@ -20,7 +20,7 @@ RUN python3 -m venv /opt/topo
 COPY pyproject.toml README.md LICENSE /src/
 COPY topo /src/topo
 RUN pip install "/src[${EXTRAS}]" && rm -r /src && topo --version
-COPY --chmod=755 docker/entrypoint.sh /opt/entrypoint.sh
+COPY --chmod=755 topo/cli/exports/entrypoint.sh /opt/entrypoint.sh
 USER 10001
 WORKDIR /app
 VOLUME /state
