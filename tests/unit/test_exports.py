@@ -191,7 +191,7 @@ def test_the_image_is_linted(tmp_path: Path) -> None:
     text = (ROOT / "Dockerfile").read_text()
     linted = checked(text, tmp_path / "Dockerfile", "hadolint")
     assert linted.returncode == 0, linted.stdout
-    entry = (ROOT / "docker" / "entrypoint.sh").read_text()
+    entry = (ROOT / "topo" / "cli" / "exports" / "entrypoint.sh").read_text()
     assert checked(entry, tmp_path / "entrypoint.sh", "shellcheck").returncode == 0
 
 
@@ -201,7 +201,7 @@ def entered(tmp_path: Path, *argv: str, **environ: str) -> list[str]:
     tini.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     tini.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
-    command = ["sh", str(ROOT / "docker" / "entrypoint.sh"), *argv]
+    command = ["sh", str(ROOT / "topo" / "cli" / "exports" / "entrypoint.sh"), *argv]
     started = subprocess.run(
         command, capture_output=True, text=True, check=True, env={"PATH": path, **environ}
     )

@@ -35,7 +35,7 @@ _PAIRS = (
     ("released_roots", "released_tasks"),
 )
 
-_NUMBERS = {own.name for own in fields(TrackingFigures)} - {
+_NUMBERS = {figure.name for figure in fields(TrackingFigures)} - {
     "staged",
     "mode",
     "failed_by",
@@ -200,7 +200,7 @@ def pack_figures(figures: TrackingFigures) -> pb.StatusReply:
         staged=[pb.Execution(level=level, slot=slot) for level, slot in figures.staged],
         mode=figures.mode.name,
         failed_by=figures.failed_by,
-        payloads=[pb.Payload(**vars(kept)) for kept in figures.payloads],
+        payloads=[pb.Payload(**vars(payload)) for payload in figures.payloads],
     )
 
 
@@ -213,8 +213,8 @@ def unpack_figures(reply: pb.StatusReply) -> TrackingFigures:
         mode=Mode(reply.mode),
         failed_by=dict(reply.failed_by),
         payloads=[
-            CommittedPayload(kept.number, kept.batch, kept.level, kept.slot, kept.payload)
-            for kept in reply.payloads
+            CommittedPayload(each.number, each.batch, each.level, each.slot, each.payload)
+            for each in reply.payloads
         ],
     )
 
