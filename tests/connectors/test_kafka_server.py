@@ -443,3 +443,39 @@ def test_a_topology_that_has_ended_leaves_no_client_behind(
         pause = threading.Event()
         while clients_alive() > before:  # the thread that looks for partitions ends by itself
             pause.wait(0.01)
+
+
+def test_a_transaction_timeout_above_the_brokers_is_said_at_once(server: KafkaServer) -> None:
+    """[K-18] Waiting mends nothing: it is no outage."""
+    bolt = KafkaBolt(
+        server.address,
+        server.topic(),
+        guarantee="exactly_once",
+        settings={"transaction.timeout.ms": 2_000_000_000},
+    )
+    with pytest.raises(ComponentError, match=r"transaction.timeout.ms is more than the broker's"):
+        run_bolt(bolt, [make_tuple([1])])
+
+
+@pytest.mark.parametrize("on_data_loss", ["stop", "earliest"])
+def test_a_topic_that_was_made_anew_is_known_by_its_id(
+    server: KafkaServer, on_data_loss: Any
+) -> None:
+    """[I-05] Its log may be longer than the position by then."""
+    topic = server.topic()
+    server.write(topic, numbers(3))
+    spout = KafkaSpout(
+        server.address, topic, value="json", fields="value", discover_secs=0.05,
+        on_data_loss=on_data_loss,
+    )  # fmt: skip
+    reading = Reading(spout)
+    moved_until(reading, lambda: reading.offsets(0) == [0, 1, 2])
+    moved_until(reading, lambda: "lag" in str(reading.run.stats().components["kafka"].gauges))
+    server.make_anew(topic)
+    server.write(topic, numbers(6))
+    if on_data_loss == "stop":
+        with pytest.raises(ComponentError, match="is of an earlier topic of this name"):
+            moved_until(reading, lambda: len(reading.offsets(0)) > 3)
+    else:
+        moved_until(reading, lambda: len(reading.offsets(0)) == 9)
+        assert reading.offsets(0) == [0, 1, 2, *range(6)]

@@ -91,6 +91,23 @@ class KafkaServer:
         made[name].result(60)
         return name
 
+    def make_anew(self, topic: str) -> None:
+        """Delete a topic of one partition, and make another one of its name."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
+        admin.delete_topics([topic])[topic].result(60)
+        pause = threading.Event()
+        while True:
+            try:
+                admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
+                return
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                pause.wait(0.05)  # its deletion is under way
+
     def write(self, topic: str, values: Iterable[bytes], **more: Any) -> None:
         """Produce values, and wait until the broker has them."""
         from confluent_kafka import Producer

@@ -268,11 +268,7 @@ class DeliverySpout(BrokerAccess, Spout):
             known.link.settling.append(known)
 
     def _read(self, delivery: Delivery) -> Any:
-        try:
-            return self._reader.values(delivery.raw, delivery.record)
-        except Exception as error:
-            self._reader.tell_bad(self, delivery.raw, error, delivery.where)
-            return None
+        return self._reader.read(self, delivery.raw, delivery.record, delivery.where)
 
     def _settle(self, delivery: Delivery) -> bool:
         """Have a message acked when the batch in work has committed."""

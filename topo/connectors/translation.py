@@ -99,15 +99,11 @@ class Reader:
     def _is_by_value(self) -> bool:
         return self._of.translate is not None or self._of.of_value
 
-    def values(self, raw: Any, record: Callable[[Any], Any]) -> Any:
-        """Return the values to emit, (stream, values) or None; raise what the reading raises.
-
-        `record` makes the record of its decoded value.
-        """
-        return self.values_of(self._decode(raw), record)
-
     def values_of(self, value: Any, record: Callable[[Any], Any]) -> Any:
-        """Return the values to emit of a value that is decoded already."""
+        """Return the values to emit of a decoded value, (stream, values) or None.
+
+        `record` makes the record of it. Raise what the reading raises.
+        """
         of = self._of
         if of.translate is not None:
             return of.translate(record(value))
@@ -122,9 +118,9 @@ class Reader:
         return [parts] if self._single else list(parts)
 
     def read(self, spout: Spout, raw: Any, record: Callable[[Any], Any], where: str) -> Any:
-        """Return what `values` returns; tell of a record that cannot be read: None."""
+        """Return what `values_of` returns; tell of a record that cannot be read: None."""
         try:
-            return self.values(raw, record)
+            return self.values_of(self._decode(raw), record)
         except Exception as error:
             self.tell_bad(spout, raw, error, where)
             return None
