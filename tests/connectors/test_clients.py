@@ -13,7 +13,7 @@ from topo import MissingExtra
 from topo.connectors.amqp import AmqpBolt, AmqpSpout
 from topo.connectors.http import HttpBolt, HttpPollSpout, HttpSpout, SseSpout
 from topo.connectors.mqtt import MqttBolt, MqttSpout
-from topo.connectors.websocket import WebSocketSpout
+from topo.connectors.websocket import WebSocketBolt, WebSocketSpout
 from topo.testing import make_tuple, run_bolt, run_spout
 
 CLIENTS = ("paho", "pika", "httpx", "h11", "websockets", "fastavro", "jsonschema", "msgpack")
@@ -44,6 +44,7 @@ builder.set_spout("k", FileSpout("x.avro", "avro"))
 for name, bolt in {
     "x": AmqpBolt("amqp://h", "q"), "y": HttpBolt("http://h"), "z": MqttBolt("mqtt://h", "t"),
     "c1": ClickHouseBolt("http://h", "t"), "e1": ElasticsearchBolt("http://h", "i"),
+    "w1": websocket.WebSocketBolt("ws://h"),
 }.items():
     builder.set_bolt(name, bolt).shuffle_grouping("a")
 topology = builder.create_topology()
@@ -71,6 +72,8 @@ def test_topologies_are_built_without_clients() -> None:
         ("httpx", "http", lambda: run_bolt(HttpBolt("http://h"), [make_tuple([1])])),
         ("websockets.sync.client", "http",
          lambda: run_spout(WebSocketSpout("ws://127.0.0.1:1"))),
+        ("websockets.sync.client", "http",
+         lambda: run_bolt(WebSocketBolt("ws://h"), [make_tuple([1])])),
     ],
 )  # fmt: skip
 def test_a_client_that_is_missing_is_named(

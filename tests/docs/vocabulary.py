@@ -24,7 +24,7 @@ from topo.connectors.replay import ReplaySpout
 from topo.connectors.socket import SocketSpout
 from topo.connectors.spark import SparkSink, SparkSource
 from topo.connectors.sql import PostgresChanges, SqlBolt, SqlSpout
-from topo.connectors.websocket import WebSocketSpout
+from topo.connectors.websocket import WebSocketBolt, WebSocketSpout
 
 VOCABULARY: Mapping[str, str] = {
     "value": "the form of a value as bytes",
@@ -52,7 +52,7 @@ SOURCES: tuple[type[Any], ...] = (
 )  # fmt: skip
 SINKS: tuple[type[Any], ...] = (
     AmqpBolt, ClickHouseBolt, ElasticsearchBolt, FileBolt, HttpBolt, KafkaBolt, KinesisBolt,
-    MqttBolt, RedisStoreBolt, SparkSink, SqlBolt, SqsBolt,
+    MqttBolt, RedisStoreBolt, SparkSink, SqlBolt, SqsBolt, WebSocketBolt,
 )  # fmt: skip
 
 

@@ -8,15 +8,18 @@ ever sent, and what is sent twice bears the same id both times.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
 from topo.connectors.base import OnBad, as_record, check_guarantee, check_positive
 from topo.connectors.publication import PublishingSink, Rejected
-from topo.errors import ComponentError
+from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
+_FIRST_PAUSE_SECS = 0.1
+_LONGEST_PAUSE_SECS = 5.0
 _MOST = 1_000  # records that wait to be sent together
 
 Chosen = str | Callable[[Tuple], Any]
@@ -81,6 +84,30 @@ class OutboxSink(PublishingSink):
 
     def as_record(self, tup: Tuple) -> Any:
         return as_record(tup, self.map)
+
+    @property
+    def is_patient(self) -> bool:
+        """True iff a target that is away is waited for."""
+        return self.guarantee != "none"
+
+    def deliver(self, call: Callable[[], object], records: Sized) -> None:
+        """Make a call until the target answers; count its records as lost if nobody waits."""
+        pause, waited = _FIRST_PAUSE_SECS, 0.0
+        while True:
+            try:
+                call()
+                return
+            except Unavailable as error:
+                if not self.is_patient:
+                    self.context.counter("lost", len(records))
+                    return
+                if error.after_secs is not None:
+                    pause = error.after_secs
+                if waited + pause >= self.retry_secs:
+                    raise
+            time.sleep(pause)
+            waited += pause
+            pause = min(2 * pause, _LONGEST_PAUSE_SECS)
 
     # -- a batch ------------------------------------------------------------------------------
 

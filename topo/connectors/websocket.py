@@ -1,9 +1,15 @@
-"""Reads the messages of a websocket; at most once, unless the server resumes where it is told."""
+"""Reads the messages of a websocket, and writes them.
+
+Reading is at most once, unless the server resumes where it is told. Writing is at least once, if
+the server answers each message. Its answer to a ping would not do: that comes as soon as frames
+have arrived, and a server that closes the connection then drops those that nobody has read.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from topo.config.secrets import Secret, revealed
@@ -17,16 +23,23 @@ from topo.connectors.addresses import (
 )
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive, load_client
+from topo.connectors.brokers import BrokerSink
 from topo.connectors.feeds import Feed, FeedSpout, Item, Source
-from topo.connectors.formats import Decode, Format
+from topo.connectors.formats import Decode, Encode, Format, check_form, requirements_of
+from topo.connectors.outbox import Outgoing, Refused
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
+from topo.connectors.takeover import Shared
 from topo.connectors.translation import Translation
 from topo.errors import ComponentError, Unavailable
+from topo.tuples import Tuple
 
 _NAME = "WebSocketSpout"
 _SCHEMES = {"ws": 80, "wss": 443}
 _CONNECT_SECS = 10.0
+_ANSWER_SECS = 10.0
+_MOST_ANSWER = 1_000_000  # bytes
+_TOO_BIG = ("max_message= sets the limit", "the server takes no message as large")
 REQUIRES = "websockets>=15.0"
 
 
@@ -98,21 +111,58 @@ class WebSocketSpout(FeedSpout):
         super().open(conf, context, collector)
 
     def source(self) -> _Messages:
-        address = parsed(_NAME, self.url, _SCHEMES)
-        url = self.url.reveal() if isinstance(self.url, Secret) else self.url
-        secure = address.scheme == "wss"
-        headers = revealed(self.headers)
-        check_headers(_NAME, headers)
-        return _Messages(
-            url,
-            address.shown,
-            self.hello,
-            self.resume,
-            self.position_of,
-            headers,
-            self.max_message,
-            tls_context(_NAME, self.tls) if secure else None,
+        server = _Server(_NAME, self.url, self.headers, self.tls, self.max_message)
+        return _Messages(server, self.hello, self.resume, self.position_of)
+
+
+class _Server:
+    """A server's address, and what it takes to connect to it."""
+
+    def __init__(
+        self,
+        connector: str,
+        url: str | Secret,
+        headers: Mapping[str, str | Secret],
+        tls: Mapping[str, Any] | None,
+        max_message: int,
+    ) -> None:
+        address = parsed(connector, url, _SCHEMES)
+        self._connector, self.where = connector, address.shown
+        self.place = f"{connector}: {address.shown}"
+        """As messages to users begin."""
+        self._url = url.reveal() if isinstance(url, Secret) else url
+        own = revealed(dict(headers))
+        check_headers(connector, own)
+        self._options: dict[str, Any] = {"additional_headers": own, "max_size": max_message}
+        if address.scheme == "wss":
+            self._options["ssl"] = tls_context(connector, tls)
+        self._client = load_client("websockets.sync.client", connector, "http")
+        self._errors = load_client("websockets.exceptions", connector, "http")
+
+    def connect(self) -> Any:
+        """Return the context of a connection; raise what its library raises."""
+        return self._client.connect(
+            self._url, open_timeout=_CONNECT_SECS, close_timeout=1, **self._options
         )
+
+    def in_words(self, error: Exception) -> Exception:
+        """Return what to raise for an error: what may pass is Unavailable."""
+        errors, place = self._errors, self.place
+        if isinstance(error, errors.InvalidStatus):
+            status = error.response.status_code
+            text = f"{place}: the server refuses the handshake: HTTP {status}"
+            if status in (408, 425, 429) or status >= 500:
+                return Unavailable(text)
+            return ComponentError(text, hint="headers= has what it may want, such as a token")
+        closed = getattr(error, "rcvd", None) or getattr(error, "sent", None)
+        if isinstance(error, errors.ConnectionClosed) and closed is not None:
+            text = f"{place}: the connection is closed: {closed}"
+            if closed.code == 1009:
+                return ComponentError(text, hint=_TOO_BIG[error.rcvd is not None])
+            return Unavailable(text)
+        if isinstance(error, errors.WebSocketException | OSError | EOFError):
+            return connecting_failed(self._connector, self.where, error)
+        return ComponentError(f"{place}: {type(error).__name__}: {error}")
 
 
 class _Messages(Source):
@@ -120,32 +170,17 @@ class _Messages(Source):
 
     def __init__(
         self,
-        url: str,
-        shown: str,
+        server: _Server,
         hello: list[str | bytes],
         resume: Callable[[Any], Any] | None,
         position_of: Callable[[Any], Any] | None,
-        headers: Mapping[str, str],
-        max_message: int,
-        context: Any,
     ) -> None:
-        self._url, self.where, self._hello = url, shown, hello
+        self._server, self.where, self._hello = server, server.where, hello
         self._resume, self._position_of = resume, position_of
-        self._headers, self._max_message, self._context = headers, max_message, context
-        self._client = load_client("websockets.sync.client", _NAME, "http")
-        self._errors = load_client("websockets.exceptions", _NAME, "http")
         self._connection: Any = None
 
     def receive(self, feed: Feed, position: Any) -> None:
-        more = {} if self._context is None else {"ssl": self._context}
-        with self._client.connect(
-            self._url,
-            additional_headers=self._headers,
-            max_size=self._max_message,
-            open_timeout=_CONNECT_SECS,
-            close_timeout=1,
-            **more,
-        ) as connection:
+        with self._server.connect() as connection:
             self._connection = connection
             if feed.is_closed:
                 return
@@ -166,22 +201,114 @@ class _Messages(Source):
                 self._connection.close_socket()
 
     def in_words(self, error: Exception) -> Exception:
-        errors = self._errors
-        if isinstance(error, errors.InvalidStatus):
-            status = error.response.status_code
-            said = f"{_NAME}: {self.where}: the server refuses the handshake: HTTP {status}"
-            if status in (408, 425, 429) or status >= 500:
-                return Unavailable(said)
-            return ComponentError(said, hint="headers= has what it may want, such as a token")
-        closed = getattr(error, "rcvd", None) or getattr(error, "sent", None)
-        if isinstance(error, errors.ConnectionClosed) and closed is not None:
-            said = f"{_NAME}: {self.where}: the connection is closed: {closed}"
-            if closed.code == 1009:
-                return ComponentError(said, hint="max_message= sets the limit")
-            return Unavailable(said)
-        if isinstance(error, errors.WebSocketException | OSError | EOFError):
-            return connecting_failed(_NAME, self.where, error)
-        return ComponentError(f"{_NAME}: {self.where}: {type(error).__name__}: {error}")
+        return self._server.in_words(error)
+
+
+class WebSocketBolt(BrokerSink):
+    """A sink that sends a message for each tuple.
+
+    A message is a dict of the tuple's fields, or what `map` makes of the tuple, encoded by `value`:
+    a text for "json" and "str", binary otherwise. With `guarantee="at_least_once"` the server has
+    to answer each message by one of its own, whatever it says: a batch commits when it has. With
+    `after_commit` messages are sent once the batch has committed.
+    """
+
+    requires: Iterable[str] = (REQUIRES,)
+    connector = "WebSocketBolt"
+    schemes = _SCHEMES
+    client = ("websockets.sync.client", "http")
+    refused = {
+        "exactly_once": "a websocket has no transactions; use after_commit=True, and an id in each "
+        "message by which the server drops what it knows",
+        "by_batch": "what was sent is not replaced; use 'at_least_once'",
+    }
+
+    @answering()
+    def __init__(
+        self,
+        url: str | Secret,
+        *,
+        headers: Mapping[str, str | Secret] | None = None,
+        value: str | Format | Encode = "json",
+        map: Callable[[Tuple], Any] | None = None,
+        guarantee: str = "at_least_once",
+        after_commit: bool = False,
+        tls: Mapping[str, Any] | None = None,
+        retry_secs: float = 30.0,
+        on_bad: OnBad = "stop",
+    ) -> None:
+        self.set_access(url, tls)
+        check_form(value, self.connector, "value", writes=True)
+        self.headers, self.value = dict(headers or {}), value
+        self.requires = (*self.requires, *requirements_of(value))
+        self.set_up(
+            guarantee=guarantee,
+            after_commit=after_commit,
+            map=map,
+            on_bad=on_bad,
+            retry_secs=retry_secs,
+        )
+
+    def outgoing(self, tup: Tuple) -> Outgoing:
+        return Outgoing("", self._encode(self.as_record(tup)))
+
+    def connect(self) -> Shared:
+        server = _Server(self.connector, self.url, self.headers, self.tls, _MOST_ANSWER)
+        return _Sender(server, is_text=self.value in ("json", "str"), waits=self.is_patient)
+
+    def send(self, records: Sequence[Outgoing]) -> Refused:
+        sender: _Sender = self.publisher()
+        self.deliver(partial(sender.send, records), records)
+        return []
+
+
+class _Sender(Shared):
+    """A connection that is made when it is needed, and lives from batch to batch."""
+
+    def __init__(self, server: _Server, *, is_text: bool, waits: bool) -> None:
+        self._server, self._is_text, self._waits = server, is_text, waits
+        self._connection: Any = None
+        self._stack = contextlib.ExitStack()
+        """What ends the connection."""
+
+    def send(self, records: Sequence[Outgoing]) -> None:
+        """Send records; wait until each is answered, unless nothing is waited for."""
+        try:
+            if self._connection is None:
+                self._connection = self._stack.enter_context(self._server.connect())
+            for record in records:
+                self._connection.send(record.body, text=self._is_text)
+            if self._waits:
+                self._wait(len(records))
+            else:
+                self._skip()
+        except Unavailable:
+            self.close()
+            raise
+        except Exception as error:
+            self.close()
+            raise self._server.in_words(error) from error
+
+    def _wait(self, count: int) -> None:
+        """Wait for as many answers as there are messages."""
+        for number in range(count):
+            try:
+                self._connection.recv(timeout=_ANSWER_SECS)
+            except TimeoutError:
+                raise Unavailable(
+                    f"{self._server.place}: {count - number} of {count} messages are not answered; "
+                    "a server that answers none is for guarantee='none'"
+                ) from None
+
+    def _skip(self) -> None:
+        """Drop what the server has said."""
+        with contextlib.suppress(TimeoutError):
+            while True:
+                self._connection.recv(timeout=0)
+
+    def close(self) -> None:
+        self._connection = None
+        self._stack.close()
 
 
 def _listed(messages: Any) -> list[str | bytes]:

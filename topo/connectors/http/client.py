@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from topo.config.secrets import Secret, revealed, without_password
 from topo.connectors.addresses import check_headers, connecting_failed, parsed, tls_context
@@ -23,11 +23,8 @@ SCHEMES = {"http": 80, "https": 443}
 _LONGEST_RETRY_SECS = 300.0
 
 _PASSING = (408, 425, 429)
-_FIRST_PAUSE_SECS = 0.1
-_LONGEST_PAUSE_SECS = 5.0
 
 Login: TypeAlias = "tuple[str | Secret, str | Secret]"
-T = TypeVar("T")
 
 
 def login_of(connector: str, user: str | Secret | None, password: str | Secret | None) -> Any:
@@ -40,22 +37,6 @@ def login_of(connector: str, user: str | Secret | None, password: str | Secret |
             hint='password=Secret.env("NAME"); a token goes into headers=',
         )
     return user, password
-
-
-def patiently(call: Callable[[], T], secs: float) -> T:
-    """Make a call until it does not raise Unavailable, with pauses of `secs` in all."""
-    pause, waited = _FIRST_PAUSE_SECS, 0.0
-    while True:
-        try:
-            return call()
-        except Unavailable as error:
-            if error.after_secs is not None:
-                pause = error.after_secs
-            if waited + pause >= secs:
-                raise
-        time.sleep(pause)
-        waited += pause
-        pause = min(2 * pause, _LONGEST_PAUSE_SECS)
 
 
 def passes(status: int) -> bool:

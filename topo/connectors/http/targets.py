@@ -5,15 +5,14 @@ Elasticsearch's and ClickHouse's sinks and HttpBolt differ in their requests alo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, check_url
 from topo.connectors.base import OnBad, check_positive, load_client
-from topo.connectors.http.client import REQUIRES, SCHEMES, Target, login_of, patiently
+from topo.connectors.http.client import REQUIRES, SCHEMES, Target, login_of
 from topo.connectors.outbox import OutboxSink
-from topo.errors import Unavailable
 from topo.tuples import Tuple
 
 _ANY_URL = "http://localhost"
@@ -81,17 +80,3 @@ class TargetSink(OutboxSink):
                 auth=self.login,
             )
         return self._target
-
-    @property
-    def is_patient(self) -> bool:
-        """True iff a target that is away is waited for."""
-        return self.guarantee != "none"
-
-    def deliver(self, call: Callable[[], object], records: Sized) -> None:
-        """Make a call until the target answers; count its records as lost if nobody waits."""
-        try:
-            patiently(call, self.retry_secs if self.is_patient else 0.0)
-        except Unavailable:
-            if self.is_patient:
-                raise
-            self.context.counter("lost", len(records))
