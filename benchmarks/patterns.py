@@ -30,6 +30,7 @@ from topo.topology.model import Topology
 _BATCH = 5_000
 _EVENTS_A_SECOND = 40_000  # a guess that turns --seconds into an amount of work
 _WITHIN = 60_000
+_RESTORED_A_SECOND = 100_000
 _OPEN = (100, 1_000, 4_000, 16_000)
 
 IN_A_ROW = (
@@ -89,7 +90,7 @@ def run(options: BenchOptions) -> list[Measurement]:
         rows: list[Row] = [(0, n, "a") for n in range(count)]
         rows += [(0, count + n, "cdx"[n % 3]) for n in range(total)]
         runs.append(_measure(options, {"open": count}, rows, WAITING))
-    return runs
+    return [*runs, _measure_restores(options, int(options.seconds * _RESTORED_A_SECOND))]
 
 
 def _mixed(total: int, keys: int, share: float) -> list[Row]:
@@ -137,16 +138,8 @@ def _nothing(*arguments: Any) -> None:
 
 def matched(rows: list[Row], pattern: Pattern) -> tuple[int, float, float]:
     """Return how many matches an operator finds, and its seconds of matching and of saving."""
-    task: Any = _Task()
-    bolt = PatternBolt(pattern, key="key", time=EventTime("ts"), select={"key": "key"})
-    operator = bolt.operator(task)
-    operator.load({}, BEFORE_ALL)
-    batches = []
-    for at in range(0, len(rows), _BATCH):
-        columns: list[Any] = [list(column) for column in zip(*rows[at : at + _BATCH], strict=True)]
-        make: Any = rows.__getitem__
-        count = len(columns[0])
-        batches.append(Rows("events", "default", Events.outputs, columns, count, columns[1], make))
+    operator, task = _operator(pattern, {}, BEFORE_ALL)
+    batches = _batches(rows)
     matching = saving = 0.0
     watermark = BEFORE_ALL
     thresholds = gc.get_threshold()
@@ -163,6 +156,58 @@ def matched(rows: list[Row], pattern: Pattern) -> tuple[int, float, float]:
     gc.set_threshold(*thresholds)
     gc.unfreeze()
     return task.count, matching, saving
+
+
+def _measure_restores(options: BenchOptions, count: int) -> Measurement:
+    """Measure what it takes to have so many partial matches of 1,000 keys again, in one task."""
+    rates, verified, saved = [], True, dict[str, bytes]()
+    for repeat in range(options.repeat):
+        options.progress(f"patterns, {count:,} restored: {repeat + 1} of {options.repeat}")
+        saved, watermark = _with_open(count)
+        operator = _operator(WAITING, {}, BEFORE_ALL)[0]
+        before = process_time()
+        operator.load(saved, watermark)
+        rates.append(count / (process_time() - before))
+        verified = verified and operator.state_rows == count
+    detail = {"saved_bytes": round(sum(map(len, saved.values())) / count, 1)}
+    params: dict[str, Any] = {"restored": count}
+    return Measurement.of("patterns", params, "matches", rates, verified=verified, detail=detail)
+
+
+def _with_open(count: int) -> tuple[dict[str, bytes], int]:
+    """Return the saved state of a task with so many partial matches, and its watermark."""
+    operator, _ = _operator(WAITING, {}, BEFORE_ALL)
+    saved: dict[str, bytes] = {}
+    watermark = BEFORE_ALL
+    for batch in _batches([(n % 1_000, n, "a") for n in range(count)]):
+        operator.rows(batch)
+        passed, watermark = watermark, batch.columns[1][-1]
+        operator.advance(Clock(passed, watermark, 0.0))
+        changes = Changes()
+        operator.save(changes)
+        changes.apply_to(saved)
+    return saved, watermark
+
+
+def _operator(pattern: Pattern, saved: dict[str, bytes], watermark: int) -> tuple[Any, Any]:
+    """Return the operator of a pattern, and what stands for its task."""
+    task: Any = _Task()
+    bolt = PatternBolt(
+        pattern, key="key", time=EventTime("ts"), select={"key": "key"}, limit=1_000_000
+    )
+    operator = bolt.operator(task)
+    operator.load(saved, watermark)
+    return operator, task
+
+
+def _batches(rows: list[Row]) -> list[Rows]:
+    batches = []
+    for at in range(0, len(rows), _BATCH):
+        columns: list[Any] = [list(column) for column in zip(*rows[at : at + _BATCH], strict=True)]
+        make: Any = rows.__getitem__
+        count = len(columns[0])
+        batches.append(Rows("events", "default", Events.outputs, columns, count, columns[1], make))
+    return batches
 
 
 def _measure(
