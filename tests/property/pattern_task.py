@@ -28,9 +28,10 @@ class Task:
         self.context = self
         self.rows: dict[str, list[Any]] = {"default": [], "out": []}
         self.late = 0
+        self.clock = 0.0
 
     def now(self) -> float:
-        return 0.0
+        return self.clock
 
     def emit(self, rows: list[list[Any]], stream: str = "default") -> None:
         self.rows[stream] += rows
@@ -56,11 +57,18 @@ class Task:
 class World:
     """A bolt's operator, driven by hand: batches, watermarks, restarts."""
 
-    def __init__(self, document: dict[str, Any], lag: int = 0, limit: int = 100_000) -> None:
+    def __init__(
+        self,
+        document: dict[str, Any],
+        lag: int = 0,
+        limit: int = 100_000,
+        *,
+        by_arrival: bool = False,
+    ) -> None:
+        time = None if by_arrival else EventTime("ts", lag=lag)
         self.bolt = PatternBolt(
-            Pattern.from_dict(document), key="key", time=EventTime("ts", lag=lag),
-            timed_out_stream="out", limit=limit,
-        )  # fmt: skip
+            Pattern.from_dict(document), key="key", time=time, timed_out_stream="out", limit=limit
+        )
         self.task = Task()
         self.saved: dict[str, bytes] = {}
         self.watermark = BEFORE_ALL
@@ -79,6 +87,19 @@ class World:
             self.operator.rows(rows)
         before, self.watermark = self.watermark, max(self.watermark, watermark)
         self.operator.advance(Clock(before, self.watermark, 0.0))
+        self.save()
+
+    def arrive(self, events: Sequence[Event], ts: int) -> None:
+        """Let events come at a time of the clock, in a batch of their own."""
+        self.task.clock = ts / 1_000
+        self.operator.begin(Clock(BEFORE_ALL, BEFORE_ALL, self.task.clock))
+        columns = [[getattr(event, name) for event in events] for name in FIELDS]
+        make: Any = events.__getitem__
+        self.operator.rows(Rows("events", "default", FIELDS, columns, len(events), None, make))
+        self.operator.advance(Clock(BEFORE_ALL, BEFORE_ALL, self.task.clock))
+        self.save()
+
+    def save(self) -> None:
         changes = Changes()
         self.operator.save(changes)
         changes.apply_to(self.saved)

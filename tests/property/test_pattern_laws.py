@@ -188,6 +188,30 @@ def test_the_order_of_arrival_within_the_lag_and_batches_do_not_matter(
     assert cut.task.late == 0
 
 
+@examples(100)
+@given(patterns(), _STEPS, st.integers(1, 2), st.integers(0, 1 << 30))
+def test_what_comes_one_by_one_is_matched_by_arrival_as_in_event_time(
+    document: dict[str, Any], steps: list[tuple[int, str, int]], keys: int, seed: int
+) -> None:
+    try:
+        PatternBolt(Pattern.from_dict(document))
+    except PatternError:
+        reject()
+    events = made_events([(wait + 1, kind, n) for wait, kind, n in steps], keys)
+    by_arrival, in_event_time = World(document, by_arrival=True), World(document)
+    cuts = random.Random(seed)
+    for event in events:
+        by_arrival.arrive([event], event.ts)
+        in_event_time.batch([event], event.ts)
+        if cuts.random() < 0.5:
+            by_arrival.restart()
+    by_arrival.arrive([], 10_000)
+    in_event_time.batch([], 10_000)
+    assert by_arrival.results("default") == in_event_time.results("default")
+    assert by_arrival.results("out") == in_event_time.results("out")
+    assert by_arrival.operator._machine.count == 0
+
+
 @examples(200)
 @given(patterns())
 def test_a_pattern_is_its_document(document: dict[str, Any]) -> None:
