@@ -430,6 +430,21 @@ def test_many_slow_connections_leave_no_room_and_then_go(taking: Any) -> None:
     assert one.values()
 
 
+def test_the_first_connection_over_the_limit_is_closed_and_no_other(taking: Any) -> None:
+    one = taking(max_connections=2, read_secs=60.0)
+    held = [socket.create_connection(("127.0.0.1", one.port), timeout=30) for _ in range(3)]
+    try:
+        with contextlib.suppress(ConnectionResetError):
+            assert held[2].recv(1) == b""
+        for connection in held[:2]:
+            connection.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                connection.recv(1)
+    finally:
+        for connection in held:
+            connection.close()
+
+
 def answered(one: Taking) -> bool:
     answer = one.posted([1])
     return isinstance(answer, httpx.Response) and answer.status_code == 200

@@ -142,6 +142,13 @@ def test_another_format_is_refused() -> None:
         word_count().check_same(json.dumps(written), "/c")
 
 
+def test_slots_of_other_keys_are_refused() -> None:
+    written = json.loads(word_count().to_json())
+    written["keys"] = written["keys"][::-1]
+    with pytest.raises(CheckpointError, match="its slots have other keys"):
+        word_count().check_same(json.dumps(written), "/c")
+
+
 # What Spark says: spark.sql("select hash(0), hash(1), hash(42), hash(-1)").
 def test_the_hash_is_sparks() -> None:
     hashes = [spark_hash(key) for key in (0, 1, 42, -1)]
