@@ -20,14 +20,15 @@ from topo.engine.spark.realtime.messages import Place
 from topo.engine.spark.realtime.start import Streaming
 from topo.engine.spark.worker.relay import SlotDied
 
+PAUSE = threading.Event()
+
 
 class Query:
-    """A query of Spark's that has failed, with this text."""
+    """A query of Spark's that has failed, with this text, or still runs."""
 
-    isActive = False
-
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_active: bool = False) -> None:
         self._text = text
+        self.isActive = is_active
 
     def exception(self) -> Any:
         return Exception(self._text)
@@ -115,11 +116,12 @@ def test_children_end_with_a_slot_that_was_killed(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     streaming = Streaming([SlotProcess("forking")], str(tmp_path))
     streaming.attend(Coordinator(None))  # type: ignore[arg-type]
+    streaming.follow(Query("", is_active=True))
     streaming.start_slot(Place(str(tmp_path / "nobody"), "t", 0, str(tmp_path / "slot-0")))
     child = psutil.Process(int(wait_for_text(tmp_path / "child")))
     os.kill(streaming.processes[0].pid, signal.SIGKILL)
     while streaming.isActive:
-        pass
+        PAUSE.wait(0.005)
     child.wait(30)
     streaming.stop()
     end(streaming.spares)
@@ -128,7 +130,7 @@ def test_children_end_with_a_slot_that_was_killed(
 def wait_for_text(path: Path) -> str:
     """Return a file's first line once it is there."""
     while not path.exists() or not path.read_text().endswith("\n"):
-        pass
+        PAUSE.wait(0.005)
     return path.read_text()
 
 
