@@ -89,9 +89,14 @@ class SpoutDeclarer(_Declarer):
 
 
 class BoltDeclarer(_Declarer):
-    """The declarer that `set_bolt` returns, on which the bolt's inputs are declared."""
+    """The declarer that `set_bolt` returns, on which the bolt's inputs are declared.
 
-    def _read(self, component: str, stream: str, grouping: GroupingDef) -> BoltDeclarer:
+    `loop=True` marks an input that goes back: what comes over it is executed in the next batch.
+    """
+
+    def _read(
+        self, component: str, stream: str, grouping: GroupingDef, loop: bool = False
+    ) -> BoltDeclarer:
         for what, name in (("component", component), ("stream", stream)):
             if not isinstance(name, str):
                 text = f"{self._draft.where} reads {what} {name!r}; a {what}'s name is a str"
@@ -100,63 +105,90 @@ class BoltDeclarer(_Declarer):
                     Problem(f"unknown-{what}", self._draft.where, text, hint)
                 )
                 return self
-        self._draft.inputs.append(InputDef(component, stream, grouping))
+        self._draft.inputs.append(InputDef(component, stream, grouping, bool(loop)))
         return self
 
-    def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def shuffle_grouping(
+        self, component: str, stream: str = DEFAULT_STREAM, *, loop: bool = False
+    ) -> BoltDeclarer:
         """Deal tuples evenly over the tasks, in turn."""
-        return self._read(component, stream, GroupingDef("shuffle"))
+        return self._read(component, stream, GroupingDef("shuffle"), loop)
 
     def fields_grouping(
-        self, component: str, fields: FieldNames, stream: str = DEFAULT_STREAM
+        self,
+        component: str,
+        fields: FieldNames,
+        stream: str = DEFAULT_STREAM,
+        *,
+        loop: bool = False,
     ) -> BoltDeclarer:
         """Send tuples with equal values of these fields to the same task."""
-        return self._by_fields("fields", component, fields, stream)
+        return self._by_fields("fields", component, fields, stream, loop)
 
     def partial_key_grouping(
-        self, component: str, fields: FieldNames, stream: str = DEFAULT_STREAM
+        self,
+        component: str,
+        fields: FieldNames,
+        stream: str = DEFAULT_STREAM,
+        *,
+        loop: bool = False,
     ) -> BoltDeclarer:
         """Send each tuple to the less used of the two tasks of its key."""
-        return self._by_fields("partial_key", component, fields, stream)
+        return self._by_fields("partial_key", component, fields, stream, loop)
 
     def _by_fields(
-        self, kind: str, component: str, fields: FieldNames, stream: str
+        self, kind: str, component: str, fields: FieldNames, stream: str, loop: bool
     ) -> BoltDeclarer:
         try:
             names = tuple(Fields(fields))
         except ValueError as error:
             self._draft.problems.append(Problem("fields", self._draft.where, str(error)))
             names = ()
-        return self._read(component, stream, GroupingDef(kind, names))
+        return self._read(component, stream, GroupingDef(kind, names), loop)
 
-    def all_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def all_grouping(
+        self, component: str, stream: str = DEFAULT_STREAM, *, loop: bool = False
+    ) -> BoltDeclarer:
         """Send every tuple to every task."""
-        return self._read(component, stream, GroupingDef("all"))
+        return self._read(component, stream, GroupingDef("all"), loop)
 
-    def global_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def global_grouping(
+        self, component: str, stream: str = DEFAULT_STREAM, *, loop: bool = False
+    ) -> BoltDeclarer:
         """Send every tuple to the task with the lowest id."""
-        return self._read(component, stream, GroupingDef("global"))
+        return self._read(component, stream, GroupingDef("global"), loop)
 
-    def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def direct_grouping(
+        self, component: str, stream: str = DEFAULT_STREAM, *, loop: bool = False
+    ) -> BoltDeclarer:
         """Send each tuple to the task that the producer names with `emit_direct`."""
-        return self._read(component, stream, GroupingDef("direct"))
+        return self._read(component, stream, GroupingDef("direct"), loop)
 
-    def same_task_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def same_task_grouping(
+        self, component: str, stream: str = DEFAULT_STREAM, *, loop: bool = False
+    ) -> BoltDeclarer:
         """Send what a task emits to the task of the same number; both have equally many."""
-        return self._read(component, stream, GroupingDef("same_task"))
+        return self._read(component, stream, GroupingDef("same_task"), loop)
 
     def local_or_shuffle_grouping(
-        self, component: str, stream: str = DEFAULT_STREAM
+        self, component: str, stream: str = DEFAULT_STREAM, *, loop: bool = False
     ) -> BoltDeclarer:
         """Deal tuples over the tasks in the producer's slot if there are any, else as shuffle."""
-        return self._read(component, stream, GroupingDef("local_or_shuffle"))
+        return self._read(component, stream, GroupingDef("local_or_shuffle"), loop)
 
-    def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+    def none_grouping(
+        self, component: str, stream: str = DEFAULT_STREAM, *, loop: bool = False
+    ) -> BoltDeclarer:
         """Send each tuple to any task: the engine chooses the cheapest."""
-        return self._read(component, stream, GroupingDef("none"))
+        return self._read(component, stream, GroupingDef("none"), loop)
 
     def custom_grouping(
-        self, component: str, grouping: CustomStreamGrouping, stream: str = DEFAULT_STREAM
+        self,
+        component: str,
+        grouping: CustomStreamGrouping,
+        stream: str = DEFAULT_STREAM,
+        *,
+        loop: bool = False,
     ) -> BoltDeclarer:
         """Send each tuple to the tasks that `grouping.choose_tasks` returns."""
         from topo.shipping.pickling import pickle_locally, pickle_to_travel
@@ -174,9 +206,8 @@ class BoltDeclarer(_Declarer):
                 Problem("unpicklable-grouping", self._draft.where, text, "make it in prepare")
             )
             return self
-        return self._read(
-            component, stream, GroupingDef("custom", custom=travelling, local_custom=local)
-        )
+        by = GroupingDef("custom", custom=travelling, local_custom=local)
+        return self._read(component, stream, by, loop)
 
 
 class TopologyBuilder:

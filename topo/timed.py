@@ -211,6 +211,8 @@ class TimedBolt(Bolt):
     acks = "state"
     late_stream: str | None = None
     """The declared stream of late tuples, with one field that holds the tuple."""
+    needs_whole_requests = False
+    """Whether the tuples of a request have to come in one batch: behind a loop they do not."""
 
     def execute(self, tup: Any) -> None:
         """Is never called: the operator gets the tuples, by the column."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from examples import (
+    crawl,
     direct_and_custom,
     endless_word_count,
     exclaim,
@@ -315,6 +316,22 @@ def test_every_visit_ends_once_and_with_the_pages_that_were_seen() -> None:
         assert {what for _, what, _ in run.tuples("visits")} == {"remind", "bought", "left"}
         assert sum(pages.values()) - sum(ended.values()) >= still
         assert all(ended[user] <= pages[user] for user in pages)
+
+
+# -- crawl -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("seed", seeds(3))
+def test_a_crawl_fetches_every_page_once_and_comes_to_an_end(seed: int, restarts: bool) -> None:
+    with TestCluster(seed) as cluster:
+        run = cluster.submit_topology("crawl", crawl.topology())
+        while run.step():
+            if restarts and run.status == "ACTIVE":
+                run.restart()
+        assert sorted(page for page, _ in run.tuples("fetch")) == sorted(crawl.WEB)
+        assert run.status == "COMPLETED"
+        assert run.stats().components["seeds"].acked == 2
 
 
 # -- reach and exclaim -----------------------------------------------------------------------------

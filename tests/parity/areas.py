@@ -30,9 +30,6 @@ AREAS: dict[str, tuple[str, ...]] = {
 }
 """The kinds of case of each area."""
 
-NOT_YET: tuple[str, ...] = ("loops",)
-"""The areas that have no module yet. This list only shrinks."""
-
 
 def parameters(kinds: Iterable[str], left_out: Mapping[str, str] = {}) -> list[Any]:
     """Return the cases of some kinds as parameters of a test, without those that are left out."""

@@ -77,7 +77,13 @@ def test_one_topology_with_its_plan_figures_and_history(world: World, site: Site
     words, split = plan["components"][2], plan["components"][1]
     assert (words["id"], words["pending_limit"], words["slots"]) == ("words", 20, [0, 1])
     assert split["inputs"] == [
-        {"component": "words", "stream": "default", "grouping": "fields", "fields": ["word"]}
+        {
+            "component": "words",
+            "stream": "default",
+            "grouping": "fields",
+            "fields": ["word"],
+            "loop": False,
+        }
     ]
     assert len(history["times"]) == len(history["series"]["emitted_per_sec"]) == 60
     assert batches[-1]["id"] == 812

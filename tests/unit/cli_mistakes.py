@@ -104,7 +104,8 @@ MISTAKES = [
         "a cycle",
         "topo explain wrong.py:cycle",
         3,
-        "...cycle: ...; Storm runs cycles, one Spark plan cannot...",
+        "...cycle: a -> b -> a; the input that goes back is not marked...",
+        "bolt 'a': .shuffle_grouping('b', loop=True)",
     ),
     Mistake(
         "a component that does not pickle",

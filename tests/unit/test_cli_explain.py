@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from examples import crawl
 from topo.cli.root import run
 
 CODE = """
@@ -111,6 +112,7 @@ def test_json(capsys: Captured) -> None:
         "grouping": "fields",
         "fields": ["n"],
         "exchange": True,
+        "loop": False,
     } in document["edges"]
     assert document["conf"]["topology.workers"] == {"value": 2, "origin": "--workers 2"}
 
@@ -283,3 +285,14 @@ def test_how_each_bolt_runs_and_why(tmp_path: Path, capsys: Captured) -> None:
         "keeps": "by tuple, as it is written: it passes its tuple on, or looks at its frame "
         "(line 17)",
     }
+
+
+def test_a_loop_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = str(Path(crawl.__file__))
+    monkeypatch.chdir(tmp_path)
+    assert run(["explain", target, "--workers", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "a loop brings tuples of 'parse' in the next batch" in text
+    assert "parse/links fields(host) loop" in text

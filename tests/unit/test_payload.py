@@ -30,6 +30,7 @@ def test_numbers_never_change_their_meaning() -> None:
         (2, "REFERENCE_1"),
         (3, "MARKS_1"),
         (4, "ROWS_1"),
+        (5, "TAKEN_1"),
     ]
 
 

@@ -197,3 +197,21 @@ def test_a_second_kill_makes_it_shorter() -> None:
     assert driver.ask(BUSY, OPEN, 4) is None
     assert driver.ask(BUSY, CLOSED, 4) is None
     assert driver.ending.is_over
+
+
+def test_what_goes_round_is_waited_for_before_the_end_and_in_a_drain() -> None:
+    ending = Lifecycle(FINITE, active=True)
+    ending.registered(ending.mode)
+    assert ending.next_command(IDLE, DONE, 0, looping=1) is None
+    assert ending.next_command(IDLE, DONE, 0) == Mode.LAST_TICK
+    ending.commanded(1, Mode.LAST_TICK)
+    assert ending.next_command(IDLE, TICKED, 0, looping=2) is None
+    assert ending.next_command(IDLE, TICKED, 0) == Mode.CLOSE
+
+    draining = Lifecycle(ENDLESS, active=True)
+    draining.registered(draining.mode)
+    draining.kill(0, wait_secs=10)
+    assert draining.next_command(IDLE, OPEN, 1, looping=1) == Mode.DRAIN
+    draining.commanded(1, Mode.DRAIN)
+    assert draining.next_command(IDLE, DRAINED, 2, looping=1) is None
+    assert draining.next_command(IDLE, DRAINED, 3) == Mode.CLOSE

@@ -72,18 +72,20 @@ class Stream(_message.Message):
     def __init__(self, name: _Optional[str] = ..., fields: _Optional[_Iterable[str]] = ..., direct: _Optional[bool] = ...) -> None: ...
 
 class Input(_message.Message):
-    __slots__ = ("component", "stream", "grouping", "fields", "custom")
+    __slots__ = ("component", "stream", "grouping", "fields", "custom", "loop")
     COMPONENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     GROUPING_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_FIELD_NUMBER: _ClassVar[int]
+    LOOP_FIELD_NUMBER: _ClassVar[int]
     component: str
     stream: str
     grouping: str
     fields: _containers.RepeatedScalarFieldContainer[str]
     custom: bytes
-    def __init__(self, component: _Optional[str] = ..., stream: _Optional[str] = ..., grouping: _Optional[str] = ..., fields: _Optional[_Iterable[str]] = ..., custom: _Optional[bytes] = ...) -> None: ...
+    loop: bool
+    def __init__(self, component: _Optional[str] = ..., stream: _Optional[str] = ..., grouping: _Optional[str] = ..., fields: _Optional[_Iterable[str]] = ..., custom: _Optional[bytes] = ..., loop: _Optional[bool] = ...) -> None: ...
 
 class UserClass(_message.Message):
     __slots__ = ("module", "name", "pickled")

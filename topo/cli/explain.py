@@ -192,6 +192,7 @@ class Explanation:
                     "grouping": read.grouping.kind,
                     "fields": list(read.grouping.fields),
                     "exchange": self._is_exchange(read, consumer),
+                    "loop": read.loop,
                 }
                 for consumer in self._topology.bolts
                 for read in consumer.inputs
@@ -227,6 +228,11 @@ class Explanation:
             bolt = load_component(component)
             assert isinstance(bolt, TimedBolt)
             return f"{words}; {bolt.describe_time()}"
+        back = [read.component for read in component.inputs if read.loop]
+        if back:
+            return (
+                f"{words}; a loop brings tuples of {', '.join(map(repr, back))} in the next batch"
+            )
         if placed.fused_into:
             return f"{words}; fused into {placed.fused_into}"
         local = [read for read in component.inputs if read.grouping.is_local]

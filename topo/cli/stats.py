@@ -107,7 +107,8 @@ def _show(out: Output, document: dict[str, Any], component: str | None, *, clear
         rows += [_task_cells(task, of) for by_task in tasks for task, of in by_task.items()]
     if rows:
         out.table(COLUMNS, rows)
-    for line in [*times_of(document), *chosen_of(document, in_full=component is not None)]:
+    chosen = chosen_of(document, in_full=component is not None)
+    for line in [*times_of(document), *rounds_of(document), *chosen]:
         out.answer(line)
 
 
@@ -133,6 +134,12 @@ def times_of(document: dict[str, Any]) -> list[str]:
             parts.append(f"{count(of['state_rows'])} rows of state")
         lines.append(f"{name}: {', '.join(parts)}")
     return lines
+
+
+def rounds_of(document: dict[str, Any]) -> list[str]:
+    """Return a line for each bolt with tuples of its own on a loop."""
+    looping = {name: of.get("looping", 0) for name, of in document["components"].items()}
+    return [f"{name}: {count(number)} looping" for name, number in looping.items() if number]
 
 
 def head_of(document: dict[str, Any]) -> str:

@@ -325,6 +325,13 @@ class Settings:
         whole(1),
         "The most tuples the spouts of one slot emit in a batch, which bounds memory.",
     )
+    loop_max_mb = Setting[int](
+        "topology.loop.max.mb",
+        256,
+        whole(1),
+        "The most that a slot's tuples on loops may take; beyond it the topology fails. Spouts are "
+        "not asked while they take more than a thirty-second part of it.",
+    )
     batch_idle_ms = Setting[int](
         "topology.batch.idle.ms",
         60_000,

@@ -28,6 +28,7 @@ class RequestBolt(TimedBolt):
     """
 
     acks = "expiry"
+    needs_whole_requests = True
 
     request: Any = None
     """On an instance: the id of its request."""

@@ -231,14 +231,14 @@ class _Builder:
         if kind == "custom":
             grouping = self._custom(stream)
             if grouping is not None:
-                declarer.custom_grouping(source, grouping, stream=stream.stream)
+                declarer.custom_grouping(source, grouping, stream=stream.stream, loop=stream.loop)
         elif kind in ("fields", "partial_key"):
             read = getattr(declarer, f"{kind}_grouping")
-            read(source, stream.fields, stream=stream.stream)
+            read(source, stream.fields, stream=stream.stream, loop=stream.loop)
         else:
             read = getattr(declarer, f"{kind}_grouping", None)
             if read is not None:  # else it is a problem already
-                read(source, stream=stream.stream)
+                read(source, stream=stream.stream, loop=stream.loop)
 
     def _custom(self, stream: StreamDef) -> CustomStreamGrouping | None:
         if stream.custom is None:

@@ -27,7 +27,7 @@ _VERTEX = (*_OBJECT, "parallelism", "numTasks", "onHeapMemoryLoad", "offHeapMemo
            "config")  # fmt: skip
 _SOURCE = (*_OBJECT, "methodName")
 _STREAM = ("id", "name", "from", "to", "grouping")
-_GROUPING = ("type", "args", "streamId", "customClass")
+_GROUPING = ("type", "args", "streamId", "customClass", "loop")
 _INCLUDE = ("file", "resource", "override")
 _PROPERTY = ("name", "value", "ref", "reflist")
 _METHOD = ("name", "args")
@@ -71,6 +71,7 @@ class StreamDef:
     fields: list[str]
     stream: str
     custom: ObjectDef | None
+    loop: bool
 
 
 @dataclass
@@ -254,7 +255,16 @@ class Reader:
             list(map(str, fields)) if isinstance(fields, list) else [str(fields)],
             "default" if stream is None else str(stream),
             self._object(custom.node, "customClass", _OBJECT, "") if custom else None,
+            self._is_loop(parts.get("loop")),
         )
+
+    def _is_loop(self, entry: Entry | None) -> bool:
+        if entry is None:
+            return False
+        if not isinstance(entry.node.plain, bool):
+            text = f"loop is {entry.node.plain!r}; it is true or false"
+            self._problems.add("kind", entry.place, text)
+        return entry.node.plain is True
 
     def _has_no_type(self, node: Node, parts: Mapping[str, Entry]) -> bool:
         return "type" not in parts and self._require(node, "type", "a grouping") is None

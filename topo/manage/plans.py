@@ -73,7 +73,13 @@ def _placed(topology: Topology, placed: PlacedView, conf: Any) -> PlacedComponen
         keeps_state=placed.keeps_state,
         pending_limit=int(limit) * len(placed.tasks) if limit and definition.is_spout else None,
         inputs=[
-            InputView(read.component, read.stream, read.grouping.kind, list(read.grouping.fields))
+            InputView(
+                read.component,
+                read.stream,
+                read.grouping.kind,
+                list(read.grouping.fields),
+                read.loop,
+            )
             for read in definition.inputs
         ],
         outputs=[StreamView(out.name, list(out.fields), out.direct) for out in definition.outputs],

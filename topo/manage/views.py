@@ -107,6 +107,8 @@ class InputView:
     stream: str
     grouping: str
     fields: list[str]
+    loop: bool = False
+    """It goes back: what comes over it is executed in the next batch."""
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,9 @@ class ComponentStats:
         of="bolt",
         default=0.0,
     )
+    looping: int = gauge(
+        "tuples", "Tuples sent over a loop that wait for the next batch", of="bolt"
+    )
     late: int = counter("tuples", "Tuples too late for every window of theirs", of="bolt")
     expired: int = counter(
         "tuples", "Tuples that wanted an older version of a row than a table keeps", of="bolt"

@@ -72,7 +72,7 @@ def _births_of(
     if name is None or read.stream not in producer.times_in:
         return here
     places: list[Birth] = []
-    for before in producer.inputs:
+    for before in producer.forward:  # a watermark would wait for itself
         field = producer.times_in[read.stream]
         earlier = _passed_on(topology, timed, unit, before, field or name, bool(field), first)
         if not earlier:

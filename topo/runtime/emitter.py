@@ -20,7 +20,7 @@ from topo.runtime.outbox import Outbox, Refusing, piece_of, refuse_all
 from topo.topology.layout import MAX_TASKS
 from topo.tracking.ids import EdgeIds
 from topo.wire.column import dump, dump_emitted
-from topo.wire.frame import I64, AnyFrame, Column, Trees
+from topo.wire.frame import I64, AnyFrame, Column, PackedFrame, Trees
 
 emitted_tuples = logging.getLogger("topo.emitted")
 
@@ -86,6 +86,10 @@ class Emitter:
         self.dealt = 0  # how many rows were flushed in this batch
         self.transferred = 0
         self.outbox = Outbox(task, refuse)
+        self.looped: Outbox | None = None
+        """For what goes over loops, if the task feeds any: it waits for the next batch."""
+        if any(reader.loop for stream in streams for reader in stream.subscriptions):
+            self.looped = Outbox(task, refuse)
         self._broken: BaseException | None = None
         self._position = 0
         self._split: str | None = None
@@ -207,7 +211,7 @@ class Emitter:
             self.trees.flushed()
         self._position += len(self.order)
         self.order.clear()
-        self.outbox.pack_full()
+        self._pack_full()
         return chosen
 
     def flush_in_loop(self, asked: OutStream) -> list[int]:
@@ -248,7 +252,12 @@ class Emitter:
         self._deal_rows(stream, Rows(RowsOf(columns), columns, stream.targets), -1)
         if self.trees is not None:
             self.trees.flushed()
+        self._pack_full()
+
+    def _pack_full(self) -> None:
         self.outbox.pack_full()
+        if self.looped is not None:
+            self.looped.pack_full()
 
     def _flush(self, stream: OutStream, asked_row: int) -> list[int]:
         values: Sequence[Any] = stream.rows
@@ -270,11 +279,15 @@ class Emitter:
         self._show(stream, admitted.values)
         # All of them before the first is handed out: a grouping of the user's may raise.
         readers = stream.subscriptions if admitted.count else ()
-        deals = [deal for reader in readers for deal in self._deals(reader, admitted)]
+        deals = [
+            (self._outbox_to(reader), deal)
+            for reader in readers
+            for deal in self._deals(reader, admitted)
+        ]
         if chosen_rows is not None:
             deals = [
-                Deal(chosen_rows if deal.rows is None else chosen_rows[deal.rows], deal.parts)
-                for deal in deals
+                (to, Deal(chosen_rows if deal.rows is None else chosen_rows[deal.rows], deal.parts))
+                for to, deal in deals
             ]
         for observer in stream.observers:
             observer.note(columns, count)
@@ -287,19 +300,22 @@ class Emitter:
             trees.begin(stream, self.order, count)
         chosen: list[int] = []
         positions = self._positions(stream) if deals else None
-        for deal in deals:
+        for outbox, deal in deals:
             copies = count if deal.rows is None else len(deal.rows)
             made = trees.trees(deal.rows, copies) if trees is not None else None
             for task, selector in deal.parts:
                 piece = piece_of(stream.name, rows, deal.rows, selector, made, positions)
                 self.transferred += piece.section.count
-                self.outbox.add(task, piece)
+                outbox.add(task, piece)
                 if asked_row >= 0 and _has_row(deal.rows, selector, asked_row, count):
                     chosen.append(task)
         if trees is not None:
             trees.end()
         stream.clear()
         return chosen
+
+    def _outbox_to(self, subscription: Subscription) -> Outbox:
+        return self.looped if subscription.loop and self.looped is not None else self.outbox
 
     def _deals(self, subscription: Subscription, rows: Rows) -> list[Deal]:
         try:
@@ -338,6 +354,12 @@ class Emitter:
         """Return all flushed rows as frames, and leave the emitter empty."""
         self._position = 0
         return self.outbox.take()
+
+    def looped_frames(self) -> Iterator[PackedFrame]:
+        """Return all flushed rows that go over loops as frames."""
+        for frame in self.looped.take() if self.looped is not None else ():
+            assert isinstance(frame, PackedFrame), "it is kept, so it is packed"
+            yield frame
 
     def observe_time(self, value: Any, stream: str = "default") -> None:
         """Take a time that was seen, as if a tuple of it had been emitted on the stream."""

@@ -35,6 +35,8 @@ class Subscription:
 
     consumer: str
     grouper: Grouper
+    loop: bool = False
+    """It goes back: what is dealt to it waits for the next batch."""
 
 
 @dataclass
@@ -157,7 +159,9 @@ class OutStreams:
     def __iter__(self) -> Iterator[OutStream]:
         for index, output in enumerate(self._definition.outputs):
             subscriptions = [
-                Subscription(consumer.id, self._grouper(consumer, read.grouping, output.name))
+                Subscription(
+                    consumer.id, self._grouper(consumer, read.grouping, output.name), read.loop
+                )
                 for consumer, read in self._setting.topology.consumers(self._component_id)
                 if read.stream == output.name
             ]

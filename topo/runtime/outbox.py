@@ -77,6 +77,10 @@ class Outbox:
     def start_batch(self) -> None:
         self._sequence = 0
 
+    def number_from(self, sequence: int) -> None:
+        """Give the next frame this sequence."""
+        self._sequence = sequence
+
     def add(self, task: int, piece: Piece) -> None:
         count = self._counts.get(task, 0)
         self._pieces.setdefault(task, []).append(piece)

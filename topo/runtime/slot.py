@@ -22,6 +22,7 @@ from topo.runtime.basic_bolt_task import BasicBoltTask
 from topo.runtime.bolt_task import BoltTask
 from topo.runtime.input_times import Marks
 from topo.runtime.rich_bolt_task import RichBoltTask
+from topo.runtime.roundabout import Roundabout
 from topo.runtime.spout_task import SpoutTask
 from topo.runtime.task import Task, TaskEnvironment, full_conf, note_of
 from topo.runtime.timed_task import TimedBoltTask
@@ -31,7 +32,7 @@ from topo.tracing.exporting import exporter_to, flush_exporters
 from topo.tracing.spans import Tracer
 from topo.tracking.ids import EdgeIds, Updates, fresh_nonce
 from topo.tracking.verdicts import Verdicts
-from topo.wire.frame import AnyFrame
+from topo.wire.frame import LOOPED, AnyFrame
 
 T = TypeVar("T")
 
@@ -97,6 +98,8 @@ class SlotTasks:
             for bolt, components in arrival_order(setting.topology).items()
         }
         self.spouts = [task for task in self.tasks.values() if isinstance(task, SpoutTask)]
+        self.roundabout = Roundabout(setting, self.tasks.values())
+        """What goes round, of the tasks that feed loops."""
         self._batch = Batch(0, 0.0, 0.0)
         self._exhausted: set[int] = set()
         self.marks = Marks()
@@ -116,6 +119,7 @@ class SlotTasks:
             if _note is not None:
                 _note[:] = task.note
             task.open((saved or {}).get(task.id, {}))
+            task.load_laps((saved or {}).get(task.id, {}))
 
     def close(self) -> None:
         """Close every component at the orderly end of the run."""
@@ -178,6 +182,7 @@ class SlotTasks:
         for task in self.tasks.values():
             if isinstance(task, RichBoltTask):
                 task.meet_ackers(incarnations)
+        self.roundabout.meet_ackers(incarnations)
 
     def deliver(
         self, task: int, incarnation: str, verdicts: Verdicts, *, rebuilds: bool = False
@@ -309,6 +314,7 @@ class SlotTasks:
                         inbox.setdefault(frame.target_task, []).append(frame)
                     else:
                         yield frame
+                task.keep_laps()
             for task in tasks:
                 for consumer, born, highest in task.marks():
                     self.marks.highest.setdefault(consumer, {})[born] = highest
@@ -329,13 +335,19 @@ class SlotTasks:
             task.tick()  # after what the last tick of those before it made
 
     def _ordered(self, task: BoltTask, frames: list[AnyFrame]) -> list[AnyFrame]:
-        """Return the frames by input, then by source task, each task's in the order of emission."""
+        """Return the frames by input, then by source task, each task's in the order of emission.
+
+        What has come over a loop is of an earlier batch, and comes first.
+        """
         if len(frames) == 1:
             return frames
         arrival, component_of = self._arrival[task.component_id], self.setting.layout.component_of
         sources = sorted({frame.source_task for frame in frames})
         rank = {s: (arrival[component_of(s)], n) for n, s in enumerate(self._in_turn(sources))}
-        return sorted(frames, key=lambda frame: (rank[frame.source_task], frame.sequence))
+        return sorted(
+            frames,
+            key=lambda frame: (frame.sequence < LOOPED, rank[frame.source_task], frame.sequence),
+        )
 
     def _in_turn(self, tasks: Sequence[T]) -> Sequence[T]:
         if self._shuffled is None:
@@ -346,9 +358,12 @@ class SlotTasks:
 
     def save(self) -> dict[int, Changes]:
         """Return the changes of this batch to each task's saved state; omit unchanged tasks."""
+        self.roundabout.check()
         found = {}
         for task in self.tasks.values():
             changes = task.save()
+            if task.laps is not None:
+                task.laps.save(changes)
             if changes:
                 found[task.id] = changes
         return found

@@ -32,6 +32,7 @@ from topo.runtime import user_errors as failures
 from topo.runtime.births import Birth, births
 from topo.runtime.emitter import Emitter, TreeMaker
 from topo.runtime.input_times import Input
+from topo.runtime.laps import Laps, has_laps
 from topo.runtime.out_streams import OutStreams
 from topo.runtime.threads import CallsFromThreads
 from topo.runtime.time_reading import TimeObserver
@@ -111,9 +112,9 @@ def note_of(text: str) -> bytes:
 
 
 def names_tasks(saved: Mapping[str, bytes]) -> bool:
-    """Return True if what a task has saved has ids of tasks in it: of held tuples, or of times."""
+    """Return True if what a task has saved has ids of tasks in it: of tuples, or of times."""
     core = pickle.loads(saved[CORE]) if CORE in saved else {}
-    return bool(core.get("held")) or core.get("times") is not None
+    return bool(core.get("held")) or core.get("times") is not None or has_laps(saved)
 
 
 def without_acker(saved: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -181,6 +182,8 @@ class Task(LogSource):
             refuse=self._refuse,
             hear=partial(listener.emitted, self.component_id) if listener else None,
         )
+        self.laps = Laps() if self.outlet.looped is not None else None
+        """What it has sent over loops, and no batch has taken yet."""
         self._stops_on_error = self.conf["topology.uncaught.error"] == "stop"
         self._core: bytes | None = None
         self._state_version: int | None = None  # of what was saved; None: nothing was
@@ -266,6 +269,17 @@ class Task(LogSource):
                 )
             del self._untold[0]
 
+    def load_laps(self, saved: Mapping[str, bytes]) -> None:
+        """Take over the saved tuples that go round."""
+        if self.laps is not None and self.outlet.looped is not None:
+            self.outlet.looped.number_from(self.laps.load(saved))
+
+    def keep_laps(self) -> None:
+        """Let what was sent over loops wait for the next batch."""
+        if self.laps is not None:
+            for frame in self.outlet.looped_frames():
+                self.laps.add(frame)
+
     def tell_restored(self) -> None:
         """Tell the component of its last batch again: the process may have died before it heard."""
         self._untold = [] if self._last_worked is None else [self._last_worked]
@@ -325,6 +339,8 @@ class Task(LogSource):
         metrics.counters, metrics.gauges = self.context.figures.take()
         metrics.emitted.update(self.outlet.take_emitted())
         metrics.transferred += self.outlet.transferred
+        if self.laps is not None:
+            metrics.looping = self.laps.count
         return metrics
 
     # -- errors -------------------------------------------------------------------------------

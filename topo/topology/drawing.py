@@ -1,4 +1,7 @@
-"""A topology as a drawing: Mermaid, which many sites render, and Graphviz's DOT."""
+"""A topology as a drawing: Mermaid, which many sites render, and Graphviz's DOT.
+
+An input that goes back is a dashed arrow.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ def mermaid(topology: Topology, tasks: Mapping[str, int] | None = None) -> str:
         lines.append(f"    {ids[component.id]}{left}{label}{right}")
     for consumer, read in _edges(topology):
         label = _quoted(_edge_label(read), "#quot;")
-        lines.append(f"    {ids[read.component]} -->|{label}| {ids[consumer.id]}")
+        arrow = "-.->" if read.loop else "-->"
+        lines.append(f"    {ids[read.component]} {arrow}|{label}| {ids[consumer.id]}")
     return "\n".join(lines)
 
 
@@ -30,7 +34,8 @@ def dot(topology: Topology, name: str, tasks: Mapping[str, int] | None = None) -
         lines.append(f"    {_quoted(component.id)} [label={label}{shape}];")
     for consumer, read in _edges(topology):
         edge = f"{_quoted(read.component)} -> {_quoted(consumer.id)}"
-        lines.append(f"    {edge} [label={_quoted(_edge_label(read))}];")
+        style = ", style=dashed" if read.loop else ""
+        lines.append(f"    {edge} [label={_quoted(_edge_label(read))}{style}];")
     return "\n".join([*lines, "}"])
 
 
@@ -47,7 +52,7 @@ def _label(component: ComponentDef, tasks: Mapping[str, int] | None) -> str:
 
 def _edge_label(read: InputDef) -> str:
     stream = "" if read.stream == "default" else f"{read.stream}: "
-    return f"{stream}{read.grouping}"
+    return f"{stream}{read.grouping}{', loop' if read.loop else ''}"
 
 
 def _quoted(text: str, quote: str = '\\"') -> str:

@@ -68,10 +68,12 @@ class InputDef:
     component: str
     stream: str
     grouping: GroupingDef
+    loop: bool = False
+    """It goes back: what comes over it is executed in the next batch."""
 
     def __str__(self) -> str:
         name = self.component if self.stream == "default" else f"{self.component}/{self.stream}"
-        return f"{name} {self.grouping}"
+        return f"{name} {self.grouping}{' loop' if self.loop else ''}"
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,11 @@ class ComponentDef:
     @property
     def is_spout(self) -> bool:
         return self.kind == "spout"
+
+    @property
+    def forward(self) -> tuple[InputDef, ...]:
+        """The inputs that do not go back."""
+        return tuple(read for read in self.inputs if not read.loop)
 
     def output(self, stream: str) -> StreamDef | None:
         return next((output for output in self.outputs if output.name == stream), None)
@@ -198,6 +205,16 @@ class Topology:
             for read in consumer.inputs:
                 if read.component == component:
                     yield consumer, read
+
+    def loops_from(self, component: str) -> tuple[str, ...]:
+        """Return the bolts that get tuples of `component` back over a loop."""
+        back = (consumer.id for consumer, read in self.consumers(component) if read.loop)
+        return tuple(dict.fromkeys(back))
+
+    @property
+    def has_loops(self) -> bool:
+        """True iff an input of some bolt goes back."""
+        return any(read.loop for bolt in self.bolts for read in bolt.inputs)
 
     def to_bytes(self) -> bytes:
         from topo.topology.protobuf import topology_to_bytes

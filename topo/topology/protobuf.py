@@ -74,6 +74,7 @@ def _component_message(component: ComponentDef) -> pb.Component:
             grouping=read.grouping.kind,
             fields=read.grouping.fields,
             custom=read.grouping.custom,
+            loop=read.loop,
         )
     return message
 
@@ -113,4 +114,4 @@ def _with_secret(value: dict[str, Any]) -> Any:
 def _inputs(messages: Iterable[pb.Input]) -> Iterable[InputDef]:
     for message in messages:
         grouping = GroupingDef(message.grouping, tuple(message.fields), message.custom)
-        yield InputDef(message.component, message.stream, grouping)
+        yield InputDef(message.component, message.stream, grouping, message.loop)

@@ -1,7 +1,7 @@
 """Validation of a topology: all structural problems are reported at once.
 
 The checks go beyond Storm's: fields are checked against the stream that is read, and a bolt that
-reads nothing, an input given twice and a cycle are problems.
+reads nothing, an input given twice and a cycle without a mark are problems.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from topo.timed import InputFields, TimedBolt, spouts_before
 from topo.topology.draft import Draft
 from topo.topology.layout import TaskLayout
 from topo.topology.lint import component_problems, sleeping_warnings
+from topo.topology.loops import cycle_problems, forward_reads, loop_problems, producers
 from topo.topology.model import ComponentDef, InputDef, StreamDef, Topology
-from topo.topology.order import cycles
 from topo.topology.shared_containers import shared_containers
 from topo.topology.shedding import shedding_problems
 from topo.tuples import RESERVED_FIELD_NAMES, Fields
@@ -64,7 +64,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
         problems += _input_problems(draft, drafts, outputs)
         problems += _time_problems(draft, drafts, outputs, confs[draft.id])
         problems += shedding_problems(draft.component, draft.where, outputs[draft.id])
-    problems += _cycles(drafts) or list(_depth_problems(drafts))
+    problems += list(cycle_problems(drafts)) or [*_depth_problems(drafts), *loop_problems(drafts)]
     if problems:
         raise InvalidTopologyError(problems)
     topology = Topology(
@@ -77,7 +77,7 @@ def build_topology(drafts: Mapping[str, Draft], found_before: list[Problem]) -> 
 
 def _producers_first(drafts: Mapping[str, Draft]) -> list[Draft]:
     """Return the drafts in an order in which inputs are known; in theirs if there is a cycle."""
-    sorter = TopologicalSorter({name: _reads(drafts, name) for name in drafts})
+    sorter = TopologicalSorter({name: forward_reads(drafts, name) for name in drafts})
     try:
         return [drafts[name] for name in sorter.static_order()]
     except CycleError:
@@ -350,7 +350,9 @@ def _hold_problems(
         yield Problem("time-hold", draft.where, text, 'write .with_ack("state")')
 
     def reads(name: str) -> list[str]:
-        return [one for one in _reads(drafts, name) if name != draft.id or one not in time.untimed]
+        return [
+            one for one in producers(drafts, name) if name != draft.id or one not in time.untimed
+        ]
 
     before: list[EventTime | None] = []
 
@@ -398,29 +400,14 @@ def _name_problems(where: str, what: str, name: str) -> Iterator[Problem]:
 
 def _depth_problems(drafts: Mapping[str, Draft]) -> Iterator[Problem]:
     depths: dict[str, int] = {}
-    for name in TopologicalSorter({name: _reads(drafts, name) for name in drafts}).static_order():
-        depths[name] = 1 + max((depths[read] for read in _reads(drafts, name)), default=0)
+    for name in TopologicalSorter(
+        {name: forward_reads(drafts, name) for name in drafts}
+    ).static_order():
+        depths[name] = 1 + max((depths[read] for read in forward_reads(drafts, name)), default=0)
         if depths[name] == MAX_LEVELS + 1:
             text = f"{drafts[name].where} is {depths[name]} components from its spout"
             hint = f"{MAX_LEVELS} is the most; do more in one bolt"
             yield Problem("too-deep", drafts[name].where, text, hint)
-
-
-def _cycles(drafts: Mapping[str, Draft]) -> list[Problem]:
-    return list(_each_cycle(drafts))
-
-
-def _each_cycle(drafts: Mapping[str, Draft]) -> Iterator[Problem]:
-    """Yield one problem for every cycle that a walk along the inputs closes."""
-    for cycle in cycles({name: _reads(drafts, name) for name in drafts}):
-        text = f"cycle: {' -> '.join(reversed(cycle))}; Storm runs cycles, one Spark plan cannot"
-        where = drafts[cycle[-1]].where
-        yield Problem("cycle", where, text, "feed back through an outside queue")
-
-
-def _reads(drafts: Mapping[str, Draft], name: str) -> list[str]:
-    read = {read.component: None for read in drafts[name].inputs}
-    return [component for component in read if component in drafts]
 
 
 def _names(names: Any) -> str:

@@ -31,6 +31,8 @@ MAX_TUPLES = 4096
 MAX_BYTES = 1 << 20
 MAX_COLUMN_BYTES = (1 << 32) - 1
 SEQUENCE_STEP = 1 << 16  # between frames, so that the parts of one that is split have their own
+LOOPED = 1 << 63
+"""The sequences of frames that have gone over a loop begin here: of an earlier batch."""
 _HEAD = struct.Struct("<BIIQHI")
 _SECTION = struct.Struct("<HIHBI")
 _LENGTH = struct.Struct("<I")

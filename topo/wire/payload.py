@@ -22,14 +22,16 @@ class PayloadKind(IntEnum):
     REFERENCE_1 = 2  # the name of a file with frames, and their places in it
     MARKS_1 = 3  # the times that the tasks of a slot have seen in this batch
     ROWS_1 = 4  # rows of a source or sink of the engine's own, as an Arrow stream
+    TAKEN_1 = 5  # what level 0 has taken of the tuples that another level has on loops
 
 
-HEADER, FRAME, REFERENCE, MARKS, ROWS = (
+HEADER, FRAME, REFERENCE, MARKS, ROWS, TAKEN = (
     PayloadKind.HEADER_1,
     PayloadKind.FRAME_1,
     PayloadKind.REFERENCE_1,
     PayloadKind.MARKS_1,
     PayloadKind.ROWS_1,
+    PayloadKind.TAKEN_1,
 )
 
 

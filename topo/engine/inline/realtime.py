@@ -141,11 +141,11 @@ class RealTimeRun(RecordedRun, Completion):
         self.stop()
 
     def _settle(self) -> int:
-        """Stop the spouts; return how many messages are in flight. It may have ended by itself."""
+        """Stop the spouts; return how much is in flight. It may have ended by itself."""
         if self._inner.status in ENDED:
             return 0
         self._inner.deactivate()
-        return self._inner.pending
+        return self._inner.pending + self._inner.looping
 
     def stop(self) -> None:
         """Stop at once; a thread that is kept by user code is left behind."""

@@ -38,6 +38,7 @@ from topo.running import (
     RunStats,
 )
 from topo.runtime.bolt_task import BoltTask
+from topo.runtime.roundabout import is_too_full, rounds_in_words
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.runtime.spout_task import Pause
 from topo.runtime.timed_task import TimedBoltTask
@@ -123,7 +124,19 @@ class InlineRun(RecordedRun, Completion):
 
     @property
     def reason(self) -> str:
-        return self._reason or self._stall
+        return self._reason or self._stall or self._rounds
+
+    @property
+    def looping(self) -> int:
+        """The tuples on loops that wait for the next batch."""
+        return self._host.roundabout.count if self._host else 0
+
+    @property
+    def _rounds(self) -> str:
+        """What goes round, if nothing else moves."""
+        if self._host is None or self._polled or not self._is_live():
+            return ""
+        return rounds_in_words(self.topology, self._host.roundabout.counts())
 
     @property
     def _stall(self) -> str:
@@ -185,17 +198,22 @@ class InlineRun(RecordedRun, Completion):
             most = min(2 * most, _MOST_ROUNDS)
             steps += moved
             if steps > max_steps:
+                rounds = f": {self._rounds}" if self._rounds else ""
                 raise RunError(
-                    f"{self.name} still moves after {max_steps:,} steps",
-                    hint="an endless spout never settles: run.step(n) makes n calls of next_tuple",
+                    f"{self.name} still moves after {max_steps:,} steps{rounds}",
+                    hint="an endless spout or loop never settles: run.step(n) makes n calls of "
+                    "next_tuple, and runs one lap",
                 )
 
     def step(self, n: int = 1) -> int:
-        """Call next_tuple `n` times for each spout task, and process; return the steps taken."""
+        """Call next_tuple `n` times for each spout task, and process; return the steps taken.
+
+        Processing ends with the batch if tuples go round: they may never come to an end.
+        """
         if n < 1:
             raise ValueError(f"step({n}): at least one")
         moved = self._batch(n) if self._is_live() else 0
-        while self._is_live() and (more := self._batch(0)):
+        while self._is_live() and not self.looping and (more := self._batch(0)):
             moved += more
         return moved
 
@@ -348,10 +366,12 @@ class InlineRun(RecordedRun, Completion):
         host.meet_ackers({spout.id: self._incarnation for spout in host.spouts})
         host.set_active(self._wanted_active)
         moved = self._deliver(host)
-        polls = self._wanted_active and rounds
+        looped = host.roundabout.take()
+        full = is_too_full(sum(f.nbytes for f in looped), self.conf["topology.loop.max.mb"])
+        polls = self._wanted_active and rounds and not full
         self._polled = host.poll(_MOST_PER_BATCH, rounds=rounds) if polls else 0
         moved += self._polled + host.take_batch_ends()
-        for frame in host.work(last_tick=last_tick):
+        for frame in host.work(looped, last_tick=last_tick):
             raise AssertionError(f"a frame for task {frame.target_task}, which no host has")
         host.take_handed_out()  # nobody is here to write it
         changed = []

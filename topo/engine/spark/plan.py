@@ -3,9 +3,10 @@
 The module is pure and deterministic and knows no Spark. A component's level is its longest path
 from a spout: each level is one stage, between two levels is one exchange. The tasks of a component
 are dealt over the slots evenly, each component starting after the last one, except a bolt that
-reads only by local_or_shuffle, none or same_task: it starts at its first producer's slot, so that
-tuples need not leave their slot. Such a bolt is fused into its producers' level if every slot with
-a producer has a task of it.
+reads only by local_or_shuffle, none or same_task, and over no loop: it starts at its first
+producer's slot, so that tuples need not leave their slot. Such a bolt is fused into its producers'
+level if every slot with a producer has a task of it. An input that goes back over a loop decides
+neither level nor place: what comes over it is of an earlier batch, and is sent down from level 0.
 
 The plan is part of a checkpoint: `to_json` is written beside it, and `check_same` refuses to resume
 under another plan, since Spark would accept one and lose state silently.
@@ -45,6 +46,8 @@ class Placement:
     """What Spark reads for it: the source's format, and its path if it has one."""
     sink: bool = False
     """True if Spark writes for it."""
+    loops: tuple[str, ...] = ()
+    """The bolts that it sends tuples back to, which it keeps until the next batch."""
 
     def task_slots(self) -> dict[int, int]:
         return dict(zip(self.tasks, self.slots, strict=True))
@@ -92,6 +95,11 @@ class Plan:
         return len({slot for placed in spouts for slot in placed.slots})
 
     @property
+    def has_loops(self) -> bool:
+        """True iff something is sent back over a loop."""
+        return any(placed.loops for placed in self.components)
+
+    @property
     def sources(self) -> list[Placement]:
         """The spouts that Spark reads for, in the order of Spark's offset log."""
         return sorted((one for one in self.components if one.source), key=lambda one: one.id)
@@ -130,6 +138,7 @@ class Plan:
                     "keeps_state": placed.keeps_state,
                     "reads": list(placed.reads),
                     **({"source": placed.source} if placed.source else {}),
+                    **({"loops": list(placed.loops)} if placed.loops else {}),
                 }
                 for placed in self.components
             },
@@ -179,6 +188,7 @@ def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = N
         if at is None:
             start = (start + len(tasks)) % slots
         level, fused_into = _level(definition, where, placed)
+        loops = topology.loops_from(definition.id)
         placed[definition.id] = Placement(
             definition.id,
             definition.kind,
@@ -186,17 +196,20 @@ def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = N
             where,
             level,
             fused_into,
-            keeps_state=definition.is_spout or not definition.stateless,
+            keeps_state=definition.is_spout or not definition.stateless or bool(loops),
             reads=_reads_by_value(definition),
             source=_source_of(definition.external.get("source")),
             sink="sink" in definition.external,
+            loops=loops,
         )
     ordered = tuple(placed[name] for name in topology.components)
     return Plan(slots, ordered, slot_keys(slots))
 
 
 def _reads_locally(definition: ComponentDef) -> bool:
-    return bool(definition.inputs) and all(read.grouping.is_local for read in definition.inputs)
+    """Return True if it may be fused; what comes over a loop comes from above, like a row."""
+    reads = definition.inputs
+    return bool(reads) and all(read.grouping.is_local and not read.loop for read in reads)
 
 
 def _start_beside_producer(definition: ComponentDef, placed: Mapping[str, Placement]) -> int | None:
@@ -211,19 +224,19 @@ def _level(
     """Return the component's level, and the producer with which it is fused, or None."""
     if definition.is_spout:
         return 0, None
-    producers = [placed[read.component] for read in definition.inputs]
+    producers = [placed[read.component] for read in definition.forward]
     levels = {producer.level for producer in producers}
     covered = set(slots) >= {slot for producer in producers for slot in producer.slots}
     aligned = all(
         slots == placed[read.component].slots
-        for read in definition.inputs
+        for read in definition.forward
         if read.grouping.is_aligned
     )
     # A bolt in event time hears of the tasks of all slots, which only an exchange brings.
     local = _reads_locally(definition) and covered and aligned
     if local and len(levels) == 1 and not definition.timed:
         return producers[0].level, producers[0].id
-    return 1 + max(levels), None
+    return 1 + max(levels, default=0), None
 
 
 def _source_of(source: Mapping[str, Any] | None) -> str:
@@ -259,6 +272,9 @@ def _component_differences(
         return [f"{what} had {before['tasks']} tasks, now {now['tasks']}"]
     if before["keeps_state"] != now["keeps_state"]:
         return [f"{what} {'kept' if before['keeps_state'] else 'did not keep'} state before"]
+    if before.get("loops") != now.get("loops"):
+        was, has = (_listed(each.get("loops", []), "no bolt") for each in (before, now))
+        return [f"{what} sent tuples back to {was}, and now sends them to {has}"]
     if before.get("source") != now.get("source"):  # whose offsets Spark would take for its own
         was, reads = (each.get("source", "no source of Spark's") for each in (before, now))
         return [f"{what} read {was}, and now reads {reads}"]
@@ -287,8 +303,8 @@ def _changed_reads(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return "" if was == now["reads"] else f"{_listed(now['reads'])}, before {_listed(was)}"
 
 
-def _listed(reads: list[str]) -> str:
-    return ", ".join(reads) or "nothing by value"
+def _listed(names: list[str], nothing: str = "nothing by value") -> str:
+    return ", ".join(names) or nothing
 
 
 def _remedy(found: Mapping[str, Any], slots: int) -> str:

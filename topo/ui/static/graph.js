@@ -57,7 +57,7 @@ export class Graph {
         if (!from || !to) continue;
         const isSingle = from.box.ids.length === 1 && to.box.ids.length === 1;
         const key = JSON.stringify([from.box.ids[0], to.box.ids[0], isSingle ? read.stream : '', isSingle ? component.inputs.indexOf(read) : '']);
-        if (!reads.has(key)) reads.set(key, { from, to, flows: [], words: '' });
+        if (!reads.has(key)) reads.set(key, { from, to, flows: [], words: '', loop: read.loop });
         const edge = reads.get(key);
         edge.flows.push({ from: read.component, to: component.id, stream: read.stream });
         edge.words = isSingle ? wordsOf(read) : plural(edge.flows.length, 'stream');
@@ -89,10 +89,10 @@ export class Graph {
     });
   }
 
-  edge({ from, to, flows, words }) {
+  edge({ from, to, flows, words, loop }) {
     const way = route(from, to);
     const path = s('path', { d: way.d });
-    const group = s('g', { class: 'edge idle' }, path,
+    const group = s('g', { class: loop ? 'edge idle loop' : 'edge idle' }, path,
       s('title', {}, flows.slice(0, 12).map((flow) => `${flow.from} → ${flow.to}${flow.stream === 'default' ? '' : ` (${flow.stream})`}`).join('\n') + `\n${words}`));
     const edge = { group, path, flows, words, way, label: null, flow: null };
     if (this.isDense) {
@@ -295,7 +295,7 @@ export function slowestAfter(plan, spout, rates) {
 
 function wordsOf(read) {
   const fields = read.fields.length ? `(${read.fields.join(', ')})` : '';
-  return `${read.stream === 'default' ? '' : `${read.stream}: `}${read.grouping}${fields}`;
+  return `${read.stream === 'default' ? '' : `${read.stream}: `}${read.grouping}${fields}${read.loop ? ', loop' : ''}`;
 }
 
 function short(words, most = LENGTH) {

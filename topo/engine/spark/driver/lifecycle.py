@@ -66,14 +66,19 @@ class Lifecycle:
         self._version, self._told = version, mode
 
     def next_command(
-        self, status: AckerStatus, reports: Mapping[int, Report], now: float
+        self, status: AckerStatus, reports: Mapping[int, Report], now: float, looping: int = 0
     ) -> Mode | None:
-        """Return the mode to send to the ackers now, or None if it is unchanged."""
-        self._step(status, reports, now)
+        """Return the mode to send to the ackers now, or None if it is unchanged.
+
+        `looping` is how many tuples the last reports have on loops.
+        """
+        self._step(status, reports, now, looping)
         return self.mode if self.mode != self._told else None
 
-    def _step(self, status: AckerStatus, reports: Mapping[int, Report], now: float) -> None:
-        idle = not status.pending and not status.unheard
+    def _step(
+        self, status: AckerStatus, reports: Mapping[int, Report], now: float, looping: int
+    ) -> None:
+        idle = not (status.pending or status.unheard or looping)
         # Batches may be shorter than the interval of looks: committed reports tell of themselves.
         committed = any(report.mode == self.mode for report in reports.values())
         if self.mode == Mode.CLOSE:

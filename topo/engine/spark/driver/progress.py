@@ -12,6 +12,7 @@ from topo.errors import EngineError
 from topo.logs.capture import ReceivedLines
 from topo.metrics.totals import RunTotals
 from topo.running import AckerStats, BatchStats, Listener
+from topo.runtime.roundabout import rounds_in_words
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 from topo.tracking.figures import AckerStatus
@@ -38,6 +39,7 @@ class Progress:
         self._counts_from_one = not conf["topology.acker.addresses"]
         self.reports: dict[int, Report] = {}
         """Of each slot with spouts, the last one in this epoch."""
+        self._topology = topology
         self._layout = TaskLayout(topology, conf)
         self.book = RunTotals(topology, self._layout)
         self.logs = ReceivedLines()
@@ -150,6 +152,20 @@ class Progress:
         for spout, msg_id, reason in report.concluded:
             kept = self.acked if reason is None else self.failed
             kept.setdefault(spout, []).append(msg_id)
+
+    @property
+    def looping(self) -> int:
+        """The tuples that go round, as tasks have reported it last."""
+        return self.book.total("looping")
+
+    def rounds(self) -> str:
+        """Return what goes round, if nothing else moves."""
+        if not self._topology.has_loops or self.book.batch(self._monotonic()).rows:
+            return ""
+        components = self.book.components()
+        return rounds_in_words(
+            self._topology, {name: figures.looping for name, figures in components.items()}
+        )
 
     def stall(self) -> str:
         """Return why the run does not advance although it should, or ""."""

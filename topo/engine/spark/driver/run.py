@@ -37,6 +37,7 @@ from topo.engine.spark.realtime.resources import (
     RealTimeResources,
     real_time_warnings,
     refuse_external,
+    refuse_loops,
 )
 from topo.errors import EngineError, RunError, TopoError, Unavailable, UncaughtError, sentence_of
 from topo.running import (
@@ -98,6 +99,7 @@ class SparkRun(Completion):
         self.name = name
         self.topology = topology
         self.conf = full_conf(given)
+        refuse_loops(topology, self._is_real_time, master)
         if self._is_real_time:
             refuse_external(topology)
             self.warnings += real_time_warnings(topology, self.conf)
@@ -150,7 +152,8 @@ class SparkRun(Completion):
             return self._reason
         missing = self.executors.reason if self.executors else ""
         stall = self._progress.stall() if self._status in (STARTING, ACTIVE) else ""
-        return "; ".join(filter(None, [missing, self._preparing, self._reason, stall]))
+        rounds = self._progress.rounds() if self._status == ACTIVE and not stall else ""
+        return "; ".join(filter(None, [missing, self._preparing, self._reason, stall, rounds]))
 
     @property
     def _has_no_executor(self) -> bool:
@@ -470,7 +473,9 @@ class SparkRun(Completion):
                 self.executors.look()
                 if self.executors.idle_slots_block_others(status.next_batch, status.waiting):
                     opened.go_on(status.next_batch)
-            command = self._ending.next_command(status, self._progress.reports, time.monotonic())
+            command = self._ending.next_command(
+                status, self._progress.reports, time.monotonic(), self._progress.looping
+            )
             if command is not None:
                 self._ending.commanded(opened.commits.command(command), command)
             if self._ending.is_over or (self.is_pointless and self._has_no_executor):

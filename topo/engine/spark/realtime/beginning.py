@@ -104,7 +104,8 @@ def records_for(start: Start, plan: Plan, mode: str) -> dict[int, dict[str, byte
         )
     if are_others and any(map(names_tasks, tasks.values())):
         raise CheckpointError(
-            "the savepoint has watermarks or held tuples, which name tasks that have other ids now",
+            "the savepoint has watermarks, held tuples or tuples on loops, which name tasks that "
+            "have other ids now",
             at=str(saved.directory),
             hint="keep the names of components: ids are dealt in their order",
         )

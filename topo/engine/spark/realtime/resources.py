@@ -361,6 +361,30 @@ def refuse_external(topology: Topology) -> None:
             )
 
 
+def refuse_loops(topology: Topology, is_real_time: bool, master: str) -> None:
+    """Raise a ConfigError for a loop where it does not run: what goes round stays in a process.
+
+    Levels of one slot are in one process in micro-batches on one machine. On a cluster Spark deals
+    them over workers from batch to batch.
+    """
+    if not topology.has_loops:
+        return
+    bolt = next(bolt for bolt in topology.bolts if len(bolt.forward) < len(bolt.inputs))
+    if is_real_time:
+        raise ConfigError(
+            f"bolt {bolt.id!r} reads over a loop, which runs in micro-batches, and topology.mode "
+            "is real-time",
+            at="topology.mode",
+            hint="set topology.mode=micro-batch",
+        )
+    if not is_local(master):
+        raise ConfigError(
+            f"bolt {bolt.id!r} reads over a loop, which runs on one machine, and the master is "
+            f"{master}",
+            hint="set the master to local[*]",
+        )
+
+
 def real_time_warnings(topology: Topology, conf: Mapping[str, Any]) -> list[str]:
     """Return what a user may not expect of these settings."""
     warnings = []

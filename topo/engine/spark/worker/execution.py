@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,10 +25,12 @@ from topo.engine.spark.worker.messages import (
 )
 from topo.engine.spark.worker.relay import RelayLost
 from topo.engine.spark.worker.report import Report
+from topo.engine.spark.worker.rounds import LevelRounds, drop_taken
 from topo.engine.spark.worker.spool import each_frame
 from topo.engine.spark.worker.state_size import StoredSizes
 from topo.logs.capture import collected_lines
 from topo.runtime.input_times import Marks
+from topo.runtime.roundabout import is_too_full
 from topo.runtime.slot import Batch, SlotTasks
 from topo.tracking.client import BatchStart
 from topo.tracking.exchange import Cursor
@@ -74,6 +77,7 @@ class Execution:
         self._keeps_state = self._plan.keeps_state(work.level)
         self.instances: Instances | None = None
         self._has_news = False
+        self._is_too_full = False
         self._is_restored = False
         self._ticks_last = False
         self._outcome = Outcome()
@@ -85,6 +89,7 @@ class Execution:
         work = self._work
         start, host = self._begin()
         self._runner.tell_committed(work.batch, work.lease.epoch)
+        rounds = self._take_rounds(start.mode)
         # After the last tick no other is due.
         ending = start.mode in (Mode.LAST_TICK, Mode.CLOSE)
         before = start.clock if ending else start.previous_clock
@@ -96,7 +101,7 @@ class Execution:
             self._check_takes_rows()
         # A component that was never opened needs no close, and must not keep others from theirs.
         rests = start.mode != Mode.CLOSE if host is None else self._is_over(start.mode)
-        if rests and self._plan.tasks_at(0, work.slot):
+        if rests and not self._has_news and self._plan.tasks_at(0, work.slot):
             self._polling.wait(self._client, start, work.slot, None, self._abandoned)
             report.waited_secs = self._polling.waited_secs
         if host is not None and not self._closed:
@@ -106,16 +111,40 @@ class Execution:
             if self._client.lease.rebuilds:
                 host.meet_ackers(self._runner.incarnations)  # of bolts fused with the spouts
             host.set_active(start.mode == Mode.ACTIVE)
-            self._has_news = self._deliver(host, start)
+            self._has_news |= self._deliver(host, start)
             for task, part in rows:
                 report.tuples += host.receive(task, part)
             if host.spouts:
                 self._poll(host, start, report)
-        if start.mode == Mode.ACTIVE and (host is None or not host.spouts):
+        resting = start.mode == Mode.ACTIVE and not self._has_news
+        if resting and (host is None or not host.spouts):
             self._wait_for_time(start, report)
         for level in range(1, len(self._plan.levels)):
             self._outcome.sends.append((work.slot, level, header.pack()))
+        self._send_rounds(rounds)
         return self._finish(host, header, [], report)
+
+    def _take_rounds(self, mode: Mode) -> list[LevelRounds]:
+        """Take what goes round in this slot; the batch does not wait if there is something."""
+        if mode == Mode.CLOSE or not self._plan.has_loops:
+            return []
+        epoch = self._work.lease.epoch
+        rounds = self._runner.rounds(self._work.batch, epoch)
+        self._has_news |= bool(rounds) or (self._runner.is_first_of(epoch) and rounds is None)
+        nbytes = sum(frame.nbytes for each in rounds or () for frame in each.frames)
+        self._is_too_full = is_too_full(nbytes, self._runner.most_loop_mb)
+        return rounds or []
+
+    def _send_rounds(self, rounds: Iterable[LevelRounds]) -> None:
+        """Send down what goes round, and tell the levels that made it."""
+        with self._runner.spool.begin(self._work.batch) as bundle:
+            for each in rounds:
+                self._outcome.sends.append((self._work.slot, each.level, each.pack()))
+                for frame in each.frames:
+                    level, slot = self._plan.place_of(frame.target_task)
+                    bundle.add(slot, level, frame.data)
+                    self._polling.budget.moved(len(frame.data))
+        self._outcome.sends += bundle.sends()
 
     def _begin(self) -> tuple[BatchStart, SlotTasks | None]:
         """Begin the batch; return also the tasks, or None if the topology was never active."""
@@ -142,7 +171,7 @@ class Execution:
         return host.pending != before or any(map(len, start.verdicts.values()))
 
     def _poll(self, host: SlotTasks, start: BatchStart, report: Report) -> None:
-        asking = start.mode == Mode.ACTIVE
+        asking = start.mode == Mode.ACTIVE and not self._is_too_full
         began = time.monotonic()
         report.tuples += self._polling.fill(host) if asking else 0
         self._has_news |= self._says_exhausted(host) | self._ends_early(host)
@@ -231,6 +260,7 @@ class Execution:
             host.begin(header.batch)
             if self._client.lease.rebuilds:
                 host.meet_ackers(self._runner.incarnations)
+            drop_taken(host, payloads, self._work.committed)
         return self._finish(host, header, payloads, Report({}))
 
     def _is_over(self, mode: Mode) -> bool:
@@ -296,11 +326,12 @@ class Execution:
             report.metrics = host.take_metrics()
             assert self.instances is not None
             self.instances.sizes.report(report.metrics)
-            busy = bool(report.tuples) or self._has_news or not updates.is_empty
+            busy = bool(report.tuples) or not updates.is_empty
             if host.spouts:
                 report.exhausted = host.exhausted and not host.pending
                 report.stalls = host.stalls
                 report.at_limit = tuple(s.id for s in host.spouts if s.at_limit)
+        busy |= self._has_news
         report.mode = header.mode
         self._runner.capture.move_to(report)
         report.lines = collected_lines()

@@ -15,6 +15,7 @@ from topo.engine.spark.worker.messages import (
 )
 from topo.engine.spark.worker.polling import Polling
 from topo.engine.spark.worker.report import Capture
+from topo.engine.spark.worker.rounds import LevelRounds
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.engine.spark.worker.spool import Spool
 from topo.errors import AckerError, EngineError, TopoError
@@ -48,6 +49,8 @@ class SlotRunner:
         self._client: AckerClient | None = None
         self.incarnations: Mapping[int, int] = {}
         self._raised: tuple[tuple[int, int, int], TopoError] | None = None
+        self._epoch_asked = -1
+        self.most_loop_mb: int = spec.conf["topology.loop.max.mb"]
         self.said_exhausted = False
         self.said_stalls: tuple[str, ...] = ()
 
@@ -88,6 +91,26 @@ class SlotRunner:
         for known in self._instances.values():
             if known.batch < batch and known.epoch == epoch and not known.closed:
                 known.host.tell_committed()
+
+    def rounds(self, batch: int, epoch: int) -> list[LevelRounds] | None:
+        """Return what goes round from the batch before this one; None if that is not known."""
+        rounds = []
+        for level, placed in enumerate(self.plan.levels):
+            tasks = {task for each in placed if each.loops for task in each.tasks}
+            if tasks.isdisjoint(self.plan.tasks_at(level, self._slot)):
+                continue
+            instances = self._instances.get(level)
+            if instances is None or instances.batch != batch - 1 or instances.epoch != epoch:
+                return None
+            frames, upto = instances.host.roundabout.frames()
+            if frames and not instances.closed:
+                rounds.append(LevelRounds(level, instances.committed, upto, frames))
+        return rounds
+
+    def is_first_of(self, epoch: int) -> bool:
+        """Return True once for each epoch: what other levels have is not known yet."""
+        before, self._epoch_asked = self._epoch_asked, epoch
+        return before != epoch
 
     @property
     def is_called(self) -> bool:
