@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -47,24 +49,29 @@ if __name__ == "__main__":
 """
 
 
-def submitted(place: Path, *argv: str) -> subprocess.Popen[str]:
+@contextmanager
+def submitted(place: Path, *argv: str) -> Iterator[subprocess.Popen[str]]:
     (place / "sums.py").write_text(CODE)
     beside = Path(sys.executable).with_name("spark-submit")
     command = [str(beside), "--master", "local[2]", *argv]
     environ = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ
     )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()  # of one that has ended nothing is left to kill
 
 
 def python_of(process: subprocess.Popen[str]) -> psutil.Process:
     """Return the process of the file, which Java has started."""
-    (python,) = [
-        child
-        for child in psutil.Process(process.pid).children(recursive=True)
-        if "sums.py" in child.cmdline() and "java" not in child.name()
-    ]
-    return python
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            if any(word.endswith("sums.py") for word in child.cmdline()):
+                return child
+    raise AssertionError("spark-submit runs no Python")
 
 
 def test_it_drains_resumes_and_tells_how_it_ended(tmp_path: Path) -> None:
