@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 import topo
+from tests.interrupts import heed_ctrl_c
 from topo.cli.root import run
 from topo.cli.ui import _opened
 from topo.manage.registry import Registry
@@ -48,7 +49,9 @@ def test_ctrl_c_ends_it_without_a_word_while_a_page_is_open(
     monkeypatch.setenv("TOPO_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     command = [sys.executable, "-m", "topo.cli", "ui", "--bind", "127.0.0.1:0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_ctrl_c
+    ) as process:
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
         with httpx.Client(follow_redirects=True, timeout=60) as client:

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -44,7 +45,8 @@ def examples(command: click.Command) -> list[list[str]]:
     text = inspect.cleandoc(command.help or "")
     _, heading, block = text.partition("\b\nExample")
     assert heading, "there is no example"
-    return [shlex.split(line) for line in block.splitlines()[1:] if line.strip()]
+    lines = [shlex.split(line) for line in block.splitlines()[1:] if line.strip()]
+    return [list(takewhile(lambda word: word not in ("|", ">"), words)) for words in lines]
 
 
 NO_VERBS = {

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.cases import read_cases
+from tests.interrupts import heed_ctrl_c
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -120,6 +121,7 @@ class Runner:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=heed_ctrl_c,
         )
 
     def run(self, *words: str, code: int = 0) -> str:

@@ -27,7 +27,6 @@ _STORM = {
     "version": "topo --version",
 }
 _STREAMPARSE = {
-    "run": "topo local TARGET",
     "slot_usage": "topo list",
     "tail": "topo logs -f NAME",
     "update_virtualenv": "topo submit --archives env.tar.gz#env TARGET",
