@@ -21,7 +21,9 @@ from examples import (
     reliable_spout,
     replayed_trades,
     rolling_average,
+    skewed_words,
     streams_word_count,
+    threads,
     totals_by_country,
     visits,
     word_count,
@@ -273,6 +275,42 @@ def test_streams_word_count_prints_both_counts_at_the_end(
     found = {kind: {ast.literal_eval(pair) for k, _, pair in printed if k == kind}
              for kind in ("word", "length")}  # fmt: skip
     assert found == {"word": set(words.items()), "length": set(lengths.items())}
+
+
+# -- skewed_words ----------------------------------------------------------------------------------
+
+
+def test_the_frequent_word_is_counted_by_two_tasks_in_equal_parts() -> None:
+    result = complete_topology(skewed_words.topology())
+    parts = [count for word, count in result.tuples("count") if word == "the"]
+    assert sum(parts) == skewed_words.WORDS.count("the")
+    assert len(parts) == 2
+    assert min(parts) > 0.4 * sum(parts)
+
+
+def test_the_totals_of_skewed_words_are_exact_over_restarts() -> None:
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("words", skewed_words.topology())
+        while run.status != "COMPLETED":
+            run.step(n=100)
+            run.restart()
+            cluster.advance(secs=1)
+        totals: dict[str, int] = {}
+        for word, count in run.tuples("total"):
+            totals[word] = max(count, totals.get(word, 0))
+        assert totals == Counter(skewed_words.WORDS)
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+def test_what_threads_find_is_emitted_and_what_they_do_not_find_fails() -> None:
+    result = complete_topology(threads.topology())
+    known = [address for address in threads.ADDRESSES if threads.country_of(address)]
+    looked_up = result.tuples("looked_up")
+    assert sorted(looked_up) == sorted([a, threads.country_of(a)] for a in known)
+    assert len(result.acked["addresses"]) == len(known)
+    assert len(result.failed["addresses"]) == len(threads.ADDRESSES) - len(known)
 
 
 # -- totals_by_country -----------------------------------------------------------------------------

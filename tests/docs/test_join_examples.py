@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from examples import orders_payments, trending_hashtags
+from examples import orders_payments, people_joined, trending_hashtags
 from topo.testing import complete_topology
 
 
@@ -15,6 +15,14 @@ def test_an_order_is_booked_or_reminded_of(capsys: pytest.CaptureFixture[str]) -
     assert "booked ('o1', 30)" in said
     assert "order o3 of 99 is not paid" in said
     assert len(said) == 3
+
+
+def test_people_are_joined_who_are_in_both_lists() -> None:
+    result = complete_topology(people_joined.topology())
+    names, ages = dict(people_joined.NAMES), dict(people_joined.AGES)
+    both = [[number, names[number], ages[number]] for number in names.keys() & ages.keys()]
+    assert len(both) == 4
+    assert sorted(result.tuples("joined")) == sorted(both)
 
 
 def test_a_tag_trends_when_its_count_has_doubled() -> None:
