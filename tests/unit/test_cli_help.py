@@ -136,6 +136,19 @@ def test_commands_of_storm_and_streamparse_are_answered_with_topos(
     assert lines[-1] == f"  hint: {hint}"
 
 
+STORMS_COMMANDS = """
+    activate admin blobstore classpath deactivate dev-zookeeper drpc drpc-client get-errors
+    heartbeats jar kill kill_workers list local localconfvalue logviewer monitor nimbus
+    node-health-check pacemaker rebalance remoteconfvalue repl server_classpath set_log_level shell
+    sql supervisor ui upload-credentials version
+    """
+
+
+def test_every_command_of_storm_is_there_or_answered() -> None:
+    commands = STORMS_COMMANDS.split()
+    assert [name for name in commands if not (name in COMMANDS or foreign.answer_to(name))] == []
+
+
 def test_every_answer_names_a_command_that_is_there() -> None:
     for answers in (foreign._STORM, foreign._STREAMPARSE):
         assert not set(answers) & set(COMMANDS)

@@ -9,6 +9,7 @@ _STORM = {
     "admin": "topo checkpoints, or topo kill --purge NAME",
     "blobstore": "topo submit --py-files F,... TARGET",
     "classpath": "topo doctor",
+    "dev-zookeeper": "nothing: there is no ZooKeeper",
     "drpc-client": "topo drpc call FUNCTION ARGS",
     "get-errors": "topo errors NAME",
     "heartbeats": "topo list",
@@ -19,11 +20,15 @@ _STORM = {
     "monitor": "topo stats --watch NAME",
     "nimbus": "nothing: each topology has a driver of its own, which topo submit starts",
     "node-health-check": "topo doctor",
+    "pacemaker": "nothing: there is no Pacemaker, Spark watches the workers",
     "remoteconfvalue": "topo explain --conf TARGET",
+    "repl": "topo local TARGET, or Python itself",
     "server_classpath": "topo doctor",
     "set_log_level": "topo logs --set LOGGER=LEVEL:SECS NAME",
+    "shell": "topo submit TARGET",
     "sql": "QueryBolt, in topo.connectors.query",
     "supervisor": "nothing: Spark starts the workers",
+    "upload-credentials": "a Secret, which is looked up where the task runs",
     "version": "topo --version",
 }
 _STREAMPARSE = {
