@@ -216,8 +216,9 @@ class Spout(Component):
     ) -> int:
         """Emit a tuple for each row, or for each row of {field: column}; return how many.
 
-        Columns may be an Arrow table or record batch. `msg_ids` has one id a row; None in it leaves
-        that row untracked. All rows are checked before the first is emitted.
+        Columns may be an Arrow table or record batch, and stay Arrow if bolts cannot tell that from
+        rows. `msg_ids` has one id a row; None in it leaves that row untracked. All rows are checked
+        before the first is emitted.
         """
         return int(_collector(self).emit_many(rows, stream=stream, msg_ids=msg_ids))
 

@@ -25,6 +25,7 @@ from topo import (
     UncaughtError,
 )
 from topo.engine.inline.realtime import RealTimeRun
+from topo.engine.inline.run import InlineRun
 from topo.testing import FeederSpout, TestCluster, make_tuple, run_bolt, run_spout
 
 
@@ -430,6 +431,38 @@ def test_many_rows_are_emitted_as_if_one_by_one(given: Any, msg_ids: Any) -> Non
         assert run.acked.get("s", []) == [one for one in msg_ids or [] if one]
     made = run_spout(Many(given, msg_ids)).emitted
     assert [list(row) for row in made] == ROWS
+
+
+SEEN: list[Any] = []
+"""What a bolt over batches got: it is unpickled in this process."""
+
+
+class OverBatches(BasicBolt):
+    def process_batch(self, batch: pa.RecordBatch) -> None:
+        SEEN.append((list(map(str, batch.schema.types)), batch.to_pylist()))
+
+
+@pytest.mark.parametrize("msg_ids", [None, range(300)])
+def test_a_large_table_is_to_bolts_what_its_rows_are(msg_ids: Any) -> None:
+    words = pa.array([None if n % 7 == 0 else f"w{n % 5}" for n in range(300)])
+    table = pa.table({"word": words.dictionary_encode(), "count": pa.array(range(300), pa.int16())})
+    results = []
+    for given in (
+        [list(row.values()) for row in table.to_pylist()],
+        table,
+        pa.concat_tables([table, table])[:300],
+        pa.concat_tables([table, table])[300:].combine_chunks().to_batches()[0],
+        {"word": words, "count": table.column("count")},
+    ):
+        SEEN.clear()
+        topology = line(Many(given, msg_ids), OverBatches())
+        run = InlineRun("t", topology, None, now=lambda: 0.0, strict=False, record=False)
+        run.settle()
+        acked = run.stats().components["s"].acked
+        results.append((list(SEEN), acked))
+    assert results == results[:1] * 5
+    assert results[0][0][0][0] == ["string", "int64"]
+    assert results[0][1] == len(msg_ids or [])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ from topo.runtime.arrow_columns import columns_for
 from topo.runtime.emitter import Emitter
 from topo.runtime.threads import CallsFromThreads
 from topo.tuples import DEFAULT_STREAM
+from topo.wire.arrow import ArrowColumn
 from topo.wire.frame import I64, Column
+from topo.wire.plain_arrays import column_of
 
 _MANY = 256
 """With fewer rows, a flush of their own costs more than it saves."""
@@ -111,7 +113,7 @@ def columns_of(given: Any, outlet: Emitter, stream: str) -> list[Column] | None:
     They are copies: the caller may change its own.
     """
     if hasattr(given, "column_names") and hasattr(given, "column"):  # an Arrow table or batch
-        given = {name: given.column(name).to_pylist() for name in given.column_names}
+        given = {name: given.column(name) for name in given.column_names}
     if not isinstance(given, Mapping):
         return None
     fields = outlet.fields_of(stream)
@@ -124,7 +126,14 @@ def columns_of(given: Any, outlet: Emitter, stream: str) -> list[Column] | None:
     lengths = {name: len(given[name]) for name in fields}
     if len(set(lengths.values())) > 1:
         raise EmitError(f"{outlet.owner} emitted columns of different lengths: {lengths}")
-    return [list(given[name]) for name in fields]
+    return [_column(given[name]) for name in fields]
+
+
+def _column(values: Any) -> Column:
+    """Return the column of what was given as one: as Arrow has it, if it is Arrow's."""
+    if isinstance(values, ArrowColumn):
+        return values.own()
+    return column_of(values) if hasattr(values, "to_pylist") else list(values)
 
 
 def rows_of(given: Any, outlet: Emitter, stream: str) -> list[Any]:

@@ -45,7 +45,7 @@ class ArrowColumn(Sequence[Any]):
     def tolist(self) -> list[Any]:
         """Return the Python values, the same ones each time."""
         if self._values is None:
-            self._values = self.array.to_pylist()
+            self._values = values_of(self.array)
         return self._values
 
     def own(self) -> ArrowColumn:
@@ -108,6 +108,23 @@ class ArrowColumn(Sequence[Any]):
             return cls(pa.ipc.read_record_batch(pa.py_buffer(rest), schema).column(0))
         with pa.ipc.open_stream(rest) as reader:
             return cls(reader.read_next_batch().column(0))
+
+
+def values_of(array: Any) -> list[Any]:
+    """Return the Python values of an array, chunked or not.
+
+    They come by way of numpy if that is exact. It costs the same with pyarrow 26, and is several
+    times faster with earlier ones.
+    """
+    import pyarrow.types as types
+
+    kind = array.type
+    plain = types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)
+    if array.null_count or not (plain or types.is_float64(kind)):
+        values: list[Any] = array.to_pylist()
+        return values
+    whole = array.combine_chunks() if hasattr(array, "combine_chunks") else array
+    return list(whole.to_numpy(zero_copy_only=False).tolist())
 
 
 @lru_cache(maxsize=1000)
