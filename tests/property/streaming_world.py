@@ -39,6 +39,7 @@ from topo.engine.spark.realtime.messages import (
     unpack_verdicts,
 )
 from topo.engine.spark.realtime.records import read_values
+from topo.engine.spark.realtime.rounds import send_round
 from topo.engine.spark.realtime.store import EpochStore
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.runtime.slot import full_conf
@@ -47,6 +48,7 @@ from topo.tracking.plan import Mode, TrackingPlan
 LINES = ("a b", "b c b", "a", "c a b c", "b")
 SLOTS = 2
 WINDOW = 7
+LAPS = 3
 PAIRED, UNPAIRED = len(LINES), len(LINES) + 2
 """How far apart lines are equal; no line is equal to one so far from it."""
 
@@ -127,6 +129,18 @@ class Joined(StatefulBasicBolt):
         self.state[pair] = self.state.get(pair, 0) + 1
 
 
+class Round(StatefulBasicBolt):
+    """Sends each line round some times; counts, for each lap, how often a number has come."""
+
+    outputs = {"again": ("line", "number", "lap")}
+
+    def execute(self, tup: Tuple) -> None:
+        lap = tup.lap if "lap" in tup.fields else 0
+        self.state[tup.number, lap] = self.state.get((tup.number, lap), 0) + 1
+        if lap < LAPS:
+            self.emit([tup.line, tup.number, lap + 1], stream="again")
+
+
 def with_later(apart: int) -> IntervalJoin:
     """Return a join of the lines with equal ones that come `apart` numbers later."""
     return IntervalJoin(
@@ -147,6 +161,8 @@ def word_count(lines: int) -> Topology:
     builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", "word")
     total = builder.set_bolt("total", Total())
     total.global_grouping("count").global_grouping("lines")
+    rounds = builder.set_bolt("rounds", Round(), parallelism=2).shuffle_grouping("lines")
+    rounds.shuffle_grouping("rounds", stream="again", loop=True)
     windows = WindowAggregate(
         key="line",
         window=Tumbling(WINDOW),
@@ -240,6 +256,7 @@ class World:
             for process in (made[:first], made[first:]):
                 link({level.number: level for level in process})
             made[0].set_mode(Mode.ACTIVE)
+            send_round(dict(enumerate(made)))
             self.levels.append(made)
         spouts = [spout for level in self.levels for spout in self._host(level[0]).spouts]
         self._epochs.resume_from({spout.id: spout.cursor for spout in spouts})
@@ -310,6 +327,8 @@ class World:
         if order == "cut":
             self._stage(self.levels[slot][0], what.mode, what.clock)
             self._work_on(self.levels[slot], 1)
+        elif order == "committed":
+            send_round(dict(enumerate(self.levels[slot])))
         else:
             self.levels[slot][0].deliver("world", unpack_verdicts(what))
 
@@ -325,6 +344,8 @@ class World:
             self._store.append(record, self._committed)
             self._epochs.commit(record)
             self._staged = []
+            for orders in self._orders:
+                orders.append(("committed", None))
             self._tell()
 
     def _tell(self) -> None:
@@ -364,6 +385,11 @@ class World:
             found.append(f"{total.lines} lines, {total.words} words in all")
         if total.early:
             found.append(f"words of lines {total.early} came before their lines")
+        rounds: Counter[tuple[int, int]] = Counter()
+        for bolt in self._components("rounds"):
+            rounds.update(dict(bolt.state.items()))
+        if rounds != {(n, lap): 2 for n in range(self.lines) for lap in range(LAPS + 1)}:
+            found.append(f"went round {dict(rounds)}")
         found += self._wrong_windows()
         found += self._wrong_joins()
         for spout in self._components("lines"):

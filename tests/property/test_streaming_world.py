@@ -15,6 +15,9 @@ from tests.property.scale import examples
 from tests.property.streaming_world import Stuck, World
 from topo.engine.spark.realtime import level
 from topo.engine.spark.realtime.align import Alignment, Marker
+from topo.engine.spark.realtime.rounds import LevelRounds
+from topo.runtime.laps import Laps
+from topo.wire.frame import LOOPED, PackedFrame
 
 seeds = st.integers(0, 2**32)
 
@@ -57,6 +60,32 @@ def test_without_alignment_the_counts_are_wrong(
 
 def test_with_uncommitted_records_the_counts_are_wrong(tmp_path: Path) -> None:
     assert any(goes_wrong(seed, tmp_path / str(seed), uncommitted=True) for seed in range(5))
+
+
+class Late(LevelRounds):
+    """Forgets what goes round an epoch after the one that executes it."""
+
+    def note_saved(self) -> None:
+        self._roundabout.drop(getattr(self, "_upto", {}))
+        super().note_saved()
+
+    def take(self) -> list[PackedFrame]:
+        frames, self._frames = self._frames, []
+        return frames
+
+
+def test_what_goes_round_is_forgotten_in_the_epoch_that_executes_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(level, "LevelRounds", Late)
+    assert any(goes_wrong(seed, tmp_path / str(seed)) for seed in range(5))
+
+
+def test_what_goes_round_is_part_of_what_is_restored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Laps, "load", lambda *_: LOOPED)
+    assert any(goes_wrong(seed, tmp_path / str(seed)) for seed in range(5))
 
 
 def test_without_waiting_for_the_end_of_the_epoch_words_come_before_their_lines(

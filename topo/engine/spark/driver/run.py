@@ -99,7 +99,7 @@ class SparkRun(Completion):
         self.name = name
         self.topology = topology
         self.conf = full_conf(given)
-        refuse_loops(topology, self._is_real_time, master)
+        refuse_loops(topology, master)
         if self._is_real_time:
             refuse_external(topology)
             self.warnings += real_time_warnings(topology, self.conf)

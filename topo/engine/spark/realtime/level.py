@@ -28,6 +28,7 @@ from topo.engine.spark.realtime.messages import SlotSetup, Start
 from topo.engine.spark.realtime.output import DATA, END, HEAD, LENGTH, MARKER, Item, Output
 from topo.engine.spark.realtime.portions import Portion, Queue, shares_of_turn
 from topo.engine.spark.realtime.rescaling import last_tick_key
+from topo.engine.spark.realtime.rounds import LevelRounds
 from topo.engine.spark.worker.report import Capture, Report
 from topo.logs.capture import collected_lines
 from topo.metrics.counters import TaskMetrics
@@ -63,6 +64,8 @@ class Level:
         self.number = number
         self.output = Output(plan, number, setup.slot)
         self.host: SlotTasks | None = None
+        self.rounds: LevelRounds | None = None
+        """What its tasks have sent over loops, once they are open."""
         self.epoch = start.epoch + 1
         self.alignment: Alignment[Item] | None = None
         if number:
@@ -95,6 +98,7 @@ class Level:
         self._polls = Portion(_POLL_TUPLES * shares_of_turn(setup.epoch_ms))
         self._sizes: dict[int, dict[str, int]] = {}
         self._tuples = 0
+        self._looping: set[int] = set()  # tasks that, as the driver has it, feed a lap
         self._told: tuple[Any, ...] = ()
         for task, records in self._saved.items():
             self._sizes[task] = {name: len(blob) for name, blob in records.items()}
@@ -109,6 +113,9 @@ class Level:
                 host.open(self._saved)
             host.keep_decoded_for(self._near_tasks)
             self._saved = {}
+            if host.roundabout:
+                self.rounds = LevelRounds(host.roundabout)
+                self._looping = set(host.tasks)  # before a restart they may have
             host.begin(Batch(self.epoch, self._now, self._now))
             self.has_ticks = host.next_tick() < math.inf
             self.is_woken = bool(host.timed)
@@ -333,6 +340,8 @@ class Level:
                 host.close()
                 self._closed = True
             self._save(host, puts, deletes)
+            if self.rounds is not None:
+                self.rounds.note_saved()
             updates = host.take_updates()
             cursors = {spout.id: spout.cursor for spout in host.spouts}
         report = self._report(mode)
@@ -389,12 +398,17 @@ class Level:
         return report.pack(self._reports)
 
     def _figures(self, host: SlotTasks) -> dict[int, TaskMetrics]:
-        """Return what the tasks counted; those that did nothing are left out."""
+        """Return what the tasks counted; those that did nothing are left out.
+
+        A task that did nothing may have had something on a loop, which another has executed.
+        """
         figures = {}
         for task, counted in host.take_metrics().items():
-            if counted != _NOTHING:
+            if counted != _NOTHING or task in self._looping:
                 figures[task] = counted
                 counted.saved_bytes = sum(self._sizes.get(task, {}).values())
+        if self.rounds is not None:
+            self._looping = {task for task, counted in figures.items() if counted.looping}
         return figures
 
 
@@ -413,7 +427,7 @@ def _longer_ways(plan: Plan, environment: TaskEnvironment, level: int) -> dict[i
     """Return, for each task of a level, the tasks that it reads from below its first input."""
     tasks: dict[int, frozenset[int]] = {}
     for placed in plan.levels[level]:
-        reads = environment.topology.component(placed.id).inputs
+        reads = environment.topology.component(placed.id).forward  # a loop comes from above
         sources = [plan.component(read.component) for read in reads]
         first = min((source.level for source in sources), default=0)
         if late := frozenset(t for s in sources if s.level > first for t in s.tasks):

@@ -48,10 +48,12 @@ from topo.engine.spark.realtime.messages import (
 )
 from topo.engine.spark.realtime.portions import shares_of_turn
 from topo.engine.spark.realtime.records import Values, read_values
+from topo.engine.spark.realtime.rounds import send_round
 from topo.engine.spark.realtime.stream import Listener, Stream, connect
 from topo.errors import EngineError, TopoError
 from topo.logs.capture import collect_logs
 from topo.logs.requests import LogRequests
+from topo.runtime.roundabout import is_too_full
 from topo.runtime.task import TaskEnvironment
 from topo.systems import Bell
 from topo.tracking.clock import FollowingClock, monotonic
@@ -106,6 +108,7 @@ class SlotLoop:
         self._is_going = False
         self._has_told_news = False
         self._has_verdicts = False
+        self._is_loop_full = False  # so spouts are not asked
         self._woken_for = math.inf
         self._said: object = None
         self._pause = _FIRST_PAUSE_SECS
@@ -176,6 +179,7 @@ class SlotLoop:
                     link(self._levels)
                     if self._spouts is not None:
                         self._spouts.set_mode(self._mode)
+                    self._send_round()
                 case Kind.CUT:
                     self._cut(*unpack_cut(data))
                 case Kind.COMMITTED:
@@ -183,6 +187,7 @@ class SlotLoop:
                     self._adapt(moved)
                     for level in self._levels.values():
                         level.tell_committed(epoch)
+                    self._send_round()
                     self._told(verdicts)
                 case Kind.TOLD:
                     self._told(data)
@@ -258,6 +263,13 @@ class SlotLoop:
         elif 2 * self._in_epoch >= self._allowance and took < _SLOW_EPOCH_SECS / 4:
             grows = 2 if moved < _MOST_EPOCH_BYTES / 4 else 1.1
             self._allowance = min(self._most, int(self._allowance * grows) + 1)
+
+    def _send_round(self) -> None:
+        """Begin the next lap of what goes round; once all is closed, it waits in the log."""
+        nbytes = send_round(self._levels) if self._mode != Mode.CLOSE else 0
+        self._is_loop_full = is_too_full(nbytes, self._setup.spec.conf["topology.loop.max.mb"])
+        if nbytes:
+            self._note_news()
 
     def _told(self, data: bytes) -> None:
         """Tell the spouts what became of messages."""
@@ -391,7 +403,7 @@ class SlotLoop:
     @property
     def _asks_spouts(self) -> bool:
         level = self._spouts
-        if level is None or self._mode != Mode.ACTIVE:
+        if level is None or self._mode != Mode.ACTIVE or self._is_loop_full:
             return False
         return level.has_tasks and not level.output.is_full
 

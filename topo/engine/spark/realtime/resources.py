@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _REPORTS_MS = 200  # between epochs that nothing waits for: acks go at once
+_LAP_MS = 10  # and of a topology whose laps wait for them
 _LOGGED_BYTES = 256 << 10  # of a process in an epoch
 _TOO_FEW = "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT"
 
@@ -317,7 +318,8 @@ class RealTimeResources:
     def _coordinate(
         self, streaming: Streaming, token: str, address: str, mode: Mode
     ) -> Coordinator:
-        period_ms = self._run.conf["topology.epoch.ms"] or _REPORTS_MS
+        waits_for_none = _LAP_MS if self.plan.has_loops else _REPORTS_MS
+        period_ms = self._run.conf["topology.epoch.ms"] or waits_for_none
         coordinator = Coordinator(
             self.plan,
             self._tracking,
@@ -361,28 +363,20 @@ def refuse_external(topology: Topology) -> None:
             )
 
 
-def refuse_loops(topology: Topology, is_real_time: bool, master: str) -> None:
+def refuse_loops(topology: Topology, master: str) -> None:
     """Raise a ConfigError for a loop where it does not run: what goes round stays in a process.
 
-    Levels of one slot are in one process in micro-batches on one machine. On a cluster Spark deals
-    them over workers from batch to batch.
+    Levels of one slot are in one process on one machine. On a cluster Spark deals them over
+    workers.
     """
-    if not topology.has_loops:
+    if not topology.has_loops or is_local(master):
         return
     bolt = next(bolt for bolt in topology.bolts if len(bolt.forward) < len(bolt.inputs))
-    if is_real_time:
-        raise ConfigError(
-            f"bolt {bolt.id!r} reads over a loop, which runs in micro-batches, and topology.mode "
-            "is real-time",
-            at="topology.mode",
-            hint="set topology.mode=micro-batch",
-        )
-    if not is_local(master):
-        raise ConfigError(
-            f"bolt {bolt.id!r} reads over a loop, which runs on one machine, and the master is "
-            f"{master}",
-            hint="set the master to local[*]",
-        )
+    raise ConfigError(
+        f"bolt {bolt.id!r} reads over a loop, which runs on one machine, and the master is "
+        f"{master}",
+        hint="set the master to local[*]",
+    )
 
 
 def real_time_warnings(topology: Topology, conf: Mapping[str, Any]) -> list[str]:
