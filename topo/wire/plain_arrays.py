@@ -67,8 +67,10 @@ def _type_of_values(kind: Any) -> Any:
         return None if of is None else pa.list_(of)
     if is_of.is_struct(kind):
         fields = [(field.name, _type_of_values(field.type)) for field in kind]
-        names = {name for name, of in fields if of is not None}
-        return pa.struct(fields) if len(names) == len(fields) else None
+        # Of dictionaries: a name is there once, and older versions of Arrow order the names.
+        inferred = pa.array([dict.fromkeys(name for name, _ in fields)]).type
+        is_same = [field.name for field in inferred] == [name for name, _ in fields]
+        return pa.struct(fields) if is_same and all(of is not None for _, of in fields) else None
     return None
 
 
