@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 from topo import BasicBolt, TopologyBuilder, Tuple, Unavailable
@@ -65,6 +66,7 @@ class Broker:
         self.away = ""
         self.commits_fail = False
         self.assigned: list[dict[TP, int]] = []
+        self.clients: set[object] = set()  # those that are not closed
 
     def write(self, topic: str, partition: int, count: int, **more: Any) -> None:
         log = self.logs.setdefault((topic, partition), Log())
@@ -96,6 +98,7 @@ class ScriptedClient:
         self._broker = broker
         self._positions: dict[TP, int] = {}
         self._paused: set[TP] = set()
+        broker.clients.add(self)
 
     def _check(self) -> None:
         if self._broker.away:
@@ -172,6 +175,7 @@ class ScriptedClient:
 
     def close(self) -> None:
         self._positions.clear()
+        self._broker.clients.discard(self)
 
 
 class ScriptedSpout(KafkaSpout):
@@ -185,11 +189,13 @@ class ScriptedSpout(KafkaSpout):
     def __init__(self, topics: Any, **more: Any) -> None:
         super().__init__("scripted:1", topics, **{"value": "str", **more})
 
-    def connect(self) -> Client:
-        return ScriptedClient(self.broker)
+    def connects(self) -> Callable[[], Client]:
+        return partial(ScriptedClient, self.broker)
 
     def discover(self) -> frozenset[TP] | None:
-        found = frozenset(ScriptedClient(self.broker).partitions(self.topics))
+        client = ScriptedClient(self.broker)
+        found = frozenset(client.partitions(self.topics))
+        client.close()
         is_news = found != self._fetched or self.topic_ids() != self._seen
         self._seen = self.topic_ids()
         return found if is_news or not self.has_started else self._fetched

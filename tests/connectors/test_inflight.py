@@ -258,7 +258,8 @@ def mqtt(request: pytest.FixtureRequest) -> Make:
 
     def make(**more: Any) -> Spout:
         in_thread(request, publish)
-        return MqttSpout(server.url, topic, value="json", fields="n", **more)
+        # The broker keeps a client's session, and what was not acked in it, for the next test.
+        return MqttSpout(server.url, topic, client_id=topic, value="json", fields="n", **more)
 
     return make
 

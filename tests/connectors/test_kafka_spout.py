@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.cases import read_cases
+from tests.connectors.moving import moved_until
 from tests.connectors.scripted_kafka import Broker, Keeps, Log, Reading, ScriptedSpout
 from topo import (
     Bolt,
@@ -33,7 +35,7 @@ from topo import (
     Unavailable,
     WindowAggregate,
 )
-from topo.connectors.kafka import Backoff, KafkaBolt, client, publisher
+from topo.connectors.kafka import Backoff, KafkaBolt, KafkaSpout, client, publisher
 from topo.connectors.kafka.client import TP
 from topo.connectors.kafka.dead_letters import DeadLetters
 from topo.connectors.kafka.offsets import Offsets
@@ -855,6 +857,67 @@ def test_a_client_that_was_closed_is_freed_at_once(kind: str) -> None:
             held.publish(1, publisher.Batch.of([("t", None, b"v", None, None, None)]))
         del held
     assert clients_alive() == before
+
+
+def test_a_call_that_was_given_up_keeps_no_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It raises when nobody waits for it any more."""
+    monkeypatch.setattr(publisher, "_GRACE_SECS", 0.01)
+    monkeypatch.setattr(publisher.Publisher, "_begin", lambda self, secs: None)
+    held = publisher.Publisher("127.0.0.1:1", "n", {}, 0.1)
+    held._producer = publisher.Sender("127.0.0.1:1", {})
+    before = clients_alive()
+    goes_on = threading.Event()
+
+    def call(producer: Any, secs: float) -> None:
+        goes_on.wait(60)
+        raise ValueError("too late")
+
+    with pytest.raises(Unavailable, match="does not answer"):
+        held._call(0.01, call, held._producer.producer)
+    (thread,) = (each for each in threading.enumerate() if each.name == "topo-kafka")
+    gc.collect()
+    gc.disable()
+    try:
+        held.close()
+        goes_on.set()
+        thread.join()
+        assert clients_alive() == before - 1
+    finally:
+        gc.enable()
+
+
+class Discovering(ScriptedSpout):
+    """Asks for partitions by its own thread."""
+
+    discover = KafkaSpout.discover
+    topic_ids = KafkaSpout.topic_ids
+
+
+def discoveries() -> int:
+    return sum(thread.name == "kafka discovery" for thread in threading.enumerate())
+
+
+def test_an_instance_that_is_left_behind_keeps_nothing_open(broker: Broker) -> None:
+    broker.write("t", 0, 5)
+    Told.fails[3] = 1_000_000
+    builder = TopologyBuilder()
+    builder.set_spout("s", Discovering("t", retry=Backoff(first=0.1), discover_secs=0.01))
+    builder.set_bolt("b", Told()).shuffle_grouping("s")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", builder.create_topology())
+        earlier: set[object] = set()
+
+        def has_opened_its_own() -> bool:  # it reads, reads again, and looks for partitions
+            return len(broker.clients - earlier) == 3
+
+        for _ in range(4):
+            moved_until(cluster, has_opened_its_own, 0.1)
+            moved_until(cluster, lambda: len(broker.clients) == 3 and discoveries() == 1)
+            earlier |= broker.clients
+            run.restart()
+        moved_until(cluster, lambda: not broker.clients <= earlier, 0.1)
+        run.kill()
+        moved_until(cluster, lambda: not broker.clients and not discoveries())
 
 
 # -- event time ---------------------------------------------------------------------------------

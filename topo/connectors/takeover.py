@@ -9,6 +9,8 @@ for some seconds is closed: its task has gone elsewhere.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TypeAlias
 from weakref import finalize
 
@@ -27,6 +29,20 @@ class Shared:
     def close(self) -> None:
         """End it; twice does no harm."""
         raise NotImplementedError
+
+
+class Belongings(Shared):
+    """What one instance has open, closed together; the next instance takes nothing of it over."""
+
+    def __init__(self) -> None:
+        self._closing = ExitStack()
+
+    def add(self, close: Callable[[], object]) -> None:
+        """Have this called at the end; it must not lead to the instance, whose claim would stay."""
+        self._closing.callback(close)
+
+    def close(self) -> None:
+        self._closing.close()
 
 
 class Claim:

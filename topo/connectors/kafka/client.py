@@ -88,7 +88,8 @@ class Client(Protocol):
     def commit(self, offsets: Mapping[TP, int], metadata: str) -> int:
         """Commit the group's offsets, without waiting; return how many earlier commits failed."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End it; twice does no harm."""
 
 
 class Heard:
@@ -219,7 +220,7 @@ class KafkaClient:
         self._servers = servers
         self._heard = callbacks = Heard()
         self._has_group = group is not None
-        self._consumer = made(
+        self._consumer: Any = made(
             "KafkaSpout",
             self._kafka.Consumer,
             {
@@ -378,7 +379,10 @@ class KafkaClient:
         return failed
 
     def close(self) -> None:
-        self._consumer.close()
+        """Free librdkafka's objects, though an instance that was left behind may hold this one."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = self._admin = None
 
     def _ask(self, call: Callable[[], Any]) -> Any:
         try:

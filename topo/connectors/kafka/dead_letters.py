@@ -51,6 +51,10 @@ class DeadLetters:
         if self._sender is not None:
             self._check(self._sender.flush(_RETRY_SECS))
 
+    def close(self) -> None:
+        """Let go of what writes: what was not flushed belongs to no commit."""
+        self._sender = None
+
     def _check(self, rejected: list[Any]) -> None:
         if rejected:
             values, error = rejected[0]

@@ -33,6 +33,7 @@ class Discovery:
         self._thread.start()
 
     def close(self) -> None:
+        """Have the thread end, and close its client, once its question is answered."""
         self._ended.set()
         self.error = None  # its frames hold the client, and this object
 

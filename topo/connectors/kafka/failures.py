@@ -60,9 +60,6 @@ class Failures:
             self._retries.restore(key, partition.again)
             self._has_dead |= bool(partition.dead)
 
-    def close(self) -> None:
-        self._replayer.close()
-
     def __bool__(self) -> bool:
         return bool(len(self._retries)) or self._has_dead
 

@@ -104,7 +104,7 @@ class _Producer:
         self.kafka = confluent_kafka
         self.servers = servers
         self.heard = deliveries = _Deliveries(confluent_kafka, servers)
-        self.producer = made(
+        self.producer: Any = made(
             _NAME,
             confluent_kafka.Producer,
             {
@@ -182,6 +182,10 @@ class Sender(_Producer):
                 raise deliveries.wrong
             raise self.unavailable(f"{count} records are not delivered")
         return self._taken()
+
+    def close(self) -> None:
+        """Free librdkafka's object; what was not flushed belongs to no commit."""
+        self.producer = None
 
     def _taken(self) -> Rejected:
         taken, self.heard.rejected = self.heard.rejected, []
@@ -301,7 +305,9 @@ class Publisher:
             try:
                 call(*values, secs)
             except BaseException as error:
-                raised.append(error)
+                # Nobody may be waiting any more, and its frames hold this list: a cycle, with the
+                # producer in it.
+                raised.append(error.with_traceback(None))
 
         thread = threading.Thread(target=run, name="topo-kafka", daemon=True)
         thread.start()

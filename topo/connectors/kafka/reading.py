@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from topo.components import StatefulSpout
@@ -12,6 +13,7 @@ from topo.connectors.kafka.discovery import Discovery
 from topo.connectors.kafka.offsets import Offsets
 from topo.connectors.kafka.partitions import Partition
 from topo.connectors.kafka.starts import Start, end_offsets
+from topo.connectors.takeover import Belongings, Claim, close_earlier, hold, let_go
 from topo.errors import ComponentError
 
 _NAME = "KafkaSpout"
@@ -20,7 +22,7 @@ _NAME = "KafkaSpout"
 class PartitionReader(StatefulSpout):
     """The base of a spout whose tasks read partitions; their positions are its keyed state."""
 
-    transient: Iterable[str] = ("_client", "_discovery", "_fetched", "_own")
+    transient: Iterable[str] = ("_client", "_discovery", "_fetched", "_own", "_open", "_claim")
     servers: str
     topics: Topics
     start: Start
@@ -33,6 +35,9 @@ class PartitionReader(StatefulSpout):
 
     def open_reader(self) -> None:
         """Begin with no partitions; called by `open`."""
+        close_earlier(self.context)
+        self._open = Belongings()
+        self._claim: Claim = hold(self.context, self._open)
         self._client: Client | None = None
         self._discovery: Discovery | None = None
         self._fetched: frozenset[TP] = frozenset()  # the partitions as they were found last
@@ -40,24 +45,28 @@ class PartitionReader(StatefulSpout):
         self.has_started = False
 
     def close_reader(self) -> None:
-        if self._discovery is not None:
-            self._discovery.close()
-        if self._client is not None:
-            self._client.close()
+        let_go(self.context, self._open)
         self._client = self._discovery = None
 
     def position_lost(self, key: TP) -> None:
         """Hear that a partition goes on elsewhere than it was left."""
 
+    def connects(self) -> Callable[[], Client]:
+        """Return what makes a consumer, without holding the spout."""
+        return partial(KafkaClient, self.servers, self.group, revealed(self.settings))
+
     def connect(self) -> Client:
-        """Make a consumer."""
-        return KafkaClient(self.servers, self.group, revealed(self.settings))
+        """Make a consumer that is closed with what else the spout has open."""
+        client = self.connects()()
+        self._open.add(client.close)
+        return client
 
     def discover(self) -> frozenset[TP] | None:
         """Return the partitions that there are, None if they are not known yet."""
         if self._discovery is None:
-            connect, wake = self.connect, self.wake
+            connect, wake = self.connects(), self.context.wake
             self._discovery = Discovery(connect, self.topics, self.discover_secs, wake)
+            self._open.add(self._discovery.close)
             self._discovery.start()
         if self._discovery.found is None and self._discovery.error is not None:
             raise self._discovery.error

@@ -69,11 +69,6 @@ class Replayer:
         if self._wanted.pop(partition, None) is not None and self._client is not None:
             self._client.drop([partition])
 
-    def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-        self._client, self._wanted = None, {}
-
     def _passed(self, key: TP, offset: int) -> Iterator[tuple[TP, int]]:
         """Yield the wanted offsets below this one, which the log has no longer."""
         wanted = self._wanted.get(key)

@@ -33,6 +33,7 @@ from topo.connectors.kafka.client import REQUIRES, check_settings
 from topo.connectors.kafka.publisher import Batch, Publisher, Record, Sender
 from topo.connectors.kafka.topics import NewTopic, ensure_topic
 from topo.connectors.publication import PublishingSink, Rejected
+from topo.connectors.takeover import Belongings, Claim, close_earlier, hold, let_go
 from topo.errors import ComponentError
 from topo.tuples import Tuple
 
@@ -61,7 +62,16 @@ class KafkaBolt(PublishingSink):
 
     requires: Iterable[str] = (REQUIRES,)
     connector = _NAME
-    transient = ("_sender", "_publisher", "_batch", "_encoders", "_most", "_has_more")
+    transient = (
+        "_sender",
+        "_publisher",
+        "_open",
+        "_claim",
+        "_batch",
+        "_encoders",
+        "_most",
+        "_has_more",
+    )
 
     @answering()
     def __init__(
@@ -109,21 +119,25 @@ class KafkaBolt(PublishingSink):
         self._has_more = any((self.partition, self.timestamp, self.headers))
         self._sender: Sender | None = None
         self._publisher: Publisher | None = None
+        close_earlier(self.context)
+        self._open = Belongings()
+        self._claim: Claim = hold(self.context, self._open)
         if self.guarantee == "exactly_once":
             self.publisher().connect(min(self.retry_secs, _CONNECT_SECS))
 
     def cleanup(self) -> None:
-        sender, self._sender = self._sender, None
-        publisher, self._publisher = self._publisher, None
-        if publisher is not None:
-            publisher.close()
-        if sender is not None:
-            sender.flush(self.retry_secs)
+        sender, self._sender, self._publisher = self._sender, None, None
+        try:
+            if sender is not None:
+                sender.flush(self.retry_secs)
+        finally:
+            let_go(self.context, self._open)
 
     def sender(self) -> Sender:
         """Return the producer of records that are not in a transaction."""
         if self._sender is None:
             self._sender = Sender(self.servers, revealed(self.settings))
+            self._open.add(self._sender.close)
         return self._sender
 
     def publisher(self) -> Publisher:
@@ -137,6 +151,7 @@ class KafkaBolt(PublishingSink):
                 revealed(self.settings),
                 self.retry_secs,
             )
+            self._open.add(self._publisher.close)
         return self._publisher
 
     def ensure_topic(self, topic: str, new: NewTopic) -> None:

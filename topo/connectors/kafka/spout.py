@@ -167,15 +167,15 @@ class KafkaSpout(PartitionReader):
         """Return what writes to the topic of messages that are given up, if there is one."""
         if self.dead_letter is None:
             return None
-        return DeadLetters(self.servers, revealed(self.settings), self.dead_letter)
+        letters = DeadLetters(self.servers, revealed(self.settings), self.dead_letter)
+        self._open.add(letters.close)
+        return letters
 
     def restored(self) -> None:
         """Go on where the committed batch was."""
         self._failures.restore()
 
     def close(self) -> None:
-        self._failures.close()
-        self._letters = None
         self.close_reader()
 
     def position_lost(self, key: TP) -> None:
