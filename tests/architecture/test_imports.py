@@ -21,7 +21,7 @@ from tests.architecture.exceptions import Offenders, check
 from tests.architecture.source import TOPO, Function, Source, topo_sources
 
 API = ("columns", "components", "durations", "functions", "collectors", "context", "event_time",
-       "state", "groupings", "lists", "timed", "ways")  # fmt: skip
+       "state", "groupings", "lists", "takeover", "timed", "ways")  # fmt: skip
 """The modules that users write against; they know each other."""
 
 _BELOW_RUNTIME = {

@@ -18,8 +18,8 @@ from tests.servers.processes import free_port
 from tests.wiring import line
 from topo import ComponentError, Spout, TopologyBuilder
 from topo.connectors.socket import SocketSpout
-from topo.connectors.takeover import close_earlier
 from topo.connectors.websocket import WebSocketSpout
+from topo.takeover import close_earlier
 from topo.testing import TestCluster
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.connectors.moving import moved_until
 from tests.drpc import Computing
 from topo import (
     BasicBolt,
@@ -321,6 +324,33 @@ def test_a_task_that_comes_back_gets_what_it_has_not_committed_again(computing: 
         computing._answers.deliver([(request.id, request.args) for request in taken])
         assert sorted(future.result().result for future in results) == ["a", "b", "c"]
         again.close()
+
+
+def test_an_instance_that_is_left_behind_leaves_no_line(tmp_path: Path) -> None:
+    """Two lines of one task would end each other's streams for ever."""
+    token = tmp_path / "token"
+    token.write_text(Computing.token)
+    linear = LinearDrpcBuilder("g")
+    linear.add_bolt(Echo())
+    with Computing(lambda function, args: None, []) as computing, TestCluster() as cluster:
+        address = computing.server.address
+        conf = {"topology.drpc.addresses": [address], "topology.drpc.token.file": str(token)}
+        run = cluster.submit_topology("t", linear.create_topology(), conf)
+        moved_until(cluster, lambda: "g" in computing.server._calls.functions)
+        with DrpcClient(address, token=computing.token) as client:
+            for text in "abcd":
+                run.restart()
+                (request,) = _requests("g", text)
+                result = client._call.future(request, timeout=30, metadata=client._metadata)
+                moved_until(cluster, result.done)
+                assert result.result().result == text
+                assert _lines() == 1
+        run.kill()
+        assert _lines() == 0
+
+
+def _lines() -> int:
+    return sum(thread.name == "topo-drpc-line" for thread in threading.enumerate())
 
 
 def _requests(function: str, texts: str) -> list[Any]:

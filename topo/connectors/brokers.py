@@ -10,8 +10,8 @@ from topo.connectors.addresses import check_tls, check_url
 from topo.connectors.base import load_client
 from topo.connectors.formats import Encode, Format, encoder
 from topo.connectors.outbox import OutboxSink, Outgoing, Refused
-from topo.connectors.takeover import Claim, Shared, close_earlier, hold
 from topo.context import TopologyContext
+from topo.takeover import Claim, Shared, close_earlier, hold
 
 
 class BrokerAccess:

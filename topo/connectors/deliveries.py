@@ -20,9 +20,9 @@ from topo.connectors.formats import Decode, Format, requirements_of
 from topo.connectors.inflight import DEAD_FIELDS
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff, Retries
-from topo.connectors.takeover import Claim, Shared, close_earlier, held_by, hold, let_go
 from topo.connectors.translation import Translation, stream_and_values
 from topo.errors import ComponentError
+from topo.takeover import Claim, Shared, close_earlier, held_by, hold, let_go
 
 _MOST = 1_000  # messages a call of next_tuple
 

@@ -18,9 +18,9 @@ from typing import Any
 from topo.connectors.formats import requirements_of
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.retries import Backoff
-from topo.connectors.takeover import Claim, Shared, close_earlier, held_by, hold
 from topo.connectors.translation import Arrival, Translation
 from topo.errors import ComponentError, TopoError, Unavailable
+from topo.takeover import Claim, Shared, close_earlier, held_by, hold
 
 _MOST = 1_000  # items a call of next_tuple
 _FIRST_PAUSE_SECS = 0.25

@@ -29,9 +29,9 @@ from topo.connectors.formats import Decode, Encode, Format, check_form, requirem
 from topo.connectors.outbox import Outgoing, Refused
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.takeover import Shared
 from topo.connectors.translation import Translation
 from topo.errors import ComponentError, Unavailable
+from topo.takeover import Shared
 from topo.tuples import Tuple
 
 _NAME = "WebSocketSpout"

@@ -19,6 +19,7 @@ from topo.context import TopologyContext
 from topo.drpc.desk import PARTS, Line
 from topo.drpc.places import FUNCTION, lines_of
 from topo.errors import ComponentError, shown
+from topo.takeover import Belongings, Claim, close_earlier, hold
 
 REQUESTS = "requests"
 ID = "id"
@@ -33,7 +34,7 @@ class DrpcSpout(Spout):
     """
 
     outputs: Any = {"default": ("args", "return_info"), REQUESTS: (ID,)}
-    transient: Iterable[str] = ("_lines",)
+    transient: Iterable[str] = ("_lines", "_claim")
 
     def __init__(self, function: str) -> None:
         if not isinstance(function, str) or not function or len(function) > _MOST_NAME:
@@ -60,8 +61,8 @@ class DrpcSpout(Spout):
         self._parts = PARTS if context.this_targets.get(REQUESTS) else PARTS[:1]
 
     def close(self) -> None:
-        for line in self._lines or ():
-            line.close()
+        close_earlier(self.context)
+        self._lines = None
 
     def deactivate(self) -> None:
         for line in self._lines or ():
@@ -70,7 +71,12 @@ class DrpcSpout(Spout):
     def next_tuple(self) -> None:
         if self._lines is None:
             gathers = len(self._parts) > 1
+            close_earlier(self.context)
             self._lines = lines_of(self.context, self.function, self.taken, gathers)
+            opened = Belongings()
+            for line in self._lines:
+                opened.add(line.close)
+            self._claim: Claim = hold(self.context, opened)
         for line in self._lines:
             line.grant(self.room(_MOST * len(self._parts)) // len(self._parts))
             for request in line.take():

@@ -22,8 +22,8 @@ from topo.connectors.base import OnBad
 from topo.connectors.brokers import BrokerSink
 from topo.connectors.formats import Encode, Format, check_form, requirements_of
 from topo.connectors.outbox import Chosen, Outgoing, Refused, chosen
-from topo.connectors.takeover import Shared
 from topo.errors import ComponentError, Unavailable
+from topo.takeover import Shared
 from topo.tuples import Tuple
 
 _NAME = "AmqpBolt"

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from topo.connectors.base import load_client
 from topo.connectors.http.connection import CHUNK, Connection, Limits, Refusal
-from topo.connectors.takeover import Shared
+from topo.takeover import Shared
 
 _RETRY_SECS = 1
 _INACTIVE_SECS = 5

@@ -23,9 +23,9 @@ from topo.connectors.http.server import Arrived, Ingest
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.takeover import close_earlier, held_by, hold
 from topo.connectors.translation import Translation, stream_and_values
 from topo.errors import ComponentError, Unavailable, words_of
+from topo.takeover import close_earlier, held_by, hold
 
 _NAME = "HttpSpout"
 _MOST = 5_000  # records a call of next_tuple

@@ -13,8 +13,8 @@ from topo.connectors.kafka.discovery import Discovery
 from topo.connectors.kafka.offsets import Offsets
 from topo.connectors.kafka.partitions import Partition
 from topo.connectors.kafka.starts import Start, end_offsets
-from topo.connectors.takeover import Belongings, Claim, close_earlier, hold, let_go
 from topo.errors import ComponentError
+from topo.takeover import Belongings, Claim, close_earlier, hold, let_go
 
 _NAME = "KafkaSpout"
 

@@ -33,8 +33,8 @@ from topo.connectors.kafka.client import REQUIRES, check_settings
 from topo.connectors.kafka.publisher import Batch, Publisher, Record, Sender
 from topo.connectors.kafka.topics import NewTopic, ensure_topic
 from topo.connectors.publication import PublishingSink, Rejected
-from topo.connectors.takeover import Belongings, Claim, close_earlier, hold, let_go
 from topo.errors import ComponentError
+from topo.takeover import Belongings, Claim, close_earlier, hold, let_go
 from topo.tuples import Tuple
 
 _NAME = "KafkaBolt"

@@ -19,8 +19,8 @@ from topo.connectors.brokers import BrokerSink
 from topo.connectors.formats import Encode, Format, check_form, requirements_of
 from topo.connectors.mqtt.connection import REQUIRES, SCHEMES, Access, Connection
 from topo.connectors.outbox import Outgoing, Refused
-from topo.connectors.takeover import Shared
 from topo.errors import ComponentError, Unavailable
+from topo.takeover import Shared
 from topo.tuples import Tuple
 
 _NAME = "MqttBolt"
