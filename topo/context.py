@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
+from math import isfinite
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, finalize
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+LIMIT = "le"
+"""The label by which the counts of a histogram are told apart, as Prometheus has it."""
 _MOST_FIGURES = 1000
 """Of one task: labels whose values never repeat would grow without end."""
 
@@ -30,6 +34,7 @@ class ComponentFigures:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._levels: dict[str, float | None] = {}
+        self._values: dict[str, array[float]] = {}
         self._names: set[str] = set()
 
     def gauge(self, name: str, value: float | None, labels: Mapping[str, Any]) -> None:
@@ -40,10 +45,22 @@ class ComponentFigures:
         """Add to the count."""
         self._counts[self._key(name, labels)] += by
 
-    def take(self) -> tuple[Counter[str], dict[str, float | None]]:
-        """Return what was counted and noted since the last call."""
-        taken = self._counts, self._levels
-        self._counts, self._levels = Counter(), {}
+    def observe(self, name: str, value: float, labels: Mapping[str, Any]) -> None:
+        """Keep a value of a histogram until it is counted, with all of the batch."""
+        key = self._key(name, labels)
+        if key not in self._values:
+            if LIMIT in labels:
+                raise TopoError(f"a histogram's label cannot be {LIMIT!r}: limits have that name")
+            self._values[key] = array("d")
+        number = float(value)
+        if not isfinite(number):
+            raise TopoError(f"the histogram {name} takes finite numbers; got {value!r}")
+        self._values[key].append(number)
+
+    def take(self) -> tuple[Counter[str], dict[str, float | None], dict[str, array[float]]]:
+        """Return what was counted, noted and observed since the last call."""
+        taken = self._counts, self._levels, self._values
+        self._counts, self._levels, self._values = Counter(), {}, {}
         return taken
 
     def _key(self, name: str, labels: Mapping[str, Any]) -> str:
@@ -51,7 +68,7 @@ class ComponentFigures:
         if key not in self._names:
             if len(self._names) >= _MOST_FIGURES:
                 raise TopoError(
-                    f"a task has more than {_MOST_FIGURES} gauges and counters; the next is {key}",
+                    f"a task has more than {_MOST_FIGURES} figures of its own; the next is {key}",
                     hint="label by what is few: a partition, not a message",
                 )
             self._names.add(key)
@@ -61,7 +78,7 @@ class ComponentFigures:
 def _figure_key(name: str, labels: Mapping[str, Any]) -> str:
     """Return the text of a name with its labels, sorted."""
     if not name.isidentifier():
-        raise TopoError(f"a gauge or counter is named by an identifier; got {name!r}")
+        raise TopoError(f"a gauge, counter or histogram is named by an identifier; got {name!r}")
     if not labels:
         return name
     shown = ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(labels.items()))
@@ -176,6 +193,13 @@ class TopologyContext:
     def counter(self, name: str, by: int = 1, **labels: Any) -> None:
         """Add to a count that is shown in the topology's figures."""
         self.figures.count(name, by, labels)
+
+    def histogram(self, name: str, value: float, **labels: Any) -> None:
+        """Note one value of something, such as a size, whose spread the topology's figures show.
+
+        The end of the name says the unit: `histogram("body_bytes", len(body), kind="json")`.
+        """
+        self.figures.observe(name, value, labels)
 
     def end_batch(self) -> None:
         """End the batch in work soon, although nothing was emitted: what changed is to be durable.

@@ -78,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
     "tracing": {"distribution", "errors", "tracking", "wire"},
     "storage": {"api", "errors", "shipping", "tuples", "wire"},
     "running": {"metrics"},
-    "metrics": {"config", "errors", "topology"},
+    "metrics": {"api", "config", "errors", "topology"},
     "logs": {"errors"},
     "runtime": {*_BELOW_RUNTIME, "windows"},
     "windows": {"api", "config", "errors", "running", "storage", "topology", "tuples"},

@@ -75,7 +75,7 @@ def test_verdicts_on_messages_of_an_earlier_process_are_counted() -> None:
         assert [emitted.msg_id for emitted in run.emitted] == [(f"line {n}", 1) for n in range(3)]
         run.ack(("line 0", 0))
         run.fail(("line 1", 1))
-        counters, _ = shell.context.figures.take()
+        counters, *_ = shell.context.figures.take()
         assert dict(counters) == {"verdicts_of_lost_processes": 1}
         while len(run.emitted) < 4:
             run.next()

@@ -145,7 +145,7 @@ def tuple_of(message: Message) -> Any:
 
 def check_understood(bolt: Bolt, expected: Case, fault: ShellError | None) -> None:
     understood = bolt.understood.take()
-    counters, gauges = bolt.context.figures.take()
+    counters, gauges, _ = bolt.context.figures.take()
     expected = dict(expected)
     assert dict(counters) == dict(expected.pop("metrics", []))
     assert not gauges

@@ -20,6 +20,7 @@ from tests.ui.worlds import HOSTILE, World, error_of, fan, word_count
 from topo.logs.requests import read_requests
 from topo.manage.marks import note_mark
 from topo.manage.views import StacksView, StackView, StateView, ThreadView
+from topo.metrics.observed import in_ranges
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -425,10 +426,12 @@ def test_what_a_component_counts_and_notes_is_shown_with_units(
     world.drivers["words"].figures["components"]["split"] |= {
         "counters": {"bad_records": 12},
         "gauges": {"behind_bytes": 2e6, "watermark_secs": 1_767_225_600.0},
+        "histograms": in_ranges({'body_bytes{kind="a"}': [10.0] * 98 + [4000.0, 9e6]}),
     }
     with shown(chrome, site) as watched:
         watched.go("topology/words/component/split")
-        for text in ("bad_records", "12", "2 MB", "2026-01-01 00:00:00"):
+        spread = ('body_bytes{kind="a"}', "100", "90 kB", "≤ 10 B", "≤ 5 kB", "≤ 10 MB")
+        for text in ("bad_records", "12", "2 MB", "2026-01-01 00:00:00", *spread):
             watched.shows(text)
 
 

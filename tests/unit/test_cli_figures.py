@@ -16,6 +16,7 @@ from topo.cli.root import run
 from topo.manage.files import write_json
 from topo.manage.records import State, Supervision
 from topo.manage.registry import Registry
+from topo.metrics.observed import in_ranges
 
 Captured = pytest.CaptureFixture[str]
 ERROR = "bolt 'count' task 2: KeyError: 'cow'"
@@ -71,12 +72,14 @@ def test_what_components_count_and_note_is_shown(ended: Ended, capsys: Captured)
     ended.figures["components"][component] |= {
         "counters": {"bad_records": 12_345, "dead": 1},
         "gauges": {**lags, "behind_bytes": 2e6, "idle_secs": 125.0, "behind_ms": 7.0},
+        "histograms": in_ranges({'body_bytes{kind="a"}': [10.0] * 98 + [4000.0, 9e6]}),
     }
     ended.say()
     counted = "bad_records 12,345, dead 1"
     noted = "behind_bytes 2.0 MB, behind_ms 7 ms, idle_secs 2m"
     lag = "lag 30 in all of 3, most 20 (partition 2, topic clicks)"
-    assert f"{component}: {counted}, {noted}, {lag}\n" in said(capsys, "stats", "words")
+    sizes = "body_bytes 100 times, mean 90.0 kB, half up to 10 B, 99 % up to 5.0 kB (kind a)"
+    assert f"{component}: {counted}, {noted}, {lag}, {sizes}\n" in said(capsys, "stats", "words")
     in_full = said(capsys, "stats", "words", component)
     assert "lag 0 (partition 0, topic clicks), lag 10 (partition 1, topic clicks), " in in_full
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from itertools import chain
+from math import ceil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.wiring import Fed
 from topo import BasicBolt, Tuple
 from topo.cli.stats import COLUMNS
+from topo.context import ComponentFigures
+from topo.errors import TopoError
 from topo.manage.documents import plain
 from topo.metrics import counters
 from topo.metrics.counters import TaskMetrics
@@ -28,6 +34,7 @@ from topo.metrics.figure import (
 )
 from topo.metrics.figures import COMPONENT, BatchStats, ComponentStats, RunStats
 from topo.metrics.history import Windows
+from topo.metrics.observed import in_ranges, observed_of
 from topo.metrics.prometheus import Exposed, exposition
 from topo.metrics.reference import page
 
@@ -111,6 +118,80 @@ def test_what_a_run_counts_is_in_its_stats() -> None:
     assert stats["b1"].emitted_by == {"default": 3}
     assert sum(stats["s"].complete_by.values()) == stats["s"].acked == 3
     assert asdict(stats["b1"])["by_task"]
+
+
+class Sizes(BasicBolt):
+    """Notes the size of what it gets, by whether it is odd."""
+
+    def execute(self, tup: Tuple) -> None:
+        self.context.histogram("size", tup.x, odd=bool(tup.x % 2))
+
+
+def test_what_a_component_observes_is_counted_by_range() -> None:
+    fed = Fed(Sizes()).feed(1, 2, 3, 700, 0, -4)
+    fed.cluster.advance(1)
+    component = fed.run.stats().components["b1"]
+    even, odd = observed_of(component.histograms)
+    assert (even.labels, even.buckets, even.sum) == (
+        {"odd": "False"}, {0.0: 2, 2.0: 1, 1000.0: 1}, 698.0
+    )  # fmt: skip
+    assert (odd.labels, odd.buckets, odd.mean) == ({"odd": "True"}, {1.0: 1, 5.0: 1}, 2.0)
+    assert [even.quantile(part) for part in (0.5, 0.75, 0.99)] == [0.0, 2.0, 1000.0]
+    fed.feed(3)
+    fed.cluster.advance(1)
+    _, odd = observed_of(fed.run.stats().components["b1"].histograms)
+    assert (odd.buckets, odd.sum) == ({1.0: 1, 5.0: 2}, 7.0)
+
+
+def test_a_histogram_has_all_limits_between_its_ends_for_prometheus() -> None:
+    counts = in_ranges({'size{kind="a"}': [3.0, 30.0, 40.0, 1e300]})
+    body, _ = exposition([Exposed("t", "ACTIVE", plain(run(histograms=counts)))])
+    lines = [line for line in body.decode().splitlines() if line.startswith("topo_component_size")]
+    at = 'component="s",kind="a"'
+    below = {"5": 1, "10": 1, "20": 1, "50": 3, "+Inf": 4}
+    assert lines == [
+        *(f'topo_component_size_bucket{{{at},le="{limit}",topology="t"}} {count}.0'
+          for limit, count in below.items()),
+        f'topo_component_size_count{{{at},topology="t"}} 4.0',
+        f'topo_component_size_sum{{{at},topology="t"}} 1e+300',
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=20)),
+    st.floats(0.01, 1),
+)
+def test_parts_of_a_histogram_add_up_to_the_whole(parts: list[list[float]], part: float) -> None:
+    total = TaskMetrics()
+    for values in parts:
+        batch = TaskMetrics()
+        batch.histograms = in_ranges({"x": values})
+        total.add(batch)
+    values = sorted(chain(*parts))
+    found = observed_of(total.histograms)
+    assert len(found) == bool(values)
+    for one in found:
+        assert one.count == len(values)
+        assert list(one.cumulated())[-1] == ("+Inf", len(values))
+        for limit, below in one.cumulated():
+            assert below == sum(value <= float(limit) for value in values)
+        assert one.quantile(part) >= values[ceil(part * len(values)) - 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"value": float("nan")}, "the histogram size takes finite numbers; got nan"),
+        ({"value": float("inf")}, "finite numbers; got inf"),
+        ({"value": 1, "le": 5}, "a histogram's label cannot be 'le'"),
+    ],
+)
+def test_a_histogram_takes_numbers(values: dict[str, object], words: str) -> None:
+    figures = ComponentFigures()
+    value = values.pop("value")
+    with pytest.raises(TopoError, match=words):
+        figures.observe("size", value, values)  # type: ignore[arg-type]
+    assert in_ranges(figures.take()[2]) == {}
 
 
 def test_histograms_have_windows_too() -> None:

@@ -1,4 +1,4 @@
-"""The counters and gauges that components choose, in words."""
+"""The counters, gauges and histograms that components choose, in words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from topo.cli.runs import count, duration, size
 from topo.metrics.keys import name_and_labels
+from topo.metrics.observed import Observed, observed_of
 
 _ELSEWHERE = {"watermark_secs", "watermark_lag_secs", "watermark_held_secs"}
 """Those that the line of a bolt in event time has."""
@@ -17,7 +18,7 @@ _MOMENTS = {"oldest_window_secs"}
 
 
 def chosen_of(document: Mapping[str, Any], *, in_full: bool) -> list[str]:
-    """Return a line for each component that has counters or gauges of its own.
+    """Return a line for each component that has figures of its own.
 
     Those of one name with many labels are one, with their sum and the largest, unless `in_full`.
     """
@@ -28,6 +29,7 @@ def chosen_of(document: Mapping[str, Any], *, in_full: bool) -> list[str]:
             for name, by_labels in _by_name(of.get(kind) or {}).items():
                 if name not in _ELSEWHERE:
                     parts += _parts(name, by_labels, in_full)
+        parts += [_spread(observed) for observed in observed_of(of.get("histograms") or {})]
         if parts:
             lines.append(f"{component}: {', '.join(parts)}")
     return lines
@@ -53,6 +55,16 @@ def _parts(name: str, by_labels: Mapping[str, float], in_full: bool) -> list[str
     labels, most = max(by_labels.items(), key=lambda item: item[1])
     total = in_words(sum(by_labels.values()))
     return [f"{name} {total} in all of {len(by_labels)}, most {in_words(most)} ({labels})"]
+
+
+def _spread(observed: Observed) -> str:
+    in_words = partial(_in_words, observed.name)
+    labels = ", ".join(f"{label} {text}" for label, text in observed.labels.items())
+    return (
+        f"{observed.name} {count(observed.count)} times, mean {in_words(observed.mean)}, "
+        f"half up to {in_words(observed.quantile(0.5))}, "
+        f"99 % up to {in_words(observed.quantile(0.99))}" + (f" ({labels})" if labels else "")
+    )
 
 
 def _in_words(name: str, level: float) -> str:

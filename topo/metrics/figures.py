@@ -97,6 +97,9 @@ class ComponentStats:
         "bytes", "Size of the saved state", label="STATE", merge="sticky", exposed="state_bytes"
     )
     by_task: Mapping[int, ComponentStats] = field(default_factory=dict)
+    histograms: Mapping[str, float] = counters(
+        "name and upper bound", "", "How many of the values that it observes lay in which range"
+    )
     counters: Mapping[str, int] = counters("name", "", "What the component counts itself")
     gauges: Mapping[str, float] = gauges("", "Levels that the component notes, such as a lag")
 

@@ -22,9 +22,11 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from topo.context import LIMIT
 from topo.metrics.figure import BUCKETS, Figure
 from topo.metrics.figures import COMPONENT
 from topo.metrics.keys import name_and_labels
+from topo.metrics.observed import observed_of
 from topo.metrics.totals import BATCH_SECONDS
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -124,6 +126,7 @@ class FiguresCollector(Collector):
             yield metric
         yield from self._chosen(rows, "gauges")
         yield from self._chosen(rows, "counters")
+        yield from self._observed(rows)
 
     def _chosen(
         self, rows: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]], kind: str
@@ -140,11 +143,35 @@ class FiguresCollector(Collector):
                     name, Metric(exposed, f"{name}, as components tell it.", kind.rstrip("s"))
                 )
                 suffix = "_total" if kind == "counters" else ""
-                chosen = {f"{label}_" if label in self._labels else label: text
-                          for label, text in labels.items()}  # fmt: skip
-                mine = dict(zip(self._labels, own, strict=True))
-                family.add_sample(f"{exposed}{suffix}", {**mine, **chosen}, value)
+                family.add_sample(f"{exposed}{suffix}", self._with_own(own, labels), value)
         yield from families.values()
+
+    def _observed(
+        self, rows: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]
+    ) -> Iterator[Metric]:
+        """Yield the histograms of components."""
+        families: dict[str, Metric] = {}
+        for own, of in rows:
+            for observed in observed_of(of.get("histograms") or {}):
+                if not _NAME.fullmatch(observed.name):
+                    continue
+                exposed = f"topo_component_{observed.name}"
+                family = families.setdefault(
+                    observed.name,
+                    Metric(exposed, f"{observed.name}, as components see it.", "histogram"),
+                )
+                labels = self._with_own(own, observed.labels)
+                for limit, below in observed.cumulated():
+                    family.add_sample(f"{exposed}_bucket", {**labels, LIMIT: limit}, below)
+                family.add_sample(f"{exposed}_count", labels, observed.count)
+                family.add_sample(f"{exposed}_sum", labels, observed.sum)
+        yield from families.values()
+
+    def _with_own(self, own: tuple[str, ...], chosen: Mapping[str, str]) -> dict[str, str]:
+        """Return all labels of a sample; a component's that has the name of ours is renamed."""
+        mine = dict(zip(self._labels, own, strict=True))
+        return mine | {f"{label}_" if label in mine else label: text
+                       for label, text in chosen.items()}  # fmt: skip
 
     def _metric(self, figure: Figure) -> Metric | None:
         """Return the empty family of a figure; None if another one has its samples."""

@@ -25,6 +25,7 @@ from topo.errors import (
 )
 from topo.logs.capture import LogSource
 from topo.metrics.counters import TaskMetrics
+from topo.metrics.observed import in_ranges
 from topo.routing.groupers import Grouper
 from topo.routing.hashing import stable_hash
 from topo.running import Listener
@@ -336,7 +337,8 @@ class Task(LogSource):
 
     def take_metrics(self) -> TaskMetrics:
         metrics, self.metrics = self.metrics, TaskMetrics()
-        metrics.counters, metrics.gauges = self.context.figures.take()
+        metrics.counters, metrics.gauges, values = self.context.figures.take()
+        metrics.histograms = in_ranges(values)
         metrics.emitted.update(self.outlet.take_emitted())
         metrics.transferred += self.outlet.transferred
         if self.laps is not None:

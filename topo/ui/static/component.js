@@ -24,7 +24,7 @@ export function component(main, name, id, signal) {
     { title: 'Grouping', cell: (row) => row.grouping },
     { title: 'Now', num: true, cell: (row) => rate(row.rate) },
   ], (row) => `${row.component}/${row.stream}`, { onempty: 'It reads nothing: it is a spout.' });
-  const ownFigures = ['counters', 'gauges'].map((kind) => new OwnFigures(kind));
+  const ownFigures = [...['counters', 'gauges'].map((kind) => new OwnFigures(kind)), new Spreads()];
   let plan = null;
   let chosen = '10m';
   let windowed = null;
@@ -174,6 +174,58 @@ class OwnFigures {
     this.table.update(rows);
     this.element.hidden = !rows.length;
   }
+}
+
+/** Histograms that the component keeps itself; hidden if there is none. */
+class Spreads {
+  constructor() {
+    const limit = (title, part) => ({
+      title, num: true, sort: (row) => quantile(row, part), cell: (row) => `≤ ${level(row.stem, quantile(row, part))}`,
+    });
+    this.table = new Table([
+      { title: 'Name', sort: (row) => row.name, cell: (row) => row.name },
+      { title: 'Values', num: true, sort: (row) => row.count, cell: (row) => count(row.count) },
+      { title: 'Mean', num: true, sort: (row) => row.sum / row.count, cell: (row) => level(row.stem, row.sum / row.count) },
+      limit('Half', 0.5), limit('99 %', 0.99), limit('All', 1),
+    ], (row) => row.name);
+    this.element = panel('Histograms', this.table.element);
+    this.element.hidden = true;
+  }
+
+  update(figures) {
+    const rows = spreads(figures.histograms ?? {});
+    this.table.update(rows);
+    this.element.hidden = !rows.length;
+  }
+}
+
+/** The histograms of their counts, whose keys end in le="LIMIT", or in le="sum". */
+function spreads(counts) {
+  const found = new Map();
+  for (const [key, amount] of Object.entries(counts)) {
+    const [, stem, labels, limit] = /^([^{]*)\{(.*?),?le="([^"]*)"\}$/.exec(key) ?? [];
+    if (limit === undefined) continue;
+    const name = labels ? `${stem}{${labels}}` : stem;
+    const one = found.get(name) ?? { name, stem, count: 0, sum: 0, buckets: [] };
+    found.set(name, one);
+    if (limit === 'sum') one.sum = amount;
+    else {
+      one.count += amount;
+      one.buckets.push([limit === '+Inf' ? Infinity : Number(limit), amount]);
+    }
+  }
+  for (const one of found.values()) one.buckets.sort(([a], [b]) => a - b);
+  return [...found.values()].filter((one) => one.count > 0);
+}
+
+/** The limit at or below which this part of a histogram's values lay. */
+function quantile(one, part) {
+  let below = 0;
+  for (const [limit, amount] of one.buckets) {
+    below += amount;
+    if (below >= part * one.count) return limit;
+  }
+  return null;
 }
 
 function tasksTable() {
