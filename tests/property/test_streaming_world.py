@@ -15,9 +15,10 @@ from tests.property.scale import examples
 from tests.property.streaming_world import Stuck, World
 from topo.engine.spark.realtime import level
 from topo.engine.spark.realtime.align import Alignment, Marker
-from topo.engine.spark.realtime.rounds import LevelRounds
+from topo.engine.spark.realtime.rounds import SavedRound
 from topo.runtime.laps import Laps
-from topo.wire.frame import LOOPED, PackedFrame
+from topo.runtime.roundabout import Round
+from topo.wire.frame import LOOPED
 
 seeds = st.integers(0, 2**32)
 
@@ -62,22 +63,25 @@ def test_with_uncommitted_records_the_counts_are_wrong(tmp_path: Path) -> None:
     assert any(goes_wrong(seed, tmp_path / str(seed), uncommitted=True) for seed in range(5))
 
 
-class Late(LevelRounds):
+class Late(SavedRound):
     """Forgets what goes round an epoch after the one that executes it."""
 
-    def note_saved(self) -> None:
-        self._roundabout.drop(getattr(self, "_upto", {}))
-        super().note_saved()
+    _last = Round()
 
-    def take(self) -> list[PackedFrame]:
-        frames, self._frames = self._frames, []
-        return frames
+    def note_saved(self) -> None:
+        self._roundabout.drop(self._last.upto)
+        super().note_saved()
+        self._last = self._saved
+
+    def take(self) -> Round:
+        taken, self._saved = self._saved, Round()
+        return taken
 
 
 def test_what_goes_round_is_forgotten_in_the_epoch_that_executes_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(level, "LevelRounds", Late)
+    monkeypatch.setattr(level, "SavedRound", Late)
     assert any(goes_wrong(seed, tmp_path / str(seed)) for seed in range(5))
 
 

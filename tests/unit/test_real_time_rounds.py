@@ -125,8 +125,8 @@ def test_a_task_whose_lap_another_has_executed_says_so() -> None:
     slot.feed(1)
     slot.end_epoch()
     level = slot.levels[1]
-    assert level.rounds is not None
-    level.rounds.take()  # as if they were for another slot
+    assert level.saved_round is not None
+    level.saved_round.take()  # as if they were for another slot
     assert looping(slot, slot.end_epoch()) == 0
 
 

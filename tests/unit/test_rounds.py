@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from topo.engine.spark.worker.messages import Payload
-from topo.engine.spark.worker.rounds import LevelRounds, drop_taken
+from topo.engine.spark.worker.rounds import TakenRound, drop_taken
 from topo.errors import EngineError
 from topo.runtime.laps import Laps, has_laps
+from topo.runtime.roundabout import Round
 from topo.storage.saving import Changes
 from topo.tracking.ids import root_id
 from topo.wire.frame import LOOPED, SEQUENCE_STEP, Frame, PackedFrame, Section, Trees
@@ -33,7 +34,8 @@ def test_what_is_taken_is_dropped_and_no_more() -> None:
     for number in (1, 2, 3):
         laps.add(frame(number, number, number))
     host: Any = SimpleNamespace(roundabout=SimpleNamespace(drop=lambda upto: laps.drop(upto[1])))
-    payloads: list[Payload] = [LevelRounds(2, b"abc", {1: frame(2).sequence}).pack(), b"\1"]
+    taken = TakenRound(2, b"abc", Round(upto={1: frame(2).sequence}))
+    payloads: list[Payload] = [taken.pack(), b"\1"]
     assert payloads[0][0] == TAKEN
     drop_taken(host, payloads, b"abc")
     assert payloads == [b"\1"]
@@ -44,7 +46,7 @@ def test_what_is_taken_is_dropped_and_no_more() -> None:
 def test_what_was_taken_of_another_commit_ends_the_batch() -> None:
     host: Any = SimpleNamespace(roundabout=None)
     with pytest.raises(EngineError, match="another commit"):
-        drop_taken(host, [LevelRounds(2, b"abc", {}).pack()], b"abd")
+        drop_taken(host, [TakenRound(2, b"abc").pack()], b"abd")
 
 
 def test_laps_are_saved_until_they_are_dropped() -> None:

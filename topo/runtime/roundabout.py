@@ -8,6 +8,7 @@ ended with the name of the loop.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from topo.errors import TopoError
 from topo.runtime.laps import Laps
@@ -17,6 +18,20 @@ from topo.wire.frame import PackedFrame
 
 _MB = 1 << 20
 _PAUSING_SHARE = 32
+
+
+@dataclass(frozen=True)
+class Round:
+    """What waits for the next lap at one moment, and how to name it when it is forgotten."""
+
+    frames: Sequence[PackedFrame] = ()
+    upto: Mapping[int, int] = field(default_factory=dict)
+    """The number of the last frame of each task that has some."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the frames."""
+        return sum(frame.nbytes for frame in self.frames)
 
 
 class Roundabout:
@@ -51,10 +66,11 @@ class Roundabout:
             counts[task.component_id] = counts.get(task.component_id, 0) + laps.count
         return counts
 
-    def frames(self) -> tuple[list[PackedFrame], dict[int, int]]:
-        """Return all that waits, and the number of the last frame of each task that has some."""
-        waiting = [frame for _, laps in self._feeding.values() for frame in laps]
-        return waiting, {task: laps.last for task, (_, laps) in self._feeding.items() if laps.last}
+    def waiting(self) -> Round:
+        """Return all that waits."""
+        frames = [frame for _, laps in self._feeding.values() for frame in laps]
+        upto = {task: laps.last for task, (_, laps) in self._feeding.items() if laps.last}
+        return Round(frames, upto)
 
     def drop(self, ends: Mapping[int, int]) -> None:
         """Forget what the present batch has taken: each task's frames up to a number."""
@@ -62,11 +78,11 @@ class Roundabout:
             if task in self._feeding:
                 self._feeding[task][1].drop(upto)
 
-    def take(self) -> list[PackedFrame]:
+    def take(self) -> Round:
         """Return all that waits, and forget it: the present batch works on it."""
-        waiting, upto = self.frames()
-        self.drop(upto)
-        return waiting
+        lap = self.waiting()
+        self.drop(lap.upto)
+        return lap
 
     def meet_ackers(self, incarnations: Mapping[int, int]) -> None:
         """Add what goes round to the trees that an acker has lost; before the batch takes it."""

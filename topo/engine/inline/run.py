@@ -367,11 +367,11 @@ class InlineRun(RecordedRun, Completion):
         host.set_active(self._wanted_active)
         moved = self._deliver(host)
         looped = host.roundabout.take()
-        full = is_too_full(sum(f.nbytes for f in looped), self.conf["topology.loop.max.mb"])
+        full = is_too_full(looped.nbytes, self.conf["topology.loop.max.mb"])
         polls = self._wanted_active and rounds and not full
         self._polled = host.poll(_MOST_PER_BATCH, rounds=rounds) if polls else 0
         moved += self._polled + host.take_batch_ends()
-        for frame in host.work(looped, last_tick=last_tick):
+        for frame in host.work(looped.frames, last_tick=last_tick):
             raise AssertionError(f"a frame for task {frame.target_task}, which no host has")
         host.take_handed_out()  # nobody is here to write it
         changed = []

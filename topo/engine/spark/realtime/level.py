@@ -28,7 +28,7 @@ from topo.engine.spark.realtime.messages import SlotSetup, Start
 from topo.engine.spark.realtime.output import DATA, END, HEAD, LENGTH, MARKER, Item, Output
 from topo.engine.spark.realtime.portions import Portion, Queue, shares_of_turn
 from topo.engine.spark.realtime.rescaling import last_tick_key
-from topo.engine.spark.realtime.rounds import LevelRounds
+from topo.engine.spark.realtime.rounds import SavedRound
 from topo.engine.spark.worker.report import Capture, Report
 from topo.logs.capture import collected_lines
 from topo.metrics.counters import TaskMetrics
@@ -64,7 +64,7 @@ class Level:
         self.number = number
         self.output = Output(plan, number, setup.slot)
         self.host: SlotTasks | None = None
-        self.rounds: LevelRounds | None = None
+        self.saved_round: SavedRound | None = None
         """What its tasks have sent over loops, once they are open."""
         self.epoch = start.epoch + 1
         self.alignment: Alignment[Item] | None = None
@@ -114,7 +114,7 @@ class Level:
             host.keep_decoded_for(self._near_tasks)
             self._saved = {}
             if host.roundabout:
-                self.rounds = LevelRounds(host.roundabout)
+                self.saved_round = SavedRound(host.roundabout)
                 self._looping = set(host.tasks)  # before a restart they may have
             host.begin(Batch(self.epoch, self._now, self._now))
             self.has_ticks = host.next_tick() < math.inf
@@ -340,8 +340,8 @@ class Level:
                 host.close()
                 self._closed = True
             self._save(host, puts, deletes)
-            if self.rounds is not None:
-                self.rounds.note_saved()
+            if self.saved_round is not None:
+                self.saved_round.note_saved()
             updates = host.take_updates()
             cursors = {spout.id: spout.cursor for spout in host.spouts}
         report = self._report(mode)
@@ -407,7 +407,7 @@ class Level:
             if counted != _NOTHING or task in self._looping:
                 figures[task] = counted
                 counted.saved_bytes = sum(self._sizes.get(task, {}).values())
-        if self.rounds is not None:
+        if self.saved_round is not None:
             self._looping = {task for task, counted in figures.items() if counted.looping}
         return figures
 

@@ -17,12 +17,14 @@ from typing import Protocol
 
 from topo.engine.spark.realtime.output import Output
 from topo.errors import EngineError
-from topo.runtime.roundabout import Roundabout
-from topo.wire.frame import PackedFrame
+from topo.runtime.roundabout import Round, Roundabout
 
 
-class LevelRounds:
-    """What goes round of one level. What is there when it is made was committed before."""
+class SavedRound:
+    """What the last saved epoch of a level has left on its loops.
+
+    What is there when the object is made was committed before.
+    """
 
     def __init__(self, roundabout: Roundabout) -> None:
         self._roundabout = roundabout
@@ -30,13 +32,13 @@ class LevelRounds:
 
     def note_saved(self) -> None:
         """Remember what the epoch that was saved now leaves to the next one."""
-        self._frames, self._upto = self._roundabout.frames()
+        self._saved = self._roundabout.waiting()
 
-    def take(self) -> list[PackedFrame]:
+    def take(self) -> Round:
         """Return what the last epoch has left, and forget it: the present one executes it."""
-        self._roundabout.drop(self._upto)
-        frames, self._frames = self._frames, []
-        return frames
+        lap, self._saved = self._saved, Round()
+        self._roundabout.drop(lap.upto)
+        return lap
 
 
 class Lapping(Protocol):
@@ -45,7 +47,7 @@ class Lapping(Protocol):
     number: int
     epoch: int
     output: Output
-    rounds: LevelRounds | None
+    saved_round: SavedRound | None
 
 
 def send_round(levels: Mapping[int, Lapping]) -> int:
@@ -55,7 +57,7 @@ def send_round(levels: Mapping[int, Lapping]) -> int:
     """
     nbytes = 0
     for level in levels.values():
-        if level.rounds is None:
+        if level.saved_round is None:
             continue
         if level.epoch != levels[0].epoch:
             raise EngineError(
@@ -63,7 +65,8 @@ def send_round(levels: Mapping[int, Lapping]) -> int:
                 f"be executed in epoch {levels[0].epoch}",
                 hint="internal error; the run starts again from its last epoch, please report this",
             )
-        for frame in level.rounds.take():
+        lap = level.saved_round.take()
+        for frame in lap.frames:
             levels[0].output.add(frame)
-            nbytes += frame.nbytes
+        nbytes += lap.nbytes
     return nbytes

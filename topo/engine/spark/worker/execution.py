@@ -25,7 +25,7 @@ from topo.engine.spark.worker.messages import (
 )
 from topo.engine.spark.worker.relay import RelayLost
 from topo.engine.spark.worker.report import Report
-from topo.engine.spark.worker.rounds import LevelRounds, drop_taken
+from topo.engine.spark.worker.rounds import TakenRound, drop_taken
 from topo.engine.spark.worker.spool import each_frame
 from topo.engine.spark.worker.state_size import StoredSizes
 from topo.logs.capture import collected_lines
@@ -124,23 +124,23 @@ class Execution:
         self._send_rounds(rounds)
         return self._finish(host, header, [], report)
 
-    def _take_rounds(self, mode: Mode) -> list[LevelRounds]:
+    def _take_rounds(self, mode: Mode) -> list[TakenRound]:
         """Take what goes round in this slot; the batch does not wait if there is something."""
         if mode == Mode.CLOSE or not self._plan.has_loops:
             return []
         epoch = self._work.lease.epoch
         rounds = self._runner.rounds(self._work.batch, epoch)
         self._has_news |= bool(rounds) or (self._runner.is_first_of(epoch) and rounds is None)
-        nbytes = sum(frame.nbytes for each in rounds or () for frame in each.frames)
+        nbytes = sum(each.round.nbytes for each in rounds or ())
         self._is_too_full = is_too_full(nbytes, self._runner.most_loop_mb)
         return rounds or []
 
-    def _send_rounds(self, rounds: Iterable[LevelRounds]) -> None:
+    def _send_rounds(self, rounds: Iterable[TakenRound]) -> None:
         """Send down what goes round, and tell the levels that made it."""
         with self._runner.spool.begin(self._work.batch) as bundle:
             for each in rounds:
                 self._outcome.sends.append((self._work.slot, each.level, each.pack()))
-                for frame in each.frames:
+                for frame in each.round.frames:
                     level, slot = self._plan.place_of(frame.target_task)
                     bundle.add(slot, level, frame.data)
                     self._polling.budget.moved(len(frame.data))

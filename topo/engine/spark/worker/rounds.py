@@ -13,29 +13,31 @@ have.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from topo.engine.spark.worker.messages import Payload
 from topo.errors import EngineError
+from topo.runtime.roundabout import Round
 from topo.runtime.slot import SlotTasks
-from topo.wire.frame import PackedFrame
 from topo.wire.payload import TAKEN
 
 
 @dataclass
-class LevelRounds:
-    """What level 0 takes from one level: its frames, up to a number of each task."""
+class TakenRound:
+    """What level 0 takes from one level, and the message by which that level forgets it.
+
+    Each level saves in its own execution, so until it runs it still has what was taken.
+    In real-time mode a level forgets its round as it is taken: see `realtime.rounds.SavedRound`.
+    """
 
     level: int
     committed: bytes
     """The execution that made the state which has these frames."""
-    upto: Mapping[int, int]
-    frames: list[PackedFrame] = field(default_factory=list)
+    round: Round = field(default_factory=Round)
 
     def pack(self) -> bytes:
         """Return what the level is told, as bytes."""
-        parts = (self.level, self.committed.hex(), list(self.upto.items()))
+        parts = (self.level, self.committed.hex(), list(self.round.upto.items()))
         return bytes([TAKEN]) + json.dumps(parts).encode()
 
 

@@ -15,7 +15,7 @@ from topo.engine.spark.worker.messages import (
 )
 from topo.engine.spark.worker.polling import Polling
 from topo.engine.spark.worker.report import Capture
-from topo.engine.spark.worker.rounds import LevelRounds
+from topo.engine.spark.worker.rounds import TakenRound
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.engine.spark.worker.spool import Spool
 from topo.errors import AckerError, EngineError, TopoError
@@ -92,7 +92,7 @@ class SlotRunner:
             if known.batch < batch and known.epoch == epoch and not known.closed:
                 known.host.tell_committed()
 
-    def rounds(self, batch: int, epoch: int) -> list[LevelRounds] | None:
+    def rounds(self, batch: int, epoch: int) -> list[TakenRound] | None:
         """Return what goes round from the batch before this one; None if that is not known."""
         rounds = []
         for level, placed in enumerate(self.plan.levels):
@@ -102,9 +102,9 @@ class SlotRunner:
             instances = self._instances.get(level)
             if instances is None or instances.batch != batch - 1 or instances.epoch != epoch:
                 return None
-            frames, upto = instances.host.roundabout.frames()
-            if frames and not instances.closed:
-                rounds.append(LevelRounds(level, instances.committed, upto, frames))
+            waiting = instances.host.roundabout.waiting()
+            if waiting.frames and not instances.closed:
+                rounds.append(TakenRound(level, instances.committed, waiting))
         return rounds
 
     def is_first_of(self, epoch: int) -> bool:
