@@ -89,6 +89,7 @@ def test_a_lap_is_deleted_by_the_epoch_that_executes_it() -> None:
     assert slot.laps(third.deletes) == slot.laps(second.puts)
     assert slot.laps(third.puts) == []
     assert looping(slot, third) == 0
+    assert slot.end_epoch().report == b""
 
 
 def test_what_is_made_before_the_commit_waits_for_its_own() -> None:

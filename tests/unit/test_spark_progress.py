@@ -54,6 +54,22 @@ def test_reports_are_taken_in_once_and_in_order() -> None:
     assert (seen.batch().id, seen.batch().ms) == (4, 7.0)
 
 
+def test_an_epoch_that_reports_nothing_is_committed_all_the_same() -> None:
+    clock = [0.0]
+    seen = progress(clock=clock)
+    assert seen.take_in(status(1, spouts(0)), 5.0)
+    clock[0] += 100
+    busy = replace(IDLE, next_batch=IDLE.next_batch + 1)
+    assert seen.take_in(busy, 7.0)
+    assert not seen.take_in(busy, 0.0)
+    assert (seen.batch().id, seen.batch().ms) == (IDLE.next_batch, 7.0)
+    assert seen.stall() == ""
+    clock[0] += 61
+    assert "has made no progress for 61 s" in seen.stall()
+    seen.begin_epoch(1)  # a later number is what this query begins with
+    assert not seen.take_in(replace(busy, next_batch=9), 0.0)
+
+
 def test_how_batches_went_leaves_out_what_they_waited_for_spouts() -> None:
     clock = [0.0]
     seen = progress(clock=clock)

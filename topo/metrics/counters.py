@@ -118,19 +118,25 @@ class TaskMetrics:
     """The counts of one task since its last report: an attribute for each count of the table."""
 
     errors: ErrorReports
-    stalled: str
-    """Why a spout cannot emit, in its own words."""
 
     def __init__(self) -> None:
         for name, fresh in _COUNTS.items():
             setattr(self, name, fresh())
         self.errors = ErrorReports()
-        self.stalled = ""
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
+
+    @property
+    def has_counts(self) -> bool:
+        """True iff something was counted, noted or went wrong; how levels stand does not matter."""
+        return bool(self.errors) or any(getattr(self, name) for name in _REPORTED_ON_CHANGE)
+
+    def levels(self) -> tuple[float, ...]:
+        """Return the levels that every report has, to be compared with those of another one."""
+        return tuple(getattr(self, name) for name in _REPORTED_ALWAYS)
 
     def add(self, counted: TaskMetrics) -> None:
         """Add a later report of the same task: counts are added up, levels replaced."""
@@ -171,3 +177,7 @@ class TaskMetrics:
 
 _LEVELS = {figure.count for figure in COMPONENT if figure.kind in ("gauge", "gauges")}
 _SUMMED = [name for name in _COUNTS if name not in _LEVELS]
+_REPORTED_ALWAYS = [
+    figure.count for figure in COMPONENT if figure.kind == "gauge" and figure.merge != "sticky"
+]
+_REPORTED_ON_CHANGE = [name for name in _COUNTS if name not in _REPORTED_ALWAYS]

@@ -127,7 +127,6 @@ class SpoutTask(Task):
         self.times.save(changes)
         if self._shedder is not None:
             self._shedder.show(self.context.figures)
-        self.metrics.stalled = self._pause.reason
         self.metrics.pending = len(self._pending)
         self.metrics.oldest_pending_secs = self._oldest_pending_secs()
         return changes

@@ -48,6 +48,8 @@ class Progress:
         self._timeouts = bool(conf["topology.enable.message.timeouts"])
         self._listener = listener
         self._status: AckerStatus | None = None
+        self._next_batch: int | None = None
+        """That of the last status of this query."""
         self._monotonic = monotonic
         self._moved = monotonic()
         self._spout_slots = 0
@@ -61,6 +63,7 @@ class Progress:
     def begin_epoch(self, spout_slots: int) -> None:
         """Note that a query starts, in so many slots with spouts: no report is there yet."""
         self.reports.clear()
+        self._next_batch = None
         self._spout_slots = spout_slots
         self._hanging = ""
         self._moved = self._monotonic()
@@ -69,16 +72,22 @@ class Progress:
         """Note which tasks do not come to an end, to be told if the batch makes no progress."""
         self._hanging = tasks
 
+    def has_committed(self, status: AckerStatus) -> bool:
+        """Return True if batches were committed since the last status: some report nothing."""
+        is_later = self._next_batch is not None and status.next_batch > self._next_batch
+        return bool(status.payloads) or is_later
+
     def take_in(
         self, status: AckerStatus, batch_ms: float, phases: Mapping[str, float] | None = None
     ) -> bool:
         """Take a new status; return True if batches were committed since the last one."""
-        self._status = status
-        if not status.payloads:
+        has_committed = self.has_committed(status)
+        self._status, self._next_batch = status, status.next_batch
+        if not has_committed:
             if status.waiting >= self._spout_slots > 0 and not status.pending:
                 self.book.settle()  # they wait for data, and began with all verdicts
             return False
-        lost = status.payloads[0].number - self.last_payload - 1
+        lost = status.payloads[0].number - self.last_payload - 1 if status.payloads else 0
         if lost and (
             self.last_payload or self._counts_from_one
         ):  # the acker keeps them for a while only

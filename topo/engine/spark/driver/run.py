@@ -508,7 +508,8 @@ class SparkRun(Completion):
                 self._status = ACTIVE if self._ending.wants_active else INACTIVE
                 if self._status == INACTIVE and self._reason == _FIRST_BATCH:
                     self._reason = ""  # it may stay there for as long as nobody activates it
-            ms, phases = opened.batch_times(query) if status.payloads else (0.0, {})
+            has_committed = self._progress.has_committed(status)
+            ms, phases = opened.batch_times(query) if has_committed else (0.0, {})
             if self._progress.take_in(status, ms, phases):
                 self._reason, self._is_unavailable = "", False
                 opened.note_committed(status.next_batch - 1)

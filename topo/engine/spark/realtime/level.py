@@ -30,6 +30,7 @@ from topo.engine.spark.realtime.portions import Portion, Queue, shares_of_turn
 from topo.engine.spark.realtime.rescaling import last_tick_key
 from topo.engine.spark.realtime.rounds import SavedRound
 from topo.engine.spark.worker.report import Capture, Report
+from topo.engine.spark.worker.state_size import StoredSizes
 from topo.logs.capture import collected_lines
 from topo.metrics.counters import TaskMetrics
 from topo.runtime.input_times import Marks
@@ -42,8 +43,6 @@ from topo.wire.frame import AnyFrame, PackedFrame
 
 _WORK_SECS = 0.02
 _POLL_TUPLES = 1024  # in a turn, a share
-
-_NOTHING = TaskMetrics()
 
 
 class Level:
@@ -96,12 +95,16 @@ class Level:
         self._waits_for_end = {} if setup.acks_at_once else _longer_ways(plan, environment, number)
         self._near_tasks: frozenset[int] = frozenset()
         self._polls = Portion(_POLL_TUPLES * shares_of_turn(setup.epoch_ms))
-        self._sizes: dict[int, dict[str, int]] = {}
+        self._sizes = StoredSizes(
+            {
+                (task, name): blob
+                for task, records in self._saved.items()
+                for name, blob in records.items()
+            }
+        )
         self._tuples = 0
-        self._looping: set[int] = set()  # tasks that, as the driver has it, feed a lap
         self._told: tuple[Any, ...] = ()
-        for task, records in self._saved.items():
-            self._sizes[task] = {name: len(blob) for name, blob in records.items()}
+        self._told_levels: dict[int, tuple[float, ...]] = {}  # of figures, by task
         if start.mode == Mode.ACTIVE or any(self._saved.values()):
             self._open()
 
@@ -115,7 +118,6 @@ class Level:
             self._saved = {}
             if host.roundabout:
                 self.saved_round = SavedRound(host.roundabout)
-                self._looping = set(host.tasks)  # before a restart they may have
             host.begin(Batch(self.epoch, self._now, self._now))
             self.has_ticks = host.next_tick() < math.inf
             self.is_woken = bool(host.timed)
@@ -355,13 +357,9 @@ class Level:
         for task, changes in host.save().items():
             if self._sends_updates:
                 continue  # nothing is kept, where nothing waits for it to be durable
-            sizes = self._sizes.setdefault(task, {})
-            for name, blob in changes.puts.items():
-                puts[task, name] = blob
-                sizes[name] = len(blob)
-            for name in changes.deletes:
-                deletes.append((task, name))
-                sizes.pop(name, None)
+            self._sizes.change(task, changes)
+            puts |= {(task, name): blob for name, blob in changes.puts.items()}
+            deletes += [(task, name) for name in changes.deletes]
 
     def _note_last_tick(self, mode: Mode, puts: dict[Key, bytes], deletes: list[Key]) -> bool:
         """Return True if the tasks are to have their last tick now; it is saved that they had."""
@@ -398,17 +396,19 @@ class Level:
         return report.pack(self._reports)
 
     def _figures(self, host: SlotTasks) -> dict[int, TaskMetrics]:
-        """Return what the tasks counted; those that did nothing are left out.
+        """Return what the tasks counted; those of which the driver knows all are left out.
 
-        A task that did nothing may have had something on a loop, which another has executed.
+        A task that did nothing may have other levels: another has executed what it had on a loop.
+        What the driver knows of a task from before this start is not known here.
         """
+        metrics = host.take_metrics()
+        self._sizes.report(metrics)
         figures = {}
-        for task, counted in host.take_metrics().items():
-            if counted != _NOTHING or task in self._looping:
+        for task, counted in metrics.items():
+            levels = counted.levels()
+            if counted.has_counts or levels != self._told_levels.get(task):
                 figures[task] = counted
-                counted.saved_bytes = sum(self._sizes.get(task, {}).values())
-        if self.saved_round is not None:
-            self._looping = {task for task, counted in figures.items() if counted.looping}
+                self._told_levels[task] = levels
         return figures
 
 
