@@ -132,9 +132,9 @@ def test_a_stranger_is_turned_away_before_his_message_is_read() -> None:
     with AckerServer(admission="secret") as server:
         handle = server.service.handle
 
-        def noting(method: str, request: bytes, metadata: Any) -> bytes:
+        def noting(method: str, request: bytes, metadata: Any, secs: float | None = None) -> bytes:
             read.append(method)
-            return handle(method, request, metadata)
+            return handle(method, request, metadata, secs)
 
         server.service.handle = noting  # type: ignore[method-assign]
         with grpc.insecure_channel(server.address) as channel:

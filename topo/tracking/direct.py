@@ -2,6 +2,10 @@
 
 A driver looks at its own ackers up to twenty times a second. The calls are those of everybody else,
 with their checks; what fails without a word of its own is an acker's failure here too.
+
+If another call is in work, a call waits for its turn, as over gRPC no longer than its time-out: a
+slot's call may write failures to a checkpoint whose file system does not answer, and the driver has
+to notice that, and not to stand still with it.
 """
 
 from __future__ import annotations
@@ -11,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topo.tracking.refusals import Refused
-from topo.tracking.service import AckerService
-from topo.tracking.transport import AckerFailed, AckerTarget, metadata_of
+from topo.tracking.service import AckerService, Occupied
+from topo.tracking.transport import AckerFailed, AckerTarget, Unreachable, metadata_of
 
 _LOG = logging.getLogger("topo.tracking")
 
@@ -25,11 +29,13 @@ class DirectTransport:
         self._metadata = dict(metadata_of(target))
 
     def start(self, shard: int, method: str, request: bytes, timeout: float) -> Answer:
-        """Make a call; nothing can come between it and its answer, so it needs no time-out."""
+        """Make a call, which waits for no longer than its time-out until it has its turn."""
         try:
-            return Answer(self._services[shard].handle(method, request, self._metadata))
+            return Answer(self._services[shard].handle(method, request, self._metadata, timeout))
         except Refused as refused:
             return Answer(refused)
+        except Occupied as occupied:
+            return Answer(Unreachable(str(occupied)))
         except Exception as error:
             _LOG.exception("%s failed", method)
             return Answer(AckerFailed(f"internal: {type(error).__name__}, in this process"))

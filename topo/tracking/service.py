@@ -49,6 +49,10 @@ class Limits:
     """Seconds of silence after which a topology may be dropped to make room for another."""
 
 
+class Occupied(Exception):
+    """A call has waited for its turn for as long as it may; nothing has changed."""
+
+
 @dataclass
 class _Entry:
     """A topology with its lock and its token."""
@@ -58,6 +62,14 @@ class _Entry:
     tracking: Tracking | None = None
     waiting: int = 0
     heard: float = 0.0
+
+    def take_turn(self, secs: float) -> None:
+        """Lock the topology, or raise Occupied if another call keeps it for so long."""
+        if not self.changed.acquire(timeout=min(max(0.0, secs), threading.TIMEOUT_MAX)):
+            raise Occupied(
+                f"another call has been in work for {secs:g} s; one that writes failures to the "
+                "checkpoint takes as long as its file system does"
+            )
 
 
 class AckerService:
@@ -92,8 +104,10 @@ class AckerService:
     def methods(self) -> list[str]:
         return list(self._methods)
 
-    def handle(self, method: str, request: bytes, metadata: Metadata) -> bytes:
-        """Answer one call."""
+    def handle(
+        self, method: str, request: bytes, metadata: Metadata, secs: float | None = None
+    ) -> bytes:
+        """Answer one call, which may wait for its turn for so long: without a limit, for ever."""
         if len(request) > self.limits.message_bytes:
             raise Refused(
                 Refusal.LIMIT,
@@ -107,7 +121,13 @@ class AckerService:
         except DecodeError:
             self._forget_if_empty(known)
             raise Refused(Refusal.MALFORMED, f"this is no {message_class.__name__}") from None
-        reply: bytes = answer(known, message).SerializeToString()
+        if secs is not None:
+            known.take_turn(secs)
+        try:
+            reply: bytes = answer(known, message).SerializeToString()
+        finally:
+            if secs is not None:
+                known.changed.release()
         return reply
 
     def wake(self) -> None:
