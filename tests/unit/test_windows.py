@@ -109,6 +109,13 @@ class Odd(Combiner):
         return acc ^ 1
 
 
+class Ticking(Sizes):
+    """Emits the ticks as well."""
+
+    def on_tick(self, tup: Any) -> None:
+        self.emit([tup["rate_secs"], []])
+
+
 # -- event time ---------------------------------------------------------------------------------
 
 
@@ -125,6 +132,25 @@ def test_a_window_is_reported_in_the_batch_that_completes_it(seed: int) -> None:
         run.settle()
         assert run.tuples("w") == [["a", 0, 10, 3]]
         assert run.watermark("w") == 10
+
+
+@pytest.mark.parametrize(
+    ("bolt", "rows"),
+    [
+        (counts(), [["a", 0, 10, 1]]),
+        (Sizes().with_session(5).with_timestamp_field("ts").with_key("key"), [[6, [1]]]),
+        (Ticking().with_session(5).with_timestamp_field("ts").with_key("key"), [[5, []], [6, [1]]]),
+    ],
+)
+def test_a_tick_is_in_no_window(bolt: Any, rows: list[Any]) -> None:
+    feed = feeder()
+    with running(bolt, feed, conf={"topology.tick.tuple.freq.secs": 5}) as (cluster, run):
+        feed.feed(["a", 1])
+        run.settle()
+        cluster.advance(5)
+        feed.feed(["a", 10])
+        run.settle()
+        assert run.tuples("w") == rows
 
 
 @SEEDS

@@ -42,8 +42,6 @@ class TimedBoltTask(RichBoltTask):
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
-        if type(self.component).on_tick is TimedBolt.on_tick:
-            self._on_tick = _ignore_tick
         self.component.configure(self.conf)
         self._time = self.component.timing()
         self._saved_times: Any = None
@@ -103,6 +101,11 @@ class TimedBoltTask(RichBoltTask):
         spouts_held = held_by(topology, self.definition, time)
         holders = {task: spout for spout in spouts_held for task in layout.tasks_of(spout)}
         return InputTimes(time, inputs, self.component_id, lags, every, holders)
+
+    @property
+    def hears_ticks(self) -> bool:
+        """True iff the bolt has an `on_tick`: its `execute` gets windows, and a tick is in none."""
+        return self._has_on_tick
 
     # -- what operators ask for ---------------------------------------------------------------
 
@@ -404,10 +407,6 @@ def _reason(held_back_by: list[str]) -> str:
         f"it is held back by {', '.join(held_back_by)}. No window ends until that input goes on; "
         "EventTime(idle=...) leaves out one that has nothing, untimed=[...] one without times"
     )
-
-
-def _ignore_tick(tup: Tuple) -> None:
-    """Let a tick pass: it is in no window."""
 
 
 def _runs(frame: Frame, first: int) -> Iterator[tuple[Section, int]]:
