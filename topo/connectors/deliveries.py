@@ -9,18 +9,17 @@ broker's own books decide, so that neither can contradict the other.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from topo.components import Spout
 from topo.connectors.base import check_guarantee
 from topo.connectors.brokers import BrokerAccess
-from topo.connectors.formats import Decode, Format, requirements_of
-from topo.connectors.inflight import DEAD_FIELDS
-from topo.connectors.picking import Missing
+from topo.connectors.formats import requirements_of
+from topo.connectors.inflight import dead_fields, is_tracked
 from topo.connectors.retries import Backoff, Retries
-from topo.connectors.translation import Translation, stream_and_values
+from topo.connectors.translation import Arrival, Page, Reading, Translation, stream_and_values
 from topo.errors import ComponentError
 from topo.takeover import Claim, Shared, close_earlier, held_by, hold, let_go
 
@@ -119,12 +118,7 @@ class DeliverySpout(BrokerAccess, Spout):
         track: bool | None,
         retry: Backoff | None,
         most_held: int,
-        value: str | Format | Decode,
-        fields: str | Iterable[str],
-        translate: Callable[[Any], Any] | None,
-        streams: Mapping[str, str | Iterable[str]] | None,
-        missing: Missing,
-        on_bad: str,
+        **reading: Unpack[Reading],
     ) -> None:
         """Check and keep what every such spout has; called by the constructor."""
         check_guarantee(self.connector, guarantee, ("at_least_once", "none"), self.refused)
@@ -135,18 +129,9 @@ class DeliverySpout(BrokerAccess, Spout):
             )
         self.guarantee, self.track, self.retry = guarantee, track, retry or Backoff()
         self.most_held = most_held
-        self.requires = (*self.requires, *requirements_of(value))
+        self.requires = (*self.requires, *requirements_of(reading["value"]))
         self.translation = Translation(
-            self.connector,
-            record,
-            default,
-            value=value,
-            fields=fields,
-            translate=translate,
-            streams=streams,
-            dead=DEAD_FIELDS if self.retry.retries is not None else (),
-            missing=missing,
-            on_bad=on_bad,
+            self.connector, record, default, dead=dead_fields(self.retry), **reading
         )
         self.outputs: Any = self.translation.outputs
 
@@ -157,13 +142,8 @@ class DeliverySpout(BrokerAccess, Spout):
     # -- life ---------------------------------------------------------------------------------
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        has_ackers = bool(conf["topology.acker.executors"])
-        if self.track and not has_ackers:
-            raise ComponentError(
-                f"{self.connector}: track=True, and the topology has no ackers",
-                hint="set topology.acker.executors to 1, or leave track out",
-            )
-        self._is_tracked = has_ackers and self.guarantee != "none" and self.track is not False
+        tracked = is_tracked(self.connector, self.track, conf)
+        self._is_tracked = tracked and self.guarantee != "none"
         self._reader = self.translation.reader(self)
         self._link: Link | None = None
         self._held: dict[Hashable, Delivery] = {}  # what the broker holds for this instance
@@ -227,37 +207,43 @@ class DeliverySpout(BrokerAccess, Spout):
         self._settled.clear()
 
     def _emit_all(self, deliveries: Sequence[Delivery]) -> None:
-        keeps, tracked = self.guarantee != "none", self._is_tracked
-        rows: list[Any] = []
-        ids: list[Any] = []
-        settled = 0
+        page = Page()
+        again: list[Delivery] = []
         try:
-            for delivery in deliveries:
-                kept = keeps and delivery.tag is not None
-                if kept and delivery.is_again and delivery.tag in self._held:
-                    self._found_again(delivery)
-                    settled += 1
-                    continue
-                made = self._read(delivery)
-                if kept:
-                    self._held[delivery.tag] = delivery
-                if made is None:
-                    settled += self._settle(delivery)
-                    continue
-                msg_id = self._track(delivery) if tracked else None
-                if not tracked:
-                    self._settle(delivery)
-                stream, values = stream_and_values(made)
-                if stream != "default":
-                    self.emit(values, stream=stream, msg_id=msg_id)
-                    continue
-                rows.append(values)
-                ids.append(msg_id)
+            self._reader.read_page(self, self._arrivals(deliveries, again), page, self._emit_other)
         finally:
-            if rows:
-                self.emit_many(rows, msg_ids=ids if tracked else None)
-            if settled and not rows:
+            settled = sum([self._settle(delivery) for delivery in page.done])
+            ids = [self._id_of(arrival.tag) for arrival in page.arrivals]
+            if page.rows:
+                self.emit_many(page.rows, msg_ids=ids if self._is_tracked else None)
+            elif settled or again:
                 self.context.end_batch()  # or nothing would be acked until something is emitted
+
+    def _arrivals(self, deliveries: Sequence[Delivery], again: list[Delivery]) -> Iterator[Arrival]:
+        """Yield what is to be read, and hold what was; add to `again` what is on its way."""
+        for delivery in deliveries:
+            if delivery.is_again and delivery.tag is not None and delivery.tag in self._held:
+                self._found_again(delivery)
+                again.append(delivery)
+                continue
+            yield Arrival(delivery.raw, delivery.record, delivery.where, delivery)
+            self._hold(delivery)
+
+    def _hold(self, delivery: Delivery) -> None:
+        """Know a message that was read, and that the broker keeps until it is acked."""
+        if self.guarantee != "none" and delivery.tag is not None:
+            self._held[delivery.tag] = delivery
+
+    def _emit_other(self, stream: str, values: Any, arrival: Arrival) -> None:
+        self._hold(arrival.tag)  # before it is settled
+        self.emit(values, stream=stream, msg_id=self._id_of(arrival.tag))
+
+    def _id_of(self, delivery: Any) -> tuple[str, int] | None:
+        """Return the id to emit a message under; have it acked with its batch if it has none."""
+        if self._is_tracked:
+            return self._track(delivery)
+        self._settle(delivery)
+        return None
 
     def _found_again(self, delivery: Delivery) -> None:
         """Take a message for the one on its way: only the connection was lost meanwhile."""

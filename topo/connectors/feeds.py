@@ -13,12 +13,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
-from topo.connectors.formats import requirements_of
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Arrival, Translation
+from topo.connectors.translation import Arrival, Reading
 from topo.errors import ComponentError, TopoError, Unavailable
 from topo.takeover import Claim, Shared, close_earlier, held_by, hold
 
@@ -185,22 +184,22 @@ class Feed(Shared):
 class FeedSpout(InflightSpout):
     """A spout of what a source pushes."""
 
-    transient: Iterable[str] = (*InflightSpout.transient, "_feed", "_claim", "_reader")
+    transient: Iterable[str] = (*InflightSpout.transient, "_feed", "_claim")
 
     def set_up(
         self,
-        translation: Translation,
+        record: type[Any],
+        default: tuple[str, ...],
         *,
         most: int,
         track: bool | None,
         retry: Backoff | None,
         most_bytes: int = 64_000_000,
+        **reading: Unpack[Reading],
     ) -> None:
-        """Keep what every such spout has; called by the constructor."""
-        self.translation, self.most_waiting, self.most_bytes = translation, most, most_bytes
-        self.requires = (*self.requires, *requirements_of(translation.value))
-        self.set_up_inflight(track, retry)
-        self.outputs: Any = self.with_dead(translation.outputs)
+        """Check and keep what every such spout has; called by the constructor."""
+        self.most_waiting, self.most_bytes = most, most_bytes
+        self.set_up_reading(record, default, track=track, retry=retry, **reading)
         self.position: Any = None
         """Where the source resumes, saved with the batch that emitted up to it."""
         self.taken = ("", -1)
@@ -216,8 +215,7 @@ class FeedSpout(InflightSpout):
                 f"{self.connector}: each task would receive everything, and there are several",
                 hint="set parallelism=1; bolts behind it share the work",
             )
-        self.open_inflight(conf)
-        self._reader = self.translation.reader(self)
+        self.open_reading(conf)
         self._feed: Feed | None = None
 
     def restored(self) -> None:
@@ -259,7 +257,7 @@ class FeedSpout(InflightSpout):
                     self.position = item.position
                 yield Arrival(item.raw, item.record, item.where)
 
-        self.emit_page(self._reader, arrivals())
+        self.emit_page(arrivals())
         if items:
             self.context.counter("received", len(items))
 

@@ -10,15 +10,32 @@ from __future__ import annotations
 import secrets
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import count, repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from topo.components import Outputs, Spout
+from topo.components import Spout
+from topo.connectors.formats import requirements_of
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Arrival, Reader, stream_and_values
+from topo.connectors.translation import Arrival, Page, Reader, Reading, Translation
 from topo.errors import ComponentError
 from topo.tuples import DEFAULT_STREAM
 
 DEAD_FIELDS = ("value", "where", "reason", "failures")
+
+
+def dead_fields(retry: Backoff) -> tuple[str, ...]:
+    """Return the fields of the stream of messages that are given up; none if none ever is."""
+    return () if retry.retries is None else DEAD_FIELDS
+
+
+def is_tracked(connector: str, track: bool | None, conf: Mapping[str, Any]) -> bool:
+    """Return True if messages are tracked; raise ComponentError if they should be and cannot."""
+    has_ackers = bool(conf["topology.acker.executors"])
+    if track and not has_ackers:
+        raise ComponentError(
+            f"{connector}: track=True, and the topology has no ackers",
+            hint="set topology.acker.executors to 1, or leave track out",
+        )
+    return has_ackers and track is not False
 
 
 class Sent(NamedTuple):
@@ -43,7 +60,9 @@ class InflightSpout(Spout):
     """
 
     connector = ""
-    transient: Iterable[str] = ("_instance", "_is_tracked", "_numbers")
+    transient: Iterable[str] = ("_instance", "_is_tracked", "_numbers", "_reader")
+    translation: Translation
+    """Of a source of records; `set_up_reading` makes it."""
     failed: dict[tuple[str, int], tuple[float, Sent]]
     """Messages that failed and wait, with the time at which each is due: saved with the batch."""
     rest: list[Sent]
@@ -54,63 +73,57 @@ class InflightSpout(Spout):
         self.track, self.retry = track, retry or Backoff()
         self.failed, self.rest = {}, []
 
-    def with_dead(self, outputs: Outputs) -> Outputs:
-        """Return the outputs with the stream of messages that are given up, if any are."""
-        if self.retry.retries is None:
-            return outputs
-        streams = dict(outputs) if isinstance(outputs, Mapping) else {DEFAULT_STREAM: outputs}
-        if "dead" in streams:
-            raise ComponentError(f"{self.connector}: the stream 'dead' has its fields already")
-        return {**streams, "dead": DEAD_FIELDS}
+    def set_up_reading(
+        self,
+        record: type[Any],
+        default: tuple[str, ...],
+        *,
+        track: bool | None,
+        retry: Backoff | None,
+        **reading: Unpack[Reading],
+    ) -> None:
+        """Check and keep as well how records become tuples, as `Translation` says."""
+        self.set_up_inflight(track, retry)
+        self.requires = (*self.requires, *requirements_of(reading["value"]))
+        self.translation = Translation(
+            self.connector, record, default, dead=dead_fields(self.retry), **reading
+        )
+        self.outputs: Any = self.translation.outputs
 
     def open_inflight(self, conf: Mapping[str, Any]) -> None:
         """Begin with nothing in flight; called by `open`."""
-        has_ackers = bool(conf["topology.acker.executors"])
-        if self.track and not has_ackers:
-            raise ComponentError(
-                f"{self.connector}: track=True, and the topology has no ackers",
-                hint="set topology.acker.executors to 1, or leave track out",
-            )
-        self._is_tracked = has_ackers and self.track is not False
+        self._is_tracked = is_tracked(self.connector, self.track, conf)
         self._instance = secrets.token_hex(8)
         self._numbers = count()
+
+    def open_reading(self, conf: Mapping[str, Any]) -> None:
+        """Begin with nothing in flight, and load what reads the records."""
+        self.open_inflight(conf)
+        self._reader: Reader = self.translation.reader(self)
 
     def most(self, limit: int) -> int:
         """Return how many messages may be emitted now, of as many as `limit`."""
         return self.room(limit) if self._is_tracked else limit
 
-    def emit_page(
-        self, reader: Reader, arrivals: Iterable[Arrival], *, is_decoded: bool = False
-    ) -> list[Hashable]:
-        """Emit what a reader makes of records that came together.
+    def emit_page(self, arrivals: Iterable[Arrival], *, is_decoded: bool = False) -> list[Hashable]:
+        """Emit what records make that came together.
 
         Return the tags of those of which nothing is emitted. `arrivals` may note how far the source
         is: what it has yielded is emitted, even if the record after it stops the topology.
         """
-        read = reader.read_value if is_decoded else reader.read
-        rows: list[Any] = []
-        places: list[str] = []
-        tags: list[Hashable] = []
-        done: list[Hashable] = []
+        page = Page()
         try:
-            for arrival in arrivals:
-                values = read(self, arrival.raw, arrival.record, arrival.where)
-                if values is None:
-                    done.append(arrival.tag)
-                    continue
-                stream, own = stream_and_values(values)
-                if stream == DEFAULT_STREAM:
-                    rows.append(own)
-                    places.append(arrival.where)
-                    tags.append(arrival.tag)
-                else:
-                    self.emit_row(own, arrival.where, stream=stream, tag=arrival.tag)
+            self._reader.read_page(self, arrivals, page, self._emit_other, is_decoded=is_decoded)
         finally:
-            if rows:
-                self.emit_rows(rows, places, tags=tags)
-        if done and not rows:
+            if page.rows:
+                places = [arrival.where for arrival in page.arrivals]
+                self.emit_rows(page.rows, places, tags=[each.tag for each in page.arrivals])
+        if page.done and not page.rows:
             self.context.end_batch()
-        return done
+        return page.done
+
+    def _emit_other(self, stream: str, values: Any, arrival: Arrival) -> None:
+        self.emit_row(values, arrival.where, stream=stream, tag=arrival.tag)
 
     def emit_rows(
         self,

@@ -24,7 +24,7 @@ from topo.connectors.base import OnBad, check_positive, load_client
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Arrival, Translation
+from topo.connectors.translation import Arrival
 from topo.errors import ComponentError, words_of
 from topo.tuples import Fields
 
@@ -57,7 +57,7 @@ class ReplaySpout(InflightSpout, StatefulSpout):
     """
 
     connector = _NAME
-    transient = (*InflightSpout.transient, "_ahead", "_clock", "_reader", "_rows")
+    transient = (*InflightSpout.transient, "_ahead", "_clock", "_rows")
 
     @answering()
     def __init__(
@@ -97,10 +97,11 @@ class ReplaySpout(InflightSpout, StatefulSpout):
             )
         if columns is not None and time is not None and time not in columns:
             raise ComponentError(f"{_NAME}: time={time!r}; the columns are {', '.join(columns)}")
-        self.translation = Translation(
-            _NAME,
+        self.set_up_reading(
             Row,
             (),
+            track=track,
+            retry=retry,
             value="json",
             fields=tuple(Fields(fields)) or columns or (),
             translate=translate,
@@ -110,14 +111,11 @@ class ReplaySpout(InflightSpout, StatefulSpout):
         )
         if isinstance(self.data, Path) and self.data.suffix == ".parquet":
             self.requires: Iterable[str] = ("pyarrow>=18",)
-        self.set_up_inflight(track, retry)
-        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     # -- life ---------------------------------------------------------------------------------
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.open_inflight(conf)
-        self._reader = self.translation.reader(self)
+        self.open_reading(conf)
         self._rows: Iterator[dict[str, Any]] | None = None
         self._ahead: deque[dict[str, Any]] = deque()
         self._clock: tuple[float, float] | None = None
@@ -146,7 +144,7 @@ class ReplaySpout(InflightSpout, StatefulSpout):
             return
         if self.repeat is not None and self._at[0] >= self.repeat:
             return
-        self.emit_page(self._reader, self._arrivals(), is_decoded=True)
+        self.emit_page(self._arrivals(), is_decoded=True)
 
     def _arrivals(self) -> Iterator[Arrival]:
         """Yield the rows that are due, with times and types as they are to be."""

@@ -14,7 +14,6 @@ from topo.connectors.feeds import Feed, FeedSpout, Item, Source
 from topo.connectors.formats import Decode, Format
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Translation
 from topo.errors import ComponentError
 
 _NAME = "SocketSpout"
@@ -60,10 +59,12 @@ class SocketSpout(FeedSpout):
         check_tls(_NAME, tls)
         self.host, self.port, self.max_line = host, port, max_line
         self.tls = None if tls is None else dict(tls)
-        translation = Translation(
-            _NAME,
+        self.set_up(
             Line,
             ("value",),
+            most=max_in_flight,
+            track=track,
+            retry=retry,
             value=value,
             fields=fields,
             translate=translate,
@@ -71,7 +72,6 @@ class SocketSpout(FeedSpout):
             missing=missing,
             on_bad=on_bad,
         )
-        self.set_up(translation, most=max_in_flight, track=track, retry=retry)
 
     def source(self) -> _Lines:
         return _Lines(self.host, self.port, self.max_line, self.tls)

@@ -1,11 +1,12 @@
-"""The way from a record to tuples: its value is decoded, then translated by function or fields."""
+"""The way from records to tuples: values are decoded, then translated by function or fields."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypedDict, cast
 
 from topo.components import Spout
 from topo.connectors.base import BAD_FIELDS, BadRecord, check_choice
@@ -24,8 +25,31 @@ class Arrival(NamedTuple):
     """Makes the record of its decoded value."""
     where: str
     """The place that it came from, as told if it is bad or given up."""
-    tag: Hashable = None
-    """What the source calls it; None if the source forgets it."""
+    tag: Any = None
+    """What the source calls it, hashable; None if the source forgets it."""
+
+
+@dataclass(slots=True)
+class Page:
+    """What records that have come together make; also if one of them stops the topology."""
+
+    rows: list[Any] = field(default_factory=list)
+    """The values for the default stream."""
+    arrivals: list[Arrival] = field(default_factory=list)
+    """For each of the rows, the record that it was made of."""
+    done: list[Any] = field(default_factory=list)
+    """The tags of records of which nothing is emitted."""
+
+
+class Reading(TypedDict):
+    """The arguments of a source that say how its records become tuples."""
+
+    value: str | Format | Decode
+    fields: str | Iterable[str]
+    translate: Callable[[Any], Any] | None
+    streams: Mapping[str, str | Iterable[str]] | None
+    missing: Missing
+    on_bad: str
 
 
 class Translation:
@@ -90,7 +114,7 @@ class Reader:
     def __init__(self, translation: Translation, spout: Spout) -> None:
         self._of = of = translation
         self._pick = Picker(of.connector, of.fields, of.missing, spout.report_error)
-        self._decode = decoder(translation.value, translation.connector, "value")
+        self.decode = decoder(translation.value, translation.connector, "value")
         chosen = attrgetter(*translation.fields) if not self._is_by_value else None
         self._single = len(translation.fields) == 1
         self._chosen = chosen
@@ -120,7 +144,7 @@ class Reader:
     def read(self, spout: Spout, raw: Any, record: Callable[[Any], Any], where: str) -> Any:
         """Return what `values_of` returns; tell of a record that cannot be read: None."""
         try:
-            return self.values_of(self._decode(raw), record)
+            return self.values_of(self.decode(raw), record)
         except Exception as error:
             self.tell_bad(spout, raw, error, where)
             return None
@@ -132,6 +156,33 @@ class Reader:
         except Exception as error:
             self.tell_bad(spout, value, error, where)
             return None
+
+    def read_page(
+        self,
+        spout: Spout,
+        arrivals: Iterable[Arrival],
+        page: Page,
+        other: Callable[[str, Any, Arrival], None],
+        *,
+        is_decoded: bool = False,
+    ) -> None:
+        """Add to a page what records make; give `other` what goes to another stream.
+
+        The next arrival is asked for once this one is read: so `arrivals` may note how far the
+        source is.
+        """
+        read = self.read_value if is_decoded else self.read
+        for arrival in arrivals:
+            result = read(spout, arrival.raw, arrival.record, arrival.where)
+            if result is None:
+                page.done.append(arrival.tag)
+                continue
+            stream, values = stream_and_values(result)
+            if stream == DEFAULT_STREAM:
+                page.rows.append(values)
+                page.arrivals.append(arrival)
+            else:
+                other(stream, values, arrival)
 
     def tell_bad(self, spout: Spout, raw: Any, error: Exception, where: str) -> BadRecord:
         """Count a record that cannot be read; stop, emit it on the stream `bad`, or skip it."""

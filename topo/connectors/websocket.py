@@ -29,7 +29,6 @@ from topo.connectors.formats import Decode, Encode, Format, check_form, requirem
 from topo.connectors.outbox import Outgoing, Refused
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Translation
 from topo.errors import ComponentError, Unavailable
 from topo.takeover import Shared
 from topo.tuples import Tuple
@@ -93,10 +92,12 @@ class WebSocketSpout(FeedSpout):
         self.url, self.hello, self.resume, self.position_of = url, _listed(hello), resume, position
         self.headers, self.max_message = dict(headers or {}), max_message
         self.tls = None if tls is None else dict(tls)
-        translation = Translation(
-            _NAME,
+        self.set_up(
             Message,
             ("value",),
+            most=max_in_flight,
+            track=track,
+            retry=retry,
             value=value,
             fields=fields,
             translate=translate,
@@ -104,7 +105,6 @@ class WebSocketSpout(FeedSpout):
             missing=missing,
             on_bad=on_bad,
         )
-        self.set_up(translation, most=max_in_flight, track=track, retry=retry)
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         load_client("websockets.sync.client", _NAME, "http")

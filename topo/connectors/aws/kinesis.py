@@ -15,11 +15,11 @@ from topo.components import StatefulSpout
 from topo.connectors.arguments import answering
 from topo.connectors.aws.service import REQUIRES, Service, check_options
 from topo.connectors.base import OnBad, check_choice, check_positive
-from topo.connectors.formats import Decode, Format, requirements_of
+from topo.connectors.formats import Decode, Format
 from topo.connectors.inflight import InflightSpout, Sent
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Arrival, Translation
+from topo.connectors.translation import Arrival
 from topo.errors import ComponentError
 
 _NAME = "KinesisSpout"
@@ -52,7 +52,6 @@ class KinesisSpout(InflightSpout, StatefulSpout):
     connector = _NAME
     transient = (
         *InflightSpout.transient,
-        "_reader",
         "_has_more",
         "_iterators",
         "_next_listing",
@@ -86,10 +85,11 @@ class KinesisSpout(InflightSpout, StatefulSpout):
         self.stream, self.start, self.options = stream, start, options
         self.page = min(page, 10_000)
         self.poll_secs = poll_secs
-        self.translation = Translation(
-            _NAME,
+        self.set_up_reading(
             Record,
             Record._fields,
+            track=track,
+            retry=retry,
             value=value,
             fields=fields,
             translate=translate,
@@ -97,14 +97,10 @@ class KinesisSpout(InflightSpout, StatefulSpout):
             missing=missing,
             on_bad=on_bad,
         )
-        self.requires = (*self.requires, *requirements_of(value))
-        self.set_up_inflight(track, retry)
-        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.open_inflight(conf)
+        self.open_reading(conf)
         self._service: Service | None = None
-        self._reader = self.translation.reader(self)
         self._parents: dict[str, list[str]] = {}  # of the shards of this task
         self._has_more: dict[str, bool] = {}
         self._iterators: dict[str, str] = {}
@@ -187,7 +183,7 @@ class KinesisSpout(InflightSpout, StatefulSpout):
         self._has_more[shard] = answer.get("MillisBehindLatest", 0) > 0
         self.collector.from_split(shard)
         try:
-            self.emit_page(self._reader, self._arrivals(shard, entry, answer["Records"]))
+            self.emit_page(self._arrivals(shard, entry, answer["Records"]))
         finally:
             self.state[shard] = entry
         following = answer.get("NextShardIterator")

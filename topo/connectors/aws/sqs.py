@@ -15,11 +15,11 @@ from topo.components import StatefulSpout
 from topo.connectors.arguments import answering
 from topo.connectors.aws.service import REQUIRES, Service, check_options
 from topo.connectors.base import OnBad, check_positive
-from topo.connectors.formats import Decode, Format, requirements_of
+from topo.connectors.formats import Decode, Format
 from topo.connectors.inflight import InflightSpout, Sent
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Arrival, Translation
+from topo.connectors.translation import Arrival
 from topo.errors import Unavailable
 
 _NAME = "SqsSpout"
@@ -54,7 +54,6 @@ class SqsSpout(InflightSpout, StatefulSpout):
     connector = _NAME
     transient = (
         *InflightSpout.transient,
-        "_reader",
         "_next_look",
         "_open",
         "_service",
@@ -85,10 +84,11 @@ class SqsSpout(InflightSpout, StatefulSpout):
         self.queue_url, self.options = queue_url, options
         self.visibility_secs, self.max_in_flight = visibility_secs, max_in_flight
         self.poll_secs = poll_secs
-        self.translation = Translation(
-            _NAME,
+        self.set_up_reading(
             Message,
             Message._fields,
+            track=track,
+            retry=retry,
             value=value,
             fields=fields,
             translate=translate,
@@ -96,13 +96,9 @@ class SqsSpout(InflightSpout, StatefulSpout):
             missing=missing,
             on_bad=on_bad,
         )
-        self.requires = (*self.requires, *requirements_of(value))
-        self.set_up_inflight(track, retry)
-        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self._reader = self.translation.reader(self)
-        self.open_inflight(conf)
+        self.open_reading(conf)
         self._service = Service(_NAME, "sqs", self.options, self.queue_url)
         self._open: dict[str, float] = {}  # handles that are not deleted, and until when they hold
         self._next_look = 0.0
@@ -138,7 +134,7 @@ class SqsSpout(InflightSpout, StatefulSpout):
             return
         handles = [each["ReceiptHandle"] for each in found]
         self._open |= dict.fromkeys(handles, now + self.visibility_secs)
-        done = self.emit_page(self._reader, map(self._arrival, found))
+        done = self.emit_page(map(self._arrival, found))
         if self._is_tracked:
             for handle in set(handles).difference(done):
                 self.state[self.context.this_task_index, handle] = None

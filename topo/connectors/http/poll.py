@@ -17,12 +17,12 @@ from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, check_url
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive
-from topo.connectors.formats import Decode, Format, decoder, requirements_of
+from topo.connectors.formats import Decode, Format
 from topo.connectors.http.client import REQUIRES, SCHEMES, Target
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Arrival, Translation
+from topo.connectors.translation import Arrival
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields
 
@@ -55,8 +55,6 @@ class HttpPollSpout(InflightSpout, StatefulSpout):
         "_targets",
         "_asking",
         "_threads",
-        "_reader",
-        "_decode",
         "_due",
     )
 
@@ -95,10 +93,11 @@ class HttpPollSpout(InflightSpout, StatefulSpout):
         self.cursor, self.params = cursor, params
         self.timeout_secs, self.max_bytes = timeout_secs, max_bytes
         self.tls = None if tls is None else dict(tls)
-        self.translation = Translation(
-            _NAME,
+        self.set_up_reading(
             Response,
             ("value",),
+            track=track,
+            retry=retry,
             value=value,
             fields=fields,
             translate=translate,
@@ -106,16 +105,11 @@ class HttpPollSpout(InflightSpout, StatefulSpout):
             missing=missing,
             on_bad=on_bad,
         )
-        self.requires = (*self.requires, *requirements_of(value))
-        self.set_up_inflight(track, retry)
-        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     # -- life ---------------------------------------------------------------------------------
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.open_inflight(conf)
-        self._reader = self.translation.reader(self)
-        self._decode = decoder(self.translation.value, _NAME, "value")
+        self.open_reading(conf)
         self._targets = [
             Target(_NAME, url, self.headers, self.tls, timeout_secs=self.timeout_secs, follows=True)
             for url in self.urls
@@ -186,7 +180,7 @@ class HttpPollSpout(InflightSpout, StatefulSpout):
             return Response(value, target.shown, headers)
 
         try:
-            found = self._decode(content)
+            found = self._reader.decode(content)
         except Exception as error:
             self._reader.tell_bad(self, content, error, target.shown)
             return False
@@ -194,7 +188,7 @@ class HttpPollSpout(InflightSpout, StatefulSpout):
         records = found if by_parts else [found]
         known = dict(self.state.raw().get(number, {}))
         arrivals = (Arrival(value, record, target.shown) for value in records)
-        self.emit_page(self._reader, arrivals, is_decoded=True)
+        self.emit_page(arrivals, is_decoded=True)
         if self.cursor is not None and records:
             known["cursor"] = self.cursor(records)
         validators = {"If-None-Match": headers.get("etag"),

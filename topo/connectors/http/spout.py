@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from topo.components import StatefulSpout
@@ -17,13 +18,13 @@ from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, tls_context
 from topo.connectors.arguments import answering
 from topo.connectors.base import check_choice, check_positive
-from topo.connectors.formats import Format, decoder, requirements_of
+from topo.connectors.formats import Format
 from topo.connectors.http.connection import Limits
 from topo.connectors.http.server import Arrived, Ingest
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Translation, stream_and_values
+from topo.connectors.translation import Arrival, Page
 from topo.errors import ComponentError, Unavailable, words_of
 from topo.takeover import close_earlier, held_by, hold
 
@@ -65,8 +66,6 @@ class HttpSpout(InflightSpout, StatefulSpout):
         *InflightSpout.transient,
         "_ingest",
         "_claim",
-        "_reader",
-        "_decode",
         "_is_active",
         "_keys",
         "_nonce",
@@ -125,10 +124,11 @@ class HttpSpout(InflightSpout, StatefulSpout):
         self.remember, self.value = remember, value
         self.tls = None if tls is None else dict(tls)
         self.on_bad = on_bad
-        self.translation = Translation(
-            _NAME,
+        self.set_up_reading(
             Request,
             ("value",),
+            track=track,
+            retry=retry,
             value="str" if value == "lines" else value,
             fields=fields,
             translate=translate,
@@ -136,9 +136,6 @@ class HttpSpout(InflightSpout, StatefulSpout):
             missing=missing,
             on_bad="stop" if on_bad == "refuse" else on_bad,
         )
-        self.requires = (*self.requires, *requirements_of(value))
-        self.set_up_inflight(track, retry)
-        self.outputs: Any = self.with_dead(self.translation.outputs)
         self.taken = ("", -1)
         """The server, and its last request that was emitted: saved with the batch."""
 
@@ -150,9 +147,7 @@ class HttpSpout(InflightSpout, StatefulSpout):
                 f"{_NAME}: one task listens at {self.bind[0]}:{self.bind[1]}, and there are more",
                 hint="set parallelism=1; bolts behind it share the work",
             )
-        self.open_inflight(conf)
-        self._reader = self.translation.reader(self)
-        self._decode = decoder("str" if self.value == "lines" else self.value, _NAME, "value")
+        self.open_reading(conf)
         self._ingest: Ingest | None = None
         self._is_active = False
         self._keys: deque[str] = deque()
@@ -194,7 +189,7 @@ class HttpSpout(InflightSpout, StatefulSpout):
             ingest = Ingest(
                 self.bind,
                 self.path,
-                Bodies(self._decode, self.value),
+                Bodies(self._reader.decode, self.value),
                 self.limits,
                 token=token,
                 context=None if self.tls is None else server_context(self.tls),
@@ -218,9 +213,9 @@ class HttpSpout(InflightSpout, StatefulSpout):
         rows: list[Any] = []
         places: list[str] = []
         for arrived in requests:
-            own = self._rows_of(ingest, arrived)
-            rows += own
-            places += [f"from {arrived.client}"] * len(own)
+            page = self._read(ingest, arrived)
+            rows += page.rows
+            places += [arrival.where for arrival in page.arrivals]
             self.taken = (self._nonce, arrived.serial)
             arrived.batch = self.context.batch_id
         if rows:
@@ -230,37 +225,33 @@ class HttpSpout(InflightSpout, StatefulSpout):
             if not rows:
                 self.context.end_batch()  # or those that wait would wait until something is emitted
 
-    def _rows_of(self, ingest: Ingest, arrived: Arrived) -> list[Any]:
+    def _read(self, ingest: Ingest, arrived: Arrived) -> Page:
         """Return the rows of a request; emit those of other streams, if the request is taken."""
-        key = arrived.key
+        key, page = arrived.key, Page()
         if key is not None and key in self.state:
             self.context.counter("repeated")
-            return []
-        rows: list[Any] = []
+            return page
         others: list[tuple[str, Any]] = []
-        for value in arrived.records:
-            try:
-                made = self._reader.values_of(value, lambda value: _request(value, arrived))
-            except Exception as error:
-                if self.on_bad == "refuse":
-                    self.context.counter("bad_records")
-                    reason = f"a record cannot be taken: {type(error).__name__}: {error}"
-                    ingest.refuse(arrived, 422, reason)
-                    return []
-                self._reader.tell_bad(self, value, error, f"from {arrived.client}")
-                continue
-            if made is None:
-                continue
-            stream, values = stream_and_values(made)
-            if stream == "default":
-                rows.append(values)
-            else:
-                others.append((stream, values))
+        record, where = partial(_request, arrived), f"from {arrived.client}"
+        arrivals = (Arrival(value, record, where) for value in arrived.records)
+
+        def other(stream: str, values: Any, _: Arrival) -> None:
+            others.append((stream, values))
+
+        try:
+            self._reader.read_page(self, arrivals, page, other, is_decoded=True)
+        except ComponentError as error:
+            reason = error.__cause__
+            if self.on_bad != "refuse" or reason is None:
+                raise
+            said = f"a record cannot be taken: {type(reason).__name__}: {reason}"
+            ingest.refuse(arrived, 422, said)
+            return Page()
         for stream, values in others:
-            self.emit_row(values, f"from {arrived.client}", stream=stream)
+            self.emit_row(values, where, stream=stream)
         if key is not None:
             self._note(key)
-        return rows
+        return page
 
     def _note(self, key: str) -> None:
         """Remember a key; forget the oldest beyond the limit."""
@@ -312,7 +303,7 @@ def server_context(tls: Mapping[str, Any]) -> Any:
     return context
 
 
-def _request(value: Any, arrived: Arrived) -> Request:
+def _request(arrived: Arrived, value: Any) -> Request:
     return Request(value, arrived.path, arrived.headers, arrived.client)
 
 

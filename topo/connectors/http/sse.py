@@ -15,7 +15,6 @@ from topo.connectors.formats import Decode, Format
 from topo.connectors.http.client import REQUIRES, SCHEMES, Target
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Translation
 from topo.errors import ComponentError
 
 _NAME = "SseSpout"
@@ -64,10 +63,12 @@ class SseSpout(FeedSpout):
         check_positive(_NAME, max_event=max_event, max_in_flight=max_in_flight, idle_secs=idle_secs)
         self.url, self.headers, self.max_event = url, dict(headers or {}), max_event
         self.idle_secs, self.tls = idle_secs, None if tls is None else dict(tls)
-        translation = Translation(
-            _NAME,
+        self.set_up(
             Event,
             ("event", "value"),
+            most=max_in_flight,
+            track=track,
+            retry=retry,
             value=value,
             fields=fields,
             translate=translate,
@@ -75,7 +76,6 @@ class SseSpout(FeedSpout):
             missing=missing,
             on_bad=on_bad,
         )
-        self.set_up(translation, most=max_in_flight, track=track, retry=retry)
 
     def source(self) -> _Events:
         target = Target(

@@ -91,7 +91,7 @@ class MessageReader(Reader):
 
     def _picked(self, message: Message) -> list[Any]:
         value = message.value()
-        return [None] * self._count if value is None else self._pick(self._decode(value))
+        return [None] * self._count if value is None else self._pick(self.decode(value))
 
     def _whole(self, message: Message) -> list[Any]:
         key, value = message.key(), message.value()
@@ -100,7 +100,7 @@ class MessageReader(Reader):
             message.partition(),
             message.offset(),
             None if key is None else self._decode_key(key),
-            None if value is None else self._decode(value),
+            None if value is None else self.decode(value),
         ]
 
     def _parts(self, message: Message) -> list[Any]:

@@ -15,12 +15,12 @@ from topo.components import StatefulSpout
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_choice, check_positive
-from topo.connectors.formats import Decode, Format, requirements_of
+from topo.connectors.formats import Decode, Format
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.redis.server import REQUIRES, Server, as_bytes, check_url
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Arrival, Translation
+from topo.connectors.translation import Arrival
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -57,7 +57,7 @@ class RedisListSpout(InflightSpout, StatefulSpout):
 
     requires: Iterable[str] = (REQUIRES,)
     connector = _NAME
-    transient = (*InflightSpout.transient, "_server", "_read", "_reader")
+    transient = (*InflightSpout.transient, "_server", "_read")
 
     @answering()
     def __init__(
@@ -82,13 +82,12 @@ class RedisListSpout(InflightSpout, StatefulSpout):
         self.url, self.lists, self.side = url, tuple(Fields(lists)), side
         if not self.lists:
             raise ComponentError(f"{_NAME}: lists={lists!r} names no list")
-        self.set_up_inflight(track, retry)
         self.page = page
-        self.requires = (*self.requires, *requirements_of(value))
-        self.translation = Translation(
-            _NAME,
+        self.set_up_reading(
             Item,
             Item._fields,
+            track=track,
+            retry=retry,
             value=value,
             fields=fields,
             translate=translate,
@@ -96,12 +95,10 @@ class RedisListSpout(InflightSpout, StatefulSpout):
             missing=missing,
             on_bad=on_bad,
         )
-        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.open_inflight(conf)
+        self.open_reading(conf)
         self._server = Server(_NAME, self.url, keeps_bytes=True)
-        self._reader = self.translation.reader(self)
         self._read: dict[tuple[str, int], int] = {}  # of a task's list, how many were emitted
 
     def close(self) -> None:
@@ -149,7 +146,7 @@ class RedisListSpout(InflightSpout, StatefulSpout):
         self.state[key] = self.state.raw()[key] + len(left)
         self.context.counter("items", len(left))
         record = partial(Item, name)
-        self.emit_page(self._reader, (Arrival(as_bytes(text), record, name) for text in left))
+        self.emit_page(Arrival(as_bytes(text), record, name) for text in left)
         return True
 
     def committed(self, batch_id: int) -> None:

@@ -18,12 +18,12 @@ from topo.components import StatefulSpout
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive
-from topo.connectors.formats import Decode, Format, requirements_of
+from topo.connectors.formats import Decode, Format
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.redis.server import REQUIRES, Server, as_bytes, check_url
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Arrival, Translation
+from topo.connectors.translation import Arrival
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields
 
@@ -51,7 +51,7 @@ class RedisPubSubSpout(InflightSpout, StatefulSpout):
 
     requires: Iterable[str] = (REQUIRES,)
     connector = _NAME
-    transient = (*InflightSpout.transient, "_listener", "_reader")
+    transient = (*InflightSpout.transient, "_listener")
 
     @answering({"queue": "max_in_flight"})
     def __init__(
@@ -73,11 +73,11 @@ class RedisPubSubSpout(InflightSpout, StatefulSpout):
         check_positive(_NAME, max_in_flight=max_in_flight)
         self.url, self.channels = url, tuple(Fields(channels))
         self.max_in_flight = max_in_flight
-        self.requires = (*self.requires, *requirements_of(value))
-        self.translation = Translation(
-            _NAME,
+        self.set_up_reading(
             Published,
             Published._fields,
+            track=track,
+            retry=retry,
             value=value,
             fields=fields,
             translate=translate,
@@ -85,15 +85,12 @@ class RedisPubSubSpout(InflightSpout, StatefulSpout):
             missing=missing,
             on_bad=on_bad,
         )
-        self.set_up_inflight(track, retry)
-        self.outputs: Any = self.with_dead(self.translation.outputs)
         if not self.channels:
             raise ComponentError(f"{_NAME}: channels={channels!r} names no channel")
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.open_inflight(conf)
+        self.open_reading(conf)
         self._listener: _Listener | None = None
-        self._reader = self.translation.reader(self)
 
     def activate(self) -> None:
         own = [name for name in self.channels if self.owns(name)]
@@ -128,7 +125,7 @@ class RedisPubSubSpout(InflightSpout, StatefulSpout):
                 Arrival(as_bytes(text), partial(Published, channel), channel)
                 for channel, text in found
             )
-            self.emit_page(self._reader, arrivals)
+            self.emit_page(arrivals)
         elif self._listener.trouble:
             raise Unavailable(self._listener.trouble)
 

@@ -21,7 +21,7 @@ from topo.connectors.picking import Missing
 from topo.connectors.redis.group import ACKS, GroupReader
 from topo.connectors.redis.server import REQUIRES, Server, by_stream, check_url
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import Arrival, Translation
+from topo.connectors.translation import Arrival
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -54,7 +54,7 @@ class RedisStreamSpout(InflightSpout, StatefulSpout):
 
     requires: Iterable[str] = (REQUIRES,)
     connector = _NAME
-    transient = (*InflightSpout.transient, "_group", "_reader", "_server")
+    transient = (*InflightSpout.transient, "_group", "_server")
 
     @answering({"streams": "keys", "stream": "keys"})
     def __init__(
@@ -79,12 +79,12 @@ class RedisStreamSpout(InflightSpout, StatefulSpout):
         self.url, self.keys, self.start = url, tuple(Fields(keys)), start
         if not self.keys:
             raise ComponentError(f"{_NAME}: keys={keys!r} names no stream")
-        self.set_up_inflight(track, retry)
         self.page, self.group, self.claim_secs = page, group, claim_secs
-        self.translation = Translation(
-            _NAME,
+        self.set_up_reading(
             Entry,
             Entry._fields,
+            track=track,
+            retry=retry,
             value="json",  # no bytes: Redis has dicts
             fields=fields,
             translate=translate,
@@ -92,12 +92,10 @@ class RedisStreamSpout(InflightSpout, StatefulSpout):
             missing=missing,
             on_bad=on_bad,
         )
-        self.outputs: Any = self.with_dead(self.translation.outputs)
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.open_inflight(conf)
+        self.open_reading(conf)
         self._server = Server(_NAME, self.url, keeps_bytes=True)
-        self._reader = self.translation.reader(self)
         self._group: GroupReader | None = None
         if self.group is not None:
             name = f"topo/{context.topology_name}/{context.this_component_id}"
@@ -140,7 +138,7 @@ class RedisStreamSpout(InflightSpout, StatefulSpout):
             for stream, listed in by_stream(found)
             for number, entry in listed
         ]
-        self.emit_page(self._reader, self._arrivals(entries), is_decoded=True)
+        self.emit_page(self._arrivals(entries), is_decoded=True)
         self.context.counter("entries", len(entries))
 
     def _next_of_group(self, group: GroupReader, most: int) -> None:
@@ -149,7 +147,7 @@ class RedisStreamSpout(InflightSpout, StatefulSpout):
             return
         names = {(stream, number) for stream, number, _ in entries}
         arrivals = list(self._arrivals(each for each in entries if each[2] is not None))
-        done = self.emit_page(self._reader, arrivals, is_decoded=True)
+        done = self.emit_page(arrivals, is_decoded=True)
         emitted: set[Any] = {each.tag for each in arrivals}.difference(done)
         if self._is_tracked:
             for stream, number in emitted:

@@ -21,7 +21,7 @@ from topo.components import StatefulSpout
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import check_positive
-from topo.connectors.inflight import InflightSpout
+from topo.connectors.inflight import InflightSpout, dead_fields
 from topo.connectors.retries import Backoff
 from topo.connectors.sql.database import check_url
 from topo.connectors.sql.pgoutput import Change, Relation, Row, Transaction, decoded, transactions
@@ -85,12 +85,11 @@ class PostgresChanges(InflightSpout, StatefulSpout):
             raise ComponentError(f"{_NAME}: tables={tables!r} names no table")
         self.page, self.poll_secs = page, poll_secs
         self.set_up_inflight(track, retry)
-        self.outputs: Any = self.with_dead(
-            {
-                "default": ("op", "table", "key", "before", "after", "lsn"),
-                "schema": ("table", "columns"),
-            }
-        )
+        self.outputs: Any = {
+            "default": ("op", "table", "key", "before", "after", "lsn"),
+            "schema": ("table", "columns"),
+            **({"dead": dead} if (dead := dead_fields(self.retry)) else {}),
+        }
 
     # -- life ---------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from topo.connectors.base import OnBad, check_choice, check_positive
 from topo.connectors.inflight import InflightSpout
 from topo.connectors.retries import Backoff
 from topo.connectors.sql.database import REQUIRES, Database, check_url
-from topo.connectors.translation import Arrival, Translation
+from topo.connectors.translation import Arrival
 from topo.errors import ComponentError
 from topo.tuples import Fields
 
@@ -41,7 +41,7 @@ class SqlSpout(InflightSpout, StatefulSpout):
     """
 
     requires: Iterable[str] = (REQUIRES,)
-    transient = (*InflightSpout.transient, "_reader", "_database", "_table", "_next_look", "_ended")
+    transient = (*InflightSpout.transient, "_database", "_table", "_next_look", "_ended")
     connector = _NAME
 
     @answering()
@@ -67,12 +67,12 @@ class SqlSpout(InflightSpout, StatefulSpout):
         check_choice(_NAME, "mode", mode, ("watch", "once"))
         check_positive(_NAME, page=page, poll_secs=poll_secs)
         self.url, self.table_name, self.where = url, table, where
-        self.set_up_inflight(track, retry)
         self.by, self.fields = tuple(Fields(by)), tuple(Fields(fields))
-        self.translation = Translation(
-            _NAME,
+        self.set_up_reading(
             _Row,
             (),
+            track=track,
+            retry=retry,
             value="json",  # no bytes: the database has rows
             fields=self.fields,
             translate=translate,
@@ -80,15 +80,13 @@ class SqlSpout(InflightSpout, StatefulSpout):
             missing="null",
             on_bad=on_bad,
         )
-        self.outputs = self.with_dead(self.translation.outputs)
         if not self.by:
             raise ComponentError(f"{_NAME}: by={by!r} names no column")
         self.mode, self.page = mode, page
         self.poll_secs, self.settle_secs = poll_secs, settle_secs
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
-        self.open_inflight(conf)
-        self._reader = self.translation.reader(self)
+        self.open_reading(conf)
         self._database: Database | None = None
         self._table: Any = None
         self._next_look = 0.0
@@ -121,7 +119,7 @@ class SqlSpout(InflightSpout, StatefulSpout):
         arrivals = (
             Arrival(record, dict, f"{self.table_name} at {self._key(record)}") for record in records
         )
-        self.emit_page(self._reader, arrivals, is_decoded=True)
+        self.emit_page(arrivals, is_decoded=True)
 
     def _records(self, now: float) -> list[dict[str, Any]]:
         """Return the next page, and note its last key."""
