@@ -14,7 +14,9 @@ from topo.cli.launched import launched
 from topo.cli.options import (
     ConfOptions,
     TargetCommand,
+    checkpoint_option,
     conf_options,
+    name_option,
     prepare,
     target_argument,
 )
@@ -27,12 +29,7 @@ from topo.topology.layout import TaskLayout
 
 @click.command(cls=TargetCommand)
 @target_argument
-@click.option(
-    "-n",
-    "--name",
-    metavar="NAME",
-    help="Give it this name; default: topology.name, or the file's name.",
-)
+@name_option
 @conf_options
 @click.option(
     "-t",
@@ -63,11 +60,7 @@ from topo.topology.layout import TaskLayout
     help="Print each tuple that the component emits as a JSON line.",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N shown tuples.")
-@click.option(
-    "--checkpoint",
-    metavar="DIR",
-    help="Keep state in DIR, and resume from it. By default no state is kept.",
-)
+@checkpoint_option("By default no state is kept.")
 @click.option("--inactive", is_flag=True, help="Start it with its spouts stopped.")
 @common_options()
 @click.pass_obj

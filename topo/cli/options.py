@@ -1,4 +1,4 @@
-"""The parameters of every command that builds a topology: TARGET, `-- ARGS`, and settings.
+"""The parameters of every command that builds a topology: TARGET, `-- ARGS`, name, settings.
 
 The last of these layers that sets a key wins: topo.toml, its environment, the code, `--config`,
 `-c`, then the flags that stand for a setting.
@@ -160,6 +160,41 @@ def _no_constant(name: str) -> NoReturn:
 
 def target_argument(function: F) -> F:
     return click.argument("target", metavar="TARGET", shell_complete=files)(function)
+
+
+def name_option(function: F) -> F:
+    """Add `-n/--name`, passed as `name: str | None`, which `prepare` takes."""
+    return click.option(
+        "-n",
+        "--name",
+        metavar="NAME",
+        help="Give it this name; default: topology.name, or the file's name.",
+    )(function)
+
+
+def checkpoint_option(by_default: str) -> Callable[[F], F]:
+    """Add `--checkpoint`; its help ends with where state is without it."""
+    return click.option(
+        "--checkpoint",
+        metavar="DIR",
+        help=f"Keep state in DIR, and resume from it. {by_default}",
+    )
+
+
+def cluster_options(function: F) -> F:
+    """Add `--master`, and what is sent there: `--py-files` and `--archives`."""
+    master = click.option(
+        "--master",
+        metavar="URL",
+        help="Run it there: local[*], spark://HOST:PORT, yarn or k8s://HOST.",
+    )
+    py_files = click.option(
+        "--py-files", metavar="F,...", help="Send these Python files and archives to the workers."
+    )
+    archives = click.option(
+        "--archives", metavar="F,...", help="Unpack these archives beside the workers."
+    )
+    return master(py_files(archives(function)))
 
 
 def conf_options(function: F) -> F:

@@ -8,8 +8,11 @@ from topo.cli.attended import GRACE_SECS, Unwarned, attend, with_checkpoint
 from topo.cli.options import (
     ConfOptions,
     TargetCommand,
+    checkpoint_option,
+    cluster_options,
     conf_options,
     files_named,
+    name_option,
     prepare,
     target_argument,
 )
@@ -22,26 +25,13 @@ ENGINE = "spark"
 
 @click.command(cls=TargetCommand)
 @target_argument
-@click.option(
-    "-n",
-    "--name",
-    metavar="NAME",
-    help="Give it this name; default: topology.name, or the file's name.",
-)
+@name_option
 @conf_options
-@click.option(
-    "--master", metavar="URL", help="Run it there: local[*], spark://HOST:PORT, yarn or k8s://HOST."
+@checkpoint_option(
+    "By default it is kept where topology.checkpoint.dir says, or in a directory of the "
+    "environment's checkpoint_dir."
 )
-@click.option(
-    "--checkpoint",
-    metavar="DIR",
-    help="Keep state in DIR, and resume from it; else where topology.checkpoint.dir says, or in a "
-    "directory of the environment's checkpoint_dir.",
-)
-@click.option(
-    "--py-files", metavar="F,...", help="Send these Python files and archives to the workers."
-)
-@click.option("--archives", metavar="F,...", help="Unpack these archives beside the workers.")
+@cluster_options
 @click.option(
     "--grace",
     "grace_secs",

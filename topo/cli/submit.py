@@ -12,8 +12,10 @@ from topo.cli.failures import CommandError, exit_code_of, usage_error
 from topo.cli.options import (
     ConfOptions,
     TargetCommand,
+    cluster_options,
     conf_options,
     files_named,
+    name_option,
     prepare,
     target_argument,
 )
@@ -32,20 +34,9 @@ ENGINE = SPARK
 
 @click.command(cls=TargetCommand)
 @target_argument
-@click.option(
-    "-n",
-    "--name",
-    metavar="NAME",
-    help="Give it this name; default: topology.name, or the file's name.",
-)
+@name_option
 @conf_options
-@click.option(
-    "--master", metavar="URL", help="Run it there: local[*], spark://HOST:PORT, yarn or k8s://HOST."
-)
-@click.option(
-    "--py-files", metavar="F,...", help="Send these Python files and archives to the workers."
-)
-@click.option("--archives", metavar="F,...", help="Unpack these archives beside the workers.")
+@cluster_options
 @click.option(
     "--resume", is_flag=True, help="Resume from the state that a run of this name has left."
 )
