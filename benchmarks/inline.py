@@ -6,15 +6,12 @@ what is not in it is Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 
 from benchmarks.model import BenchOptions, Measurement
+from benchmarks.slots import run_to_end
 from benchmarks.words import WAYS, WORDS_A_SENTENCE, count_in_a_loop, sentences, word_count
-from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
-from topo.topology.layout import TaskLayout
-from topo.tracking.ledger import Ledger
 
 _BATCH = 20_000
 _SENTENCES_A_SECOND = 60_000  # a guess that turns --seconds into an amount of work
@@ -34,7 +31,7 @@ def _measure(options: BenchOptions, tracked: bool, way: str) -> Measurement:
         expected, seconds = count_in_a_loop(sentences(), total)
         loop_rates.append(words / seconds)
         cpu_before = process_time()
-        counts, seconds = count_with_topo(total, tracked, way=way)
+        counts, seconds = count_with_topo(total, tracked, way)
         cpu += process_time() - cpu_before
         rates.append(words / seconds)
         verified = verified and counts == expected
@@ -49,39 +46,11 @@ def _measure(options: BenchOptions, tracked: bool, way: str) -> Measurement:
     )
 
 
-def count_with_topo(
-    total: int, tracked: bool, clock: Callable[[], float] = perf_counter, way: str = "tuple"
-) -> tuple[dict[str, int], float]:
+def count_with_topo(total: int, tracked: bool, way: str) -> tuple[dict[str, int], float]:
     """Count `total` sentences' words: the counts, and the seconds it took."""
-    topology = word_count(total, tracked, way=way)
-    conf = full_conf({})
-    layout = TaskLayout(topology, conf)
-    tasks = range(1, layout.count + 1)
-    setting = TaskEnvironment(topology, layout, conf, "bench", clock, local_tasks=frozenset(tasks))
-    host = SlotTasks(setting, tasks, travelling=True)
-    ledger = Ledger(conf["topology.message.timeout.secs"], layout.component_of)
-    host.open()
-    started = perf_counter()
-    number = 0
-    while not (host.exhausted and not host.pending):
-        _batch(host, ledger, Batch(number, float(number), number - 1.0))
-        number += 1
-    seconds = perf_counter() - started
+    host, layout, seconds = run_to_end(word_count(total, tracked, way=way), _BATCH)
     counts: dict[str, int] = {}
     for task in layout.tasks_of("count"):
         component: Any = host.tasks[task].component
         counts.update(component.counts)
     return counts, seconds
-
-
-def _batch(host: SlotTasks, ledger: Ledger, batch: Batch) -> None:
-    host.begin(batch)
-    for spout in host.spouts:
-        ledger.forget(spout.id, spout.cursor)
-        host.deliver(spout.id, "bench", ledger.verdicts(spout.id, spout.cursor))
-    host.poll(_BATCH)
-    for frame in host.work():
-        raise AssertionError(f"a frame for task {frame.target_task}, which is not here")
-    host.save()
-    ledger.apply(host.take_updates(), batch.now)
-    host.take_metrics()

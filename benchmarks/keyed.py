@@ -7,13 +7,12 @@ is of processor time. The loop in the figures is the StatefulBasicBolt. Every se
 from __future__ import annotations
 
 import random
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 
 from benchmarks.model import BenchOptions, Measurement
+from benchmarks.slots import run_to_end
 from topo import BasicBolt, KeyedBolt, Spout, StatefulBasicBolt, TopologyBuilder, Tuple
-from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
-from topo.topology.layout import TaskLayout
 
 _BATCH = 5_000
 _EVENTS_A_SECOND = 100_000  # a guess that turns --seconds into an amount of work
@@ -112,24 +111,7 @@ def counted(keys: list[int], bolt: Any) -> tuple[int, float]:
     builder.set_spout("keys", Keys(keys))
     builder.set_bolt("bolt", bolt).fields_grouping("keys", ["key"])
     builder.set_bolt("sum", Sum()).global_grouping("bolt")
-    plan = builder.create_topology()
-    conf = full_conf({})
-    layout = TaskLayout(plan, conf)
-    tasks = range(1, layout.count + 1)
-    setting = TaskEnvironment(plan, layout, conf, "bench", perf_counter, frozenset(tasks))
-    host = SlotTasks(setting, tasks, travelling=True)
-    host.open()
-    started, number = process_time(), 0
-    while not (host.exhausted and not host.pending):
-        host.begin(Batch(number, float(number), number - 1.0))
-        host.poll(_BATCH)
-        for frame in host.work():
-            raise AssertionError(f"a frame for task {frame.target_task}, which is not here")
-        host.save()
-        host.take_updates()
-        host.take_metrics()
-        number += 1
-    seconds = process_time() - started
+    host, layout, seconds = run_to_end(builder.create_topology(), _BATCH, process_time)
     [task] = layout.tasks_of("sum")
     sink = host.tasks[task].component
     assert isinstance(sink, Sum)

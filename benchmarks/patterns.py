@@ -18,13 +18,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.model import BenchOptions, Measurement
+from benchmarks.slots import run_to_end
 from topo import BasicBolt, EventTime, Pattern, PatternBolt, Spout, TopologyBuilder, Tuple
 from topo.engine.spark.process.slot import GARBAGE_THRESHOLDS
 from topo.event_time import BEFORE_ALL
-from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.storage.saving import Changes
 from topo.timed import Clock, Rows
-from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 
 _BATCH = 5_000
@@ -248,24 +247,7 @@ def topology(rows: list[Row], pattern: Pattern) -> Topology:
 
 def found_with_topo(rows: list[Row], pattern: Pattern) -> tuple[int, float]:
     """Return how many matches topo finds, and the seconds it took."""
-    plan = topology(rows, pattern)
-    conf = full_conf({})
-    layout = TaskLayout(plan, conf)
-    tasks = range(1, layout.count + 1)
-    setting = TaskEnvironment(plan, layout, conf, "bench", perf_counter, frozenset(tasks))
-    host = SlotTasks(setting, tasks, travelling=True)
-    host.open()
-    started, number = perf_counter(), 0
-    while not (host.exhausted and not host.pending):
-        host.begin(Batch(number, float(number), number - 1.0))
-        host.poll(_BATCH)
-        for frame in host.work():
-            raise AssertionError(f"a frame for task {frame.target_task}, which is not here")
-        host.save()
-        host.take_updates()
-        host.take_metrics()
-        number += 1
-    seconds = perf_counter() - started
+    host, layout, seconds = run_to_end(topology(rows, pattern), _BATCH)
     [task] = layout.tasks_of("count")
     sink = host.tasks[task].component
     assert isinstance(sink, Matches)
