@@ -8,6 +8,7 @@ reported and saved has to be the same.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -82,7 +83,8 @@ class Kept(BasicBolt):
         self.kept: list[Any] = []
 
     def execute(self, tup: Tuple) -> None:
-        self.kept.append([tup.source_stream, *tup.values])
+        stream = sys.intern(tup.source_stream)  # pickles tell equal texts from one and the same
+        self.kept.append([stream, *tup.values])
         if len(self.kept) % 23 == 0:
             raise FailTuple("enough")
 

@@ -7,37 +7,21 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import example, given
 
+from tests.property.bolt_runs import INPUTS, Inputs, task_of
 from tests.property.bolts_to_rewrite import BASIC, BASIC_REWRITTEN
 from tests.property.rich_bolts_to_rewrite import RICH, RICH_REWRITTEN
 from tests.property.scale import examples
 from tests.property.test_column_laws import Kept, Numbers, run
-from topo import BasicBolt, Bolt, Topology, TopologyBuilder
+from topo import BasicBolt, Bolt, TopologyBuilder
 from topo.runtime.bolt_task import BoltTask
-from topo.runtime.slot import SlotTasks, TaskEnvironment, full_conf
-from topo.topology.layout import TaskLayout
 
 BOLTS: dict[str, Callable[[], Bolt | BasicBolt]] = {**BASIC, **RICH}
 REWRITTEN = BASIC_REWRITTEN | RICH_REWRITTEN
 
 
-def of_bolt(
-    name: str, rows: list[tuple[Any, ...]], size: int, *, tracked: bool, sources: int, read: bool
-) -> Topology:
-    builder = TopologyBuilder()
-    bolt = builder.set_bolt("bolt", BOLTS[name]())
-    for number in range(sources):
-        fields = ("n", "m") if number == 0 else ("m", "n")
-        builder.set_spout(f"s{number}", Numbers(fields, rows, size, tracked))
-        bolt.shuffle_grouping(f"s{number}")
-    outputs = BOLTS[name]().outputs
-    if outputs and read:
-        kept = builder.set_bolt("kept", Kept()).shuffle_grouping("bolt")
-        if isinstance(outputs, dict):
-            kept.shuffle_grouping("bolt", stream="odd")
-    return builder.create_topology()
+ONE_STREAM_IN_THE_SECOND_BATCH = Inputs([(43, 41), *[(42, 4)] * 7], flag=True)
 
 
 def traceback_of(seen: list[Any]) -> list[Any]:
@@ -46,49 +30,29 @@ def traceback_of(seen: list[Any]) -> list[Any]:
 
 @pytest.mark.filterwarnings("ignore:.*emits without anchors")
 @pytest.mark.parametrize("name", sorted(BOLTS))
-@given(
-    values=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=60),
-    size=st.sampled_from([7, 40, 41]),
-    sources=st.sampled_from([1, 2]),
-    flags=st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()),
-)
+@given(inputs=INPUTS)
+@example(inputs=ONE_STREAM_IN_THE_SECOND_BATCH)
 @examples(15)
-def test_a_bolt_does_the_same_rewritten(
-    name: str,
-    values: list[tuple[int, int]],
-    size: int,
-    sources: int,
-    flags: tuple[bool, bool, bool, bool],
-) -> None:
-    tracked, stops, read, strict = flags
-    topology = of_bolt(name, values, size, tracked=tracked, sources=sources, read=read)
+def test_a_bolt_does_the_same_rewritten(name: str, inputs: Inputs) -> None:
+    topology = inputs.topology(BOLTS[name](), read=inputs.flag)
     results = []
     for rewrites in (True, False):
         with patch.object(BoltTask, "rewrites", rewrites):
-            policy = "stop" if stops else "fail"
-            results.append(run(topology, strict=strict, policy=policy, by_columns=True))
+            results.append(
+                run(topology, strict=inputs.strict, policy=inputs.policy, by_columns=True)
+            )
     assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["as in production", "as in tests"])
 @pytest.mark.parametrize("name", sorted(BOLTS))
 def test_those_bolts_are_rewritten_that_can_be(name: str, strict: bool) -> None:
-    topology = of_bolt(name, [(1, 2)], 7, tracked=False, sources=1, read=True)
-    conf = full_conf({})
-    layout = TaskLayout(topology, conf)
-    tasks = range(1, layout.count + 1)
-    environment = TaskEnvironment(
-        topology, layout, conf, "laws", lambda: 0.0, frozenset(tasks), strict=strict
-    )
-    host = SlotTasks(environment, tasks)
-    host.open()
-    (task,) = (one for one in host.tasks.values() if one.component_id == "bolt")
-    assert isinstance(task, BoltTask)
+    task = task_of(Inputs([(1, 2)]).topology(BOLTS[name]()), strict=strict)
     assert bool(task._loops) == (name in REWRITTEN)
 
 
 def test_an_error_is_shown_at_the_line_that_was_written() -> None:
-    topology = of_bolt("Failing", [(0, 3)], 7, tracked=True, sources=1, read=True)
+    topology = Inputs([(0, 3)], tracked=True).topology(BOLTS["Failing"]())
     seen = run(topology, strict=False, policy="stop", by_columns=True)
     ((_, text, trace, _),) = traceback_of(seen)
     assert "ValueError: no 3" in text
