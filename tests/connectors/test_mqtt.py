@@ -104,6 +104,19 @@ def test_messages_wait_for_a_topology_that_is_away(server: MosquittoServer, topi
     assert [value for value in again.values(1) if value != b"0 is not kept"] == numbers(50)
 
 
+def test_topics_of_an_earlier_run_are_not_read(server: MosquittoServer, topic: str) -> None:
+    """The session that the broker keeps has their filter, and what came meanwhile."""
+    with TestCluster() as cluster:
+        Reading(MqttSpout(server.url, f"{topic}/old"), cluster=cluster, name=topic)
+    server.write(f"{topic}/old", numbers(10))
+    again = Reading(MqttSpout(server.url, f"{topic}/new/+"), name=topic)
+    server.write(f"{topic}/old", numbers(20, 10))
+    server.write(f"{topic}/new/a", numbers(5))
+    moved_until(again.cluster, lambda: counters(again.run).get("not_subscribed") == 20)
+    moved_until(again.cluster, lambda: counters(again.run).get("acked") == 5)
+    assert again.run.tuples("s") == [[f"{topic}/new/a", number] for number in numbers(5)]
+
+
 @pytest.mark.parametrize("track", [None, False])
 def test_batches_that_are_rolled_back_lose_nothing(
     server: MosquittoServer, topic: str, track: Any
@@ -190,6 +203,28 @@ def test_tasks_share_the_messages(server: MosquittoServer, topic: str) -> None:
         assert sorted(row[0] for row in run.tuples("s")) == list(range(300))
         host: Any = run
         assert all(task.component._serial for task in host._host.spouts)
+
+
+@pytest.mark.parametrize("tasks", [(1, 2), (2, 1)])
+def test_another_number_of_tasks_reads_each_message_once(
+    server: MosquittoServer, topic: str, tasks: tuple[int, int]
+) -> None:
+    """One task subscribes for itself, several share; the broker's session knows both."""
+    read: list[Any] = []
+    for number in tasks:
+        builder = TopologyBuilder()
+        spout = MqttSpout(server.url, topic, value="json", fields="value")
+        builder.set_spout("s", spout, parallelism=number)
+        builder.set_bolt("b", Keeps()).shuffle_grouping("s")
+        with TestCluster() as cluster:
+            run = cluster.submit_topology(topic, builder.create_topology())
+            moved_until(cluster, lambda to=number, run=run: connected(run) == to)  # type: ignore[misc]
+            server.write(topic, numbers(100))
+            moved_until(cluster, lambda run=run: counters(run).get("acked", 0) >= 100)  # type: ignore[misc]
+            for _ in range(5):
+                cluster.advance(1)
+            read.append(sorted(row[0] for row in run.tuples("s")))
+    assert read == [list(range(100))] * 2
 
 
 def test_what_cannot_be_read(server: MosquittoServer, topic: str) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
-from topo.connectors.base import OnBad, check_choice, check_positive
+from topo.connectors.base import OnBad, check_choice, check_positive, load_client
 from topo.connectors.deliveries import Delivery, DeliverySpout, Link
 from topo.connectors.formats import Decode, Format
 from topo.connectors.mqtt.connection import REQUIRES, SCHEMES, Access, Connection
@@ -24,6 +25,7 @@ from topo.errors import ComponentError
 from topo.tuples import Fields
 
 _NAME = "MqttSpout"
+_MOST_TOPICS = 10_000  # whose filters are known by heart
 _MOST_QUEUED = 100_000
 """Messages that are not acked, QoS 0, and so not bounded by the protocol; then they are dropped."""
 
@@ -126,18 +128,20 @@ class MqttSpout(DeliverySpout):
     def connect(self) -> MqttLink:
         context = self.context
         tasks = len(context.component_tasks(context.this_component_id))
-        group = self.group
-        if group is None and tasks > 1:
-            group = f"topo-{context.topology_name}-{context.this_component_id}"
+        shares = f"topo-{context.topology_name}-{context.this_component_id}"
+        group = self.group or (shares if tasks > 1 else None)
+        filters = [f"$share/{group}/{topic}" if group else topic for topic in self.topics]
+        alone_or_shared = [*self.topics, *(f"$share/{shares}/{topic}" for topic in self.topics)]
         keeps = self.guarantee != "none"
         return MqttLink(
             Access(_NAME, self.url, self.tls, self.version, self.keepalive_secs),
             self.task_name(self.client_id),
-            [f"$share/{group}/{topic}" if group else topic for topic in self.topics],
+            filters,
             min(self.qos, 1) if keeps else self.qos,
             session_secs=self.session_secs if keeps else 0,
             most=self.max_in_flight,
             acks=keeps,
+            former=[name for name in alone_or_shared if name not in filters],
             session=self._session,
             wake=context.wake,
             count=context.counter,
@@ -161,6 +165,20 @@ def _check_filter(topic: str) -> None:
         )
 
 
+def _matcher(filters: Iterable[str]) -> Callable[[str], bool]:
+    """Return what says whether a topic is of these filters.
+
+    The broker's session has the filters of earlier runs too, which may have read other topics.
+    """
+    matches = load_client("paho.mqtt.client", _NAME, "mqtt").topic_matches_sub
+    plain = [_without_group(name) for name in filters]
+    return lru_cache(_MOST_TOPICS)(lambda topic: any(matches(name, topic) for name in plain))
+
+
+def _without_group(name: str) -> str:
+    return name.split("/", 2)[2] if name.startswith("$share/") else name
+
+
 class MqttLink(Link):
     """A subscribed connection, and the messages that have arrived by it."""
 
@@ -174,6 +192,7 @@ class MqttLink(Link):
         session_secs: int,
         most: int,
         acks: bool,
+        former: Sequence[str],
         session: Hashable,
         wake: Callable[[], None],
         count: Callable[[str, int], None],
@@ -187,9 +206,14 @@ class MqttLink(Link):
         self._session_before = session
         self._arrived: deque[Any] = deque()
         self._count = count
-        arrived = self._arrived
+        arrived, is_wanted = self._arrived, _matcher(filters)
 
         def receive(client: Any, userdata: Any, message: Any) -> None:
+            if not is_wanted(message.topic):
+                self.not_subscribed += 1
+                if acks and message.qos:
+                    client.ack(message.mid, message.qos)
+                return
             if message.qos == 0 and len(arrived) >= _MOST_QUEUED:
                 self.dropped += 1
                 return
@@ -197,11 +221,11 @@ class MqttLink(Link):
             if len(arrived) == 1:
                 wake()
 
-        self.dropped = 0
+        self.dropped = self.not_subscribed = 0
         connection.client.manual_ack_set(acks)
         connection.client.on_message = receive
         connection.client.on_subscribe = _Subscribed(connection, filters, self._subscribed)
-        connection.on_connected = _Subscribe(connection, filters, qos)
+        connection.on_connected = _Subscribe(connection, filters, qos, former)
         connection.on_ended = wake
         connection.start()
 
@@ -217,6 +241,9 @@ class MqttLink(Link):
         if self.dropped:
             dropped, self.dropped = self.dropped, 0
             self._count("dropped", dropped)
+        if self.not_subscribed:
+            passed, self.not_subscribed = self.not_subscribed, 0
+            self._count("not_subscribed", passed)
         arrived = self._arrived
         if not arrived or most <= 0:  # what is full is emptied by the next connection
             connection.check()
@@ -250,13 +277,23 @@ class MqttLink(Link):
 
 
 class _Subscribe:
-    """The first act of a connection."""
+    """The first act of a connection.
 
-    def __init__(self, connection: Connection, filters: Sequence[str], qos: int) -> None:
+    `former` are the filters by which a run with another number of tasks has read these topics: the
+    broker's session would deliver each message by both.
+    """
+
+    def __init__(
+        self, connection: Connection, filters: Sequence[str], qos: int, former: Sequence[str]
+    ) -> None:
         self._connection, self._filters, self._qos = connection, filters, qos
+        self._former = former
 
     def __call__(self) -> None:
-        self._connection.client.subscribe([(topic, self._qos) for topic in self._filters])
+        client = self._connection.client
+        client.subscribe([(topic, self._qos) for topic in self._filters])
+        if self._connection.has_session and self._former:
+            client.unsubscribe(list(self._former))
 
 
 class _Subscribed:
