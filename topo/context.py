@@ -35,19 +35,20 @@ class ComponentFigures:
         self._counts: Counter[str] = Counter()
         self._levels: dict[str, float | None] = {}
         self._values: dict[str, array[float]] = {}
-        self._names: set[str] = set()
+        self._names: dict[str, str] = {}  # of a figure with its labels, its kind
+        self._kinds: dict[str, str] = {}
 
     def gauge(self, name: str, value: float | None, labels: Mapping[str, Any]) -> None:
         """Note the level; None says that there is none any more."""
-        self._levels[self._key(name, labels)] = None if value is None else float(value)
+        self._levels[self._key("gauge", name, labels)] = None if value is None else float(value)
 
     def count(self, name: str, by: int, labels: Mapping[str, Any]) -> None:
         """Add to the count."""
-        self._counts[self._key(name, labels)] += by
+        self._counts[self._key("counter", name, labels)] += by
 
     def observe(self, name: str, value: float, labels: Mapping[str, Any]) -> None:
         """Keep a value of a histogram until it is counted, with all of the batch."""
-        key = self._key(name, labels)
+        key = self._key("histogram", name, labels)
         if key not in self._values:
             if LIMIT in labels:
                 raise TopoError(f"a histogram's label cannot be {LIMIT!r}: limits have that name")
@@ -63,15 +64,21 @@ class ComponentFigures:
         self._counts, self._levels, self._values = Counter(), {}, {}
         return taken
 
-    def _key(self, name: str, labels: Mapping[str, Any]) -> str:
+    def _key(self, kind: str, name: str, labels: Mapping[str, Any]) -> str:
         key = _figure_key(name, labels)
-        if key not in self._names:
+        if self._names.get(key) != kind:
+            earlier = self._kinds.setdefault(name, kind)
+            if earlier != kind:
+                raise TopoError(
+                    f"{name} is a {earlier} already, and cannot be a {kind}",
+                    hint="a figure has one name",
+                )
             if len(self._names) >= _MOST_FIGURES:
                 raise TopoError(
                     f"a task has more than {_MOST_FIGURES} figures of its own; the next is {key}",
                     hint="label by what is few: a partition, not a message",
                 )
-            self._names.add(key)
+            self._names[key] = kind
         return key
 
 

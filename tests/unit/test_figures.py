@@ -194,6 +194,15 @@ def test_a_histogram_takes_numbers(values: dict[str, object], words: str) -> Non
     assert in_ranges(figures.take()[2]) == {}
 
 
+def test_a_name_is_of_one_kind_of_figure() -> None:
+    figures = ComponentFigures()
+    figures.gauge("x", 1, {})
+    figures.gauge("x", 2, {"a": 1})
+    for wrong in (figures.count, figures.observe):
+        with pytest.raises(TopoError, match="x is a gauge already, and cannot be a"):
+            wrong("x", 1, {})
+
+
 def test_histograms_have_windows_too() -> None:
     windows = Windows()
     windows.add(0.0, plain(run(complete_by={"0.1": 4, "0.5": 1})))
