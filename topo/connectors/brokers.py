@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, check_url
@@ -11,7 +12,11 @@ from topo.connectors.base import load_client
 from topo.connectors.formats import Encode, Format, encoder
 from topo.connectors.outbox import OutboxSink, Outgoing, Refused
 from topo.context import TopologyContext
+from topo.errors import ComponentError, Unavailable
 from topo.takeover import Claim, Shared, close_earlier, hold
+
+_PAUSE_SECS = 0.25
+"""Before a broker that was lost is connected to again."""
 
 
 class BrokerAccess:
@@ -35,11 +40,42 @@ class BrokerAccess:
         return f"{first}/{context.this_task_index}"
 
 
-class Publishing(Protocol):
-    """A connection by which records are published."""
+class Publisher(Shared):
+    """What publishes records, and connects again if it has to."""
+
+    def __init__(self) -> None:
+        self._refused: dict[int, Exception] = {}
+        """By their places, the records that the broker refuses."""
+
+    def attempt(self, left: dict[int, Outgoing], until: float) -> None:
+        """Publish what is left, and take out of it what the broker has confirmed.
+
+        `left` has the records by their places; `until` is a time of the monotonic clock.
+        """
+        raise NotImplementedError
 
     def publish(self, records: Sequence[Outgoing], secs: float) -> Refused:
         """Publish records; return those that the broker refuses, raise Unavailable in the end."""
+        until = time.monotonic() + secs
+        left = dict(enumerate(records))
+        refused: Refused = []
+        while left:
+            try:
+                self.attempt(left, until)
+            except Unavailable as error:
+                self.close()
+                if time.monotonic() + _PAUSE_SECS >= until:
+                    reason = f"{error.message}; {len(left)} messages are not confirmed"
+                    raise Unavailable(reason) from error
+                time.sleep(_PAUSE_SECS)
+            except ComponentError:
+                self.close()
+                raise
+            finally:
+                for place, reason_of in self._refused.items():
+                    refused.append((left.pop(place), reason_of))
+                self._refused.clear()
+        return refused
 
 
 class BrokerSink(BrokerAccess, OutboxSink):
@@ -51,7 +87,7 @@ class BrokerSink(BrokerAccess, OutboxSink):
     transient: Iterable[str] = ("_publisher", "_claim", "_encode", *OutboxSink.transient)
 
     def connect(self) -> Shared:
-        """Make what publishes: a `Publishing`, connected when it is first used."""
+        """Make what publishes, connected when it is first used; a `Publisher` for `send`."""
         raise NotImplementedError
 
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
@@ -72,5 +108,5 @@ class BrokerSink(BrokerAccess, OutboxSink):
         return self._publisher
 
     def send(self, records: Sequence[Outgoing]) -> Refused:
-        publisher: Publishing = self.publisher()
+        publisher: Publisher = self.publisher()
         return publisher.publish(records, self.retry_secs)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from topo.connectors.base import OnBad, as_record, check_guarantee, check_positive
 from topo.connectors.publication import PublishingSink, Rejected
@@ -23,6 +23,7 @@ _LONGEST_PAUSE_SECS = 5.0
 _MOST = 1_000  # records that wait to be sent together
 
 Chosen = str | Callable[[Tuple], Any]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -172,6 +173,28 @@ class OutboxSink(PublishingSink):
         self.context.counter("sent", len(waiting) - len(refused))
         for record, error in refused:
             self.reject([record.where, record.body], error)
+
+
+def parts(
+    items: Iterable[T], size: Callable[[T], int], *, most: int, most_bytes: int
+) -> Iterator[list[T]]:
+    """Yield the items of each request: as many as it may have, and no empty one."""
+    part: list[T] = []
+    total = 0
+    for item in items:
+        own = size(item)
+        if part and (len(part) >= most or total + own > most_bytes):
+            yield part
+            part, total = [], 0
+        part.append(item)
+        total += own
+    if part:
+        yield part
+
+
+def size_of(record: Outgoing) -> int:
+    """Return how many bytes a record has."""
+    return len(record.body)
 
 
 def chosen(given: Chosen | None, tup: Tuple) -> Any:

@@ -19,16 +19,14 @@ from topo.connectors.amqp.broker import REQUIRES, SCHEMES, Access, Broker
 from topo.connectors.amqp.spout import check_declare
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad
-from topo.connectors.brokers import BrokerSink
+from topo.connectors.brokers import BrokerSink, Publisher
 from topo.connectors.formats import Encode, Format, check_form, requirements_of
 from topo.connectors.outbox import Chosen, Outgoing, Refused, chosen
 from topo.errors import ComponentError, Unavailable
-from topo.takeover import Shared
 from topo.tuples import Tuple
 
 _NAME = "AmqpBolt"
 _WINDOW = 5_000  # messages that are not confirmed
-_PAUSE_SECS = 0.25
 _PERSISTENT = 2
 
 
@@ -93,8 +91,8 @@ class AmqpBolt(BrokerSink):
             retry_secs=retry_secs,
         )
 
-    def connect(self) -> Publisher:
-        return Publisher(Access(_NAME, self.url, self.tls, 0, self.task_name()), self)
+    def connect(self) -> AmqpPublisher:
+        return AmqpPublisher(Access(_NAME, self.url, self.tls, 0, self.task_name()), self)
 
     def outgoing(self, tup: Tuple) -> Outgoing | None:
         key = self.routing_key if isinstance(self.routing_key, str) else self.routing_key(tup)
@@ -114,10 +112,11 @@ class AmqpBolt(BrokerSink):
             return []
 
 
-class Publisher(Shared):
+class AmqpPublisher(Publisher):
     """Publishes messages over a connection whose loop runs while it waits for confirms."""
 
     def __init__(self, access: Access, sink: AmqpBolt) -> None:
+        super().__init__()
         self._broker = Broker(access)
         self._exchange, self._mandatory = sink.exchange, sink.mandatory
         self._declares = None if sink.declare is None else (sink.routing_key, sink.declare)
@@ -135,7 +134,6 @@ class Publisher(Shared):
         self._open: dict[int, int] = {}  # delivery tags, in order, and the places of their records
         self._places: dict[str, int] = {}  # by message_id, of what is open
         self._confirmed: list[int] = []
-        self._refused: dict[int, Exception] = {}
         self._enough = 0
         self._done: Callable[[], bool] = lambda: False
         self._running: Any = None  # the loop, while it runs
@@ -157,32 +155,8 @@ class Publisher(Shared):
         self._turn(loop, time.monotonic(), lambda: False)  # a socket is closed last
         loop.close()
 
-    def publish(self, records: Sequence[Outgoing], secs: float) -> Refused:
-        """Publish records; return those that the broker refuses."""
-        until = time.monotonic() + secs
-        left = dict(enumerate(records))
-        refused: Refused = []
-        while left:
-            try:
-                self._connect(until)
-                self._publish(left, until)
-            except Unavailable as error:
-                self.close()
-                if time.monotonic() + _PAUSE_SECS >= until:
-                    reason = f"{error.message}; {len(left)} messages are not confirmed"
-                    raise Unavailable(reason) from error
-                time.sleep(_PAUSE_SECS)
-            except ComponentError:
-                self.close()
-                raise
-            finally:
-                for place, reason_of in self._refused.items():
-                    refused.append((left.pop(place), reason_of))
-                self._refused.clear()
-        return refused
-
-    def _publish(self, left: dict[int, Outgoing], until: float) -> None:
-        """Publish what is left; take out of it what the broker has confirmed."""
+    def attempt(self, left: dict[int, Outgoing], until: float) -> None:
+        self._connect(until)
         waiting = deque(left)
         while waiting or self._open:
             for _ in range(min(_WINDOW - len(self._open), len(waiting))):

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any
 
 from topo.connectors.arguments import answering
 from topo.connectors.aws.service import REQUIRES, Service, check_options
 from topo.connectors.base import OnBad, as_record, check_positive
 from topo.connectors.formats import Encode, Format, check_form, encoder, requirements_of
+from topo.connectors.outbox import parts
 from topo.connectors.publication import RejectingSink
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
@@ -67,21 +69,9 @@ class _Sink(RejectingSink):
 
     def pre_commit(self, batch_id: int) -> None:
         entries, self._entries = self._entries, []
-        for part in self._parts(entries):
-            self._send_all(part)
+        for part in parts(entries, itemgetter(1), most=self.most, most_bytes=self.most_bytes):
+            self._send_all([entry for entry, _ in part])
         self.context.counter("records", len(entries))
-
-    def _parts(self, entries: list[tuple[Entry, int]]) -> list[list[Entry]]:
-        """Return the entries of each call, as many as it may have."""
-        parts: list[list[Entry]] = []
-        room = 0
-        for entry, size in entries:
-            if not parts or len(parts[-1]) >= self.most or size > room:
-                parts.append([])
-                room = self.most_bytes
-            parts[-1].append(entry)
-            room -= size
-        return parts
 
     def _send_all(self, part: list[Entry]) -> None:
         """Send entries; send those that are refused for now again, for up to `retry_secs`."""

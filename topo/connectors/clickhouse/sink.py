@@ -19,7 +19,7 @@ from topo.connectors.base import OnBad
 from topo.connectors.formats import dump_json
 from topo.connectors.http.client import passes
 from topo.connectors.http.targets import TargetSink
-from topo.connectors.outbox import Outgoing, Refused
+from topo.connectors.outbox import Outgoing, Refused, parts, size_of
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
@@ -110,7 +110,7 @@ class ClickHouseBolt(TargetSink):
 
     def send(self, records: Sequence[Outgoing]) -> Refused:
         refused: Refused = []
-        for table, rows in _parts(records):
+        for table, rows in _inserts(records):
             if self.guarantee == "exactly_once" and table not in self._checked:
                 self.deliver(partial(self._check_memory, table), rows)
             self._insert(table, rows, refused)
@@ -190,18 +190,11 @@ def _check_table(table: Any) -> None:
         )
 
 
-def _parts(records: Sequence[Outgoing]) -> Iterator[tuple[str, list[Outgoing]]]:
+def _inserts(records: Sequence[Outgoing]) -> Iterator[tuple[str, list[Outgoing]]]:
     """Yield the rows of each insert, with their table."""
     for table, rows in groupby(sorted(records, key=_table_of), key=_table_of):
-        part: list[Outgoing] = []
-        size = 0
-        for row in rows:
-            if part and (len(part) >= _MOST or size + len(row.body) > _MOST_BYTES):
-                yield table, part
-                part, size = [], 0
-            part.append(row)
-            size += len(row.body)
-        yield table, part
+        for part in parts(rows, size_of, most=_MOST, most_bytes=_MOST_BYTES):
+            yield table, part
 
 
 def _table_of(record: Outgoing) -> str:

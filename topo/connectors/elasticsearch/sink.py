@@ -8,7 +8,7 @@ under ids of its own, which are the same if the process dies meanwhile and it is
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from topo.connectors.base import OnBad, check_choice
 from topo.connectors.formats import dump_json
 from topo.connectors.http.client import Target, passes
 from topo.connectors.http.targets import TargetSink
-from topo.connectors.outbox import Chosen, Outgoing, Refused, chosen
+from topo.connectors.outbox import Chosen, Outgoing, Refused, chosen, parts, size_of
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 
@@ -118,9 +118,8 @@ class ElasticsearchBolt(TargetSink):
 
     def send(self, records: Sequence[Outgoing]) -> Refused:
         refused: Refused = []
-        for part in _parts(records):
-            left = list(part)
-            self.deliver(partial(self._write, left, refused), left)
+        for part in parts(records, size_of, most=_MOST, most_bytes=_MOST_BYTES):
+            self.deliver(partial(self._write, part, refused), part)
         return refused
 
     def _write(self, left: list[Outgoing], refused: Refused) -> None:
@@ -198,20 +197,6 @@ class ElasticsearchBolt(TargetSink):
                 hint="see url=",
             )
         return results
-
-
-def _parts(records: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
-    """Yield the records of each request."""
-    part: list[Outgoing] = []
-    size = 0
-    for record in records:
-        if part and (len(part) >= _MOST or size + len(record.body) > _MOST_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(record)
-        size += len(record.body)
-    if part:
-        yield part
 
 
 def _words(fault: Mapping[str, Any]) -> str:

@@ -9,24 +9,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_choice, check_positive
-from topo.connectors.brokers import BrokerSink
+from topo.connectors.brokers import BrokerSink, Publisher
 from topo.connectors.formats import Encode, Format, check_form, requirements_of
 from topo.connectors.mqtt.connection import REQUIRES, SCHEMES, Access, Connection
-from topo.connectors.outbox import Outgoing, Refused
-from topo.errors import ComponentError, Unavailable
-from topo.takeover import Shared
+from topo.connectors.outbox import Outgoing
+from topo.errors import ComponentError
 from topo.tuples import Tuple
 
 _NAME = "MqttBolt"
 _MOST_BYTES = 268_435_455  # of a packet; a topic's name and properties belong to it
 _WINDOW = 1_000
-_PAUSE_SECS = 0.25
 _NOBODYS = -1
 """The place of a record that nobody waits for."""
 
@@ -95,8 +93,8 @@ class MqttBolt(BrokerSink):
             retry_secs=retry_secs,
         )
 
-    def connect(self) -> Publisher:
-        return Publisher(
+    def connect(self) -> MqttPublisher:
+        return MqttPublisher(
             Access(_NAME, self.url, self.tls, self.version, self.keepalive_secs),
             self.task_name(self.client_id),
             qos=self.qos,
@@ -126,12 +124,13 @@ def _check_topic(topic: Any) -> None:
         raise ComponentError(f"{_NAME}: a topic of more than 65,535 bytes: {topic[:40]!r}...")
 
 
-class Publisher(Shared):
-    """Publishes messages; waits for the broker's confirmations, and connects again if it has to."""
+class MqttPublisher(Publisher):
+    """Publishes messages, and waits for the broker's confirmations."""
 
     def __init__(
         self, access: Access, client_id: str, *, qos: int, retain: bool, waits: bool
     ) -> None:
+        super().__init__()
         self._access, self._client_id = access, client_id
         self._qos, self._retain, self._waits = qos, retain, waits
         self._connection: Connection | None = None
@@ -139,33 +138,11 @@ class Publisher(Shared):
         self._open: dict[int, int] = {}  # message ids, and the places of their records
         self._early: dict[int, Any] = {}  # confirmations that came before their ids were known
         self._confirmed: list[int] = []
-        self._refused: dict[int, str] = {}
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-
-    def publish(self, records: Sequence[Outgoing], secs: float) -> Refused:
-        """Publish records; return those that the broker refuses."""
-        until = time.monotonic() + secs
-        left = dict(enumerate(records))
-        refused: Refused = []
-        while left:
-            try:
-                connection = self._connected(until)
-                self._publish(connection, left, until)
-            except Unavailable as error:
-                self.close()
-                if time.monotonic() + _PAUSE_SECS >= until:
-                    reason = f"{error.message}; {len(left)} messages are not confirmed"
-                    raise Unavailable(reason) from error
-                time.sleep(_PAUSE_SECS)
-            finally:
-                for place, reason in self._refused.items():
-                    refused.append((left.pop(place), ValueError(reason)))
-                self._refused.clear()
-        return refused
 
     def _connected(self, until: float) -> Connection:
         connection = self._connection
@@ -191,8 +168,8 @@ class Publisher(Shared):
             raise connection.unavailable("no answer in time")
         return connection
 
-    def _publish(self, connection: Connection, left: dict[int, Outgoing], until: float) -> None:
-        """Publish what is left; take out of it what the broker has confirmed."""
+    def attempt(self, left: dict[int, Outgoing], until: float) -> None:
+        connection = self._connected(until)
         window = min(connection.window, _WINDOW)
         waiting = deque(left)
         while waiting or self._open:
@@ -226,7 +203,7 @@ class Publisher(Shared):
                 record.where, record.body, self._qos, self._retain, more
             )
         except ValueError as error:
-            self._refused[place] = str(error)
+            self._refused[place] = error
             return
         if info.rc != 0:
             raise connection.unavailable("the connection is lost")
@@ -262,7 +239,7 @@ class Publisher(Shared):
         if not reason.is_failure:
             self._confirmed.append(place)
         elif str(reason) in _REFUSED_RECORDS and place != _NOBODYS:
-            self._refused[place] = f"the broker refuses it: {reason}"
+            self._refused[place] = ValueError(f"the broker refuses it: {reason}")
         elif self._connection is not None and self._waits:
             self._connection.fail(
                 self._connection.unavailable(f"the broker refuses a message: {reason}")
