@@ -3,7 +3,8 @@
 A run without options takes minutes on two cores: it has whatever needs no Spark, no server and no
 killed process, and a selection marked `smoke`, which runs once through everything on a real Spark.
 `-m spark`, `-m server` and `-m fault` run the tests with that mark, `--all` runs every test. Tests
-of files that the command line names are never left out, whatever they need.
+of files that the command line names are never left out, whatever they need. A run with `--seconds`
+has its tests in the order of `tests/turns.py`.
 
 Property tests have a third of their examples, the same ones in every run, so that a run is green or
 red by what was changed. `--all` has all examples, made from a new seed, which the run prints.
@@ -24,6 +25,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.property import scale
+from tests.turns import in_turns
 
 SLOW = ("spark", "server", "fault")
 """The marks of what a run without options leaves out."""
@@ -78,6 +80,11 @@ class Tiers:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self._leave_out(items)
+        if self._config.option.seconds < math.inf:
+            items[:] = in_turns(items)
+
+    def _leave_out(self, items: list[pytest.Item]) -> None:
         if self._has_all or self._config.option.markexpr:
             return
         left_out = [i for i in items if is_slow(i) and str(i.path) not in self._named]

@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from tests.cases import read_cases
 from tests.interrupts import heed_ctrl_c
+from tests.turns import in_turns
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -83,6 +86,7 @@ import pytest
 def test_hangs():
     threading.Event().wait(600)
 
+@pytest.mark.fault
 def test_is_next():
     pass
 """
@@ -206,6 +210,41 @@ def test_only_tests_that_kill_are_tried_again_and_are_named(
     runner.write("test_it.py", TRIES.format(mark=mark))
     shown = runner.run("test_it.py", code=code)
     assert ("RERUN test_it.py::test_fails_once" in shown) is (code == 0)
+
+
+class Item:
+    """Stands for a test: its file, its place in it, and whether it kills."""
+
+    def __init__(self, file: str, place: int, kills: bool = False) -> None:
+        self.path, self.name, self._mark = Path(file), f"{file}{place}", "fault" if kills else ""
+
+    def get_closest_marker(self, name: str) -> str | None:
+        return self._mark if name == self._mark else None
+
+
+def test_every_file_has_a_turn_before_any_has_its_last() -> None:
+    killing = [Item("kills", place, kills=True) for place in range(5)]
+    long = [Item("long", place) for place in range(45)]
+    mixed = [Item("mixed", 0, kills=True), Item("mixed", 1)]
+    ordered: Any = in_turns([*killing, *long, *mixed])  # type: ignore[list-item]
+    turns = [list(group) for _, group in groupby(ordered, key=lambda item: item.path.name)]
+    assert [(turn[0].path.name, len(turn)) for turn in turns] == [
+        ("long", 20), ("mixed", 1), ("kills", 2), ("mixed", 1),
+        ("long", 20), ("kills", 2),
+        ("long", 5), ("kills", 1),
+    ]  # fmt: skip
+    for file in (killing, long):
+        names = [item.name for item in ordered if item.path == file[0].path]
+        assert names == [item.name for item in file]
+
+
+def test_files_take_turns_where_time_is_limited(runner: Runner) -> None:
+    kills = "import pytest\n\n@pytest.mark.fault\ndef test_{name}(): pass\n"
+    runner.write("test_a.py", "\n".join(kills.format(name=name) for name in "abc"))
+    runner.write("test_b.py", "def test_d(): pass\n")
+    words = ("--co", "-q", "--seconds=60", "test_a.py", "test_b.py")
+    for limit, order in [(words, "dabc"), (words[:2] + words[3:], "abcd")]:
+        assert re.findall(r"::test_(.)", runner.run(*limit)) == list(order)
 
 
 def test_no_test_begins_after_its_time(runner: Runner) -> None:
