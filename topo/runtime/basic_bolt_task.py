@@ -24,7 +24,7 @@ from topo.runtime.task import TaskEnvironment
 from topo.runtime.users_loops import CALLS_OF_BASIC
 from topo.tracing.spans import Tracer
 from topo.tracking.trees import BasicBoltTrees, Inputs
-from topo.tuples import Tuple, tick_source, tuple_class
+from topo.tuples import Tuple
 from topo.ways import BY_BATCH, BY_TUPLE, BY_VALUES
 from topo.wire.frame import I64, Frame
 
@@ -131,7 +131,6 @@ class BasicBoltTask(BoltTask):
         if inputs is not None:
             self._tell(inputs, count)
         self._failed.clear()
-        self._columns = self._section = None  # its values are kept by whoever keeps them, or gone
         self._trees.run(None)
 
     def _run_batches(self, calls: BatchCalls, frames: Sequence[Frame]) -> None:
@@ -170,7 +169,7 @@ class BasicBoltTask(BoltTask):
         plain = is_plain(frames)
         self._marking = (inputs is not None and self._is_read) or not plain
         self._takes_columns = plain and self._starts is None
-        self.run_segments(frames, self._body(), linked=False, tracked=False)
+        self.run_segments(frames, self._body())
 
     def _body(self) -> str:
         if self._yields:
@@ -190,27 +189,6 @@ class BasicBoltTask(BoltTask):
         by_columns = self._columns is not None or out.is_by_columns
         return out.columns[0] if out.columns and by_columns else out.rows
 
-    def _run_columns(self, columns: ColumnLoops, loop: Loop, items: Iterator[Any]) -> None:
-        mark = self._trees.marks.append
-        emits = self._emits
-        while (stopped := loop(items, None, mark, emits, None)) is not None:
-            tup, error = stopped
-            for out in self._out:
-                out.even_columns(emits.count(out.index) if emits is self.outlet.order else None)
-            columns.explain(error)
-            reason = self.reason_to_fail(error, self._input() if tup is None else tup)
-            self._failed[self._current()] = self.fail_reason(reason)
-            if self._marking:
-                mark(len(emits))
-
-    def _input(self) -> Tuple:
-        """Return the input being executed, of which the loop had only the values."""
-        assert self._section is not None
-        cls, section = self._section
-        place = self.position() - (self._end - section.count)
-        made: Tuple = cls(*[column[place] for column in section.columns])
-        return made
-
     def executing(self) -> Callable[[Tuple], Any]:
         if self._process is not None:
             return self._process
@@ -219,19 +197,18 @@ class BasicBoltTask(BoltTask):
         return super().executing()
 
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
-        if self._columns is not None:
-            self._run_columns(self._columns, loop, items)
-            return
-        emits, mark = self._emits, self._trees.marks.append
-        execute = self.timed(self.executing())
-        extend = emits.extend
-        while (stopped := loop(items, execute, mark, emits, extend)) is not None:
-            tup, error = stopped
-            self._failed[self._current()] = self.fail_reason(self.reason_to_fail(error, tup))
-            if self._marking:
-                mark(len(emits))
-        if self._yields:
-            self._check_rows(emits)
+        super().run_loop(loop, items)
+        if self._yields and self._columns is None:
+            self._check_rows(self._emits)
+
+    def loop_calls(self) -> tuple[Any, ...]:
+        emits = self._emits
+        return self._trees.marks.append, emits, emits.extend, None
+
+    def fail_input(self, tup: Tuple | None, reason: str | None) -> None:
+        self._failed[self._current()] = self.fail_reason(reason)
+        if self._marking:
+            self._trees.marks.append(len(self._emits))
 
     def _check_rows(self, rows: list[Any]) -> None:
         """Check rows that a generator function yielded, which went into the stream unchecked."""
@@ -254,17 +231,6 @@ class BasicBoltTask(BoltTask):
         for link in self._port.reset:
             self.updates.reset(inputs.roots[inputs.span(link)].tolist())
         self._port.reset.clear()
-
-    def tick(self) -> None:
-        assert self._tick_secs is not None
-        self.worked = True
-        make: Callable[..., Tuple] = tuple_class(tick_source(), basic=True)
-        tup = make(self._tick_secs)
-        try:
-            self.execute_tick(tup)
-        except BaseException as error:
-            self.reason_to_fail(error, tup)
-        self.settle()
 
     def settle(self) -> None:
         self.outlet.flush()

@@ -26,7 +26,8 @@ from topo.runtime.task import Task, TaskEnvironment
 from topo.runtime.text_change import Reading
 from topo.runtime.users_loops import UsersLoops
 from topo.tracing.spans import TaskTracer, Tracer
-from topo.tuples import UNTRACKED, Source, Tuple, tuple_class
+from topo.tracking.trees import BoltTrees
+from topo.tuples import UNTRACKED, Source, Tuple, tick_source, tuple_class
 from topo.ways import BY_BATCH, BY_TUPLE, has_tick, hook_of
 from topo.wire.column import UnreadableValues
 from topo.wire.frame import AnyFrame, Frame, PackedFrame, Section
@@ -43,6 +44,7 @@ class BoltTask(Task):
     """The base of rich and basic bolt tasks."""
 
     component: Bolt | BasicBolt
+    _trees: BoltTrees
     basic = False
     rewrites = True
     """Whether an `execute` of the user's is rewritten to work on columns, where it can be."""
@@ -175,14 +177,14 @@ class BoltTask(Task):
     def run(self, frames: Sequence[Frame]) -> None:
         raise NotImplementedError
 
-    def run_segments(self, frames: Sequence[Frame], body: str, linked: bool, tracked: bool) -> None:
+    def run_segments(self, frames: Sequence[Frame], body: str) -> None:
         """Call the user's code for each tuple, and settle every few thousand emits.
 
         Segments are that short so that their emits are still in the cache when they are dealt.
         """
         first = 0
         for frame in frames:
-            for items, loop, count in self._runs_of(frame, body, linked, tracked, first):
+            for items, loop, count in self._runs_of(frame, body, first):
                 left = count
                 while left > 0:
                     size = min(left, max(_SMALLEST_SEGMENT, int(_ROWS_A_FLUSH / self._growth)))
@@ -197,20 +199,51 @@ class BoltTask(Task):
             first += len(frame)
         self.settle()
         self._unsettled = 0.0
+        self._columns = self._section = None  # its values are kept by whoever keeps them, or gone
 
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
         """Run the loop to the end of the items, and handle every error on the way."""
+        columns = self._columns
+        execute = self.timed(self.executing()) if columns is None else None
+        while (stopped := loop(items, execute, *self.loop_calls())) is not None:
+            tup, error = stopped
+            if columns is not None:
+                self.outlet.even_columns()
+                columns.explain(error)
+                tup = self.input_in_work() if tup is None else tup
+            self.fail_input(tup, self.reason_to_fail(error, tup))
+
+    def loop_calls(self) -> tuple[Any, ...]:
+        """Return what a loop is given beside its items and `execute`; see `loops`."""
         raise NotImplementedError
 
+    def fail_input(self, tup: Tuple | None, reason: str | None) -> None:
+        """Fail the input being executed, which is this tuple unless it could not be made."""
+        raise NotImplementedError
+
+    def input_in_work(self) -> Tuple:
+        """Return the input being executed, of which a loop over columns has only the values."""
+        assert self._section is not None
+        cls, section = self._section
+        link = self.position()
+        place = link - (self._end - section.count)
+        values = [column[place] for column in section.columns]
+        return self._tuple(cls, values, UNTRACKED if self._trees.inputs is None else link)
+
+    def _tuple(self, cls: type[Tuple], values: Iterable[Any], link: int = UNTRACKED) -> Tuple:
+        """Make a tuple: those of basic bolts have no link."""
+        make: Callable[..., Tuple] = cls
+        return make(*values) if self.basic else make(*values, link)
+
     def _runs_of(
-        self, frame: Frame, body: str, linked: bool, tracked: bool, first: int
+        self, frame: Frame, body: str, first: int
     ) -> Iterator[tuple[Iterator[Any], Loop, int]]:
         if frame.order is not None:
-            yield self._in_order(frame, linked, tracked, first), loop_over_tuples(body), len(frame)
+            yield self._in_order(frame, first), loop_over_tuples(body), len(frame)
             return
         for section in frame.sections:
             cls: Any = self._class_of(frame.source_task, section.stream)
-            links = self._links(section, linked, tracked, first)
+            links = self._links(section, first)
             first += section.count
             if not section.columns and links is None:
                 yield _empty(cls, section.count), loop_over_tuples(body), section.count
@@ -260,29 +293,30 @@ class BoltTask(Task):
         """Return the place of the input being executed, if inputs are executed in natural order."""
         return self._end - self._left() - 1
 
-    def _in_order(self, frame: Frame, linked: bool, tracked: bool, first: int) -> Iterator[Tuple]:
+    def _in_order(self, frame: Frame, first: int) -> Iterator[Tuple]:
         """Yield the tuples of several streams in the order in which they were emitted."""
         assert frame.order is not None
         made = []
         for section in frame.sections:
             cls: Callable[..., Tuple] = self._class_of(frame.source_task, section.stream)
-            links = self._links(section, linked, tracked, first)
+            links = self._links(section, first)
             values = values_of(section, links)
             if values is None:
                 made.append(_empty(cls, section.count))
-            elif len(section.columns) + linked == 1:
+            elif len(section.columns) + (links is not None) == 1:
                 made.append(map(cls, values.items))
             else:
                 made.append(starmap(cls, values.items))
             first += section.count
         return (next(made[number]) for number in frame.order.tolist())
 
-    def _links(
-        self, section: Section, linked: bool, tracked: bool, first: int
-    ) -> Iterable[int] | None:
-        if not linked:
+    def _links(self, section: Section, first: int) -> Iterable[int] | None:
+        """Return the links of a section's tuples; those of basic bolts have none."""
+        if self.basic:
             return None
-        return range(first, first + section.count) if tracked else repeat(UNTRACKED, section.count)
+        if self._trees.inputs is None:
+            return repeat(UNTRACKED, section.count)
+        return range(first, first + section.count)
 
     def tick_due(self, now: float, before: float) -> bool:
         period = self._tick_secs
@@ -313,7 +347,14 @@ class BoltTask(Task):
         return isinstance(self.component, BasicBolt) and has_tick(self.component)
 
     def tick(self) -> None:
-        raise NotImplementedError
+        """Give the bolt a tick; its error fails no tuple."""
+        self.worked = True
+        tup = self._tuple(tuple_class(tick_source(), self.basic), [self._tick_secs])
+        try:
+            self.execute_tick(tup)
+        except BaseException as error:
+            self.reason_to_fail(error, tup)
+        self.settle()
 
     def execute_tick(self, tup: Tuple) -> None:
         """Give the bolt a tick: `on_tick` gets it, or `execute`; or `tick` is called instead."""

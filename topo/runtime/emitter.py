@@ -111,6 +111,12 @@ class Emitter:
                 self.emitted[stream.name] = self.emitted.get(stream.name, 0) + count
         return self.emitted
 
+    def even_columns(self) -> None:
+        """Drop what an interrupted emit has put into some columns of a stream only."""
+        for stream in self.streams.values():
+            most = self.order.count(stream.index) if self.keeps_order else None
+            stream.even_columns(most)
+
     def is_read(self, stream: OutStream) -> bool:
         """True iff a bolt, a listener or a check needs the rows of the stream."""
         return bool(stream.subscriptions or self.hear or self.strict or self.debug)

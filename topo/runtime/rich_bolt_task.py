@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from topo.collectors import OutputCollector
 from topo.components import Bolt
 from topo.errors import StatelessError
 from topo.runtime.bolt_task import BoltTask, is_plain, sections_of
-from topo.runtime.loops import EXECUTE, EXECUTE_AND_KEEP, Loop
+from topo.runtime.loops import EXECUTE, EXECUTE_AND_KEEP
 from topo.runtime.ports import BoltPort
 from topo.runtime.task import TaskEnvironment
 from topo.runtime.users_loops import CALLS_BY_HAND, Settling
@@ -19,13 +19,12 @@ from topo.storage.saving import Changes, SavedMapping
 from topo.tracing.spans import Tracer
 from topo.tracking.open_edges import OpenEdges
 from topo.tracking.trees import NOT_ANCHORED, Anchor, BoltTrees, Inputs
-from topo.tuples import HELD, SETTLED, UNTRACKED, Held, HeldTuples, Tuple, new_tuple, tick_source
+from topo.tuples import HELD, SETTLED, UNTRACKED, Held, HeldTuples, Tuple
 from topo.wire.frame import Frame
 
 
 class RichBoltTask(BoltTask):
     component: Bolt
-    _trees: BoltTrees
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
@@ -122,64 +121,33 @@ class RichBoltTask(BoltTask):
     def run(self, frames: Sequence[Frame]) -> None:
         inputs = Inputs.of(sections_of(frames)) if self.setting.tracking else None
         self._trees.inputs = inputs
-        tracked = inputs is not None
         # If nothing is tracked, a tuple may be freed as soon as its bolt drops it.
-        body = EXECUTE_AND_KEEP if tracked else EXECUTE
+        body = EXECUTE if inputs is None else EXECUTE_AND_KEEP
         self._takes_columns = self._starts is None and is_plain(frames)
-        self.run_segments(frames, body, linked=True, tracked=tracked)
+        self.run_segments(frames, body)
         self._trees.inputs = None
-        self._columns = self._section = None
 
-    def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
-        if self._columns is not None:
-            self._run_columns(loop, items)
-            return
-        execute, keep = self.timed(self.executing()), self._left_open.append
-        while (stopped := loop(items, execute, keep=keep)) is not None:
-            tup, error = stopped
-            self._fail(tup, self.reason_to_fail(error, tup))
-
-    def _run_columns(self, loop: Loop, items: Iterator[Any]) -> None:
-        order = self.outlet.order
-        while (stopped := loop(items, None, None, order, None)) is not None:
-            _, error = stopped
-            for out in self.outlet.streams.values():
-                out.even_columns(order.count(out.index) if self.outlet.keeps_order else None)
-            tracked = self._trees.inputs is not None
-            tup = self._input(self.position() if tracked else UNTRACKED)
-            self._fail(tup, self.reason_to_fail(error, tup))
-
-    def _input(self, link: int) -> Tuple:
-        """Return the input being executed, of which the loop had only the values."""
-        assert self._section is not None
-        cls, section = self._section
-        place = self.position() - (self._end - section.count)
-        made: Tuple = cls(*[column[place] for column in section.columns], link)
-        return made
+    def loop_calls(self) -> tuple[Any, ...]:
+        return None, self.outlet.order, None, self._left_open.append
 
     def _unacked(self, link: int, failed: tuple[str | None] | None) -> None:
         """Take an input that was not acked: failed for a reason, or left open."""
         if failed is not None:
             self._port.settling.failed.append((None if link == UNTRACKED else link, failed[0]))
         else:
-            self._left_open.append(self._input(link))
+            self._left_open.append(self.input_in_work())
 
-    def _fail(self, tup: Tuple | None, reason: str | None) -> None:
+    def fail_input(self, tup: Tuple | None, reason: str | None) -> None:
         if tup is not None and (tup._topo_link >= UNTRACKED or tup._topo_link == HELD):
             self._port.fail(tup, reason)
 
-    def tick(self) -> None:
-        assert self._tick_secs is not None
-        self.worked = True
-        tup = new_tuple(tick_source(), [self._tick_secs])
+    def execute_tick(self, tup: Tuple) -> None:
         try:
-            self.execute_tick(tup)
-        except BaseException as error:
-            self.reason_to_fail(error, tup)
-        acked = self._port.settling.acked
-        if tup._topo_link == SETTLED and UNTRACKED in acked:
-            acked.remove(UNTRACKED)  # a tick is none of the tuples that are counted
-        self.settle()
+            super().execute_tick(tup)
+        finally:
+            acked = self._port.settling.acked
+            if tup._topo_link == SETTLED and UNTRACKED in acked:
+                acked.remove(UNTRACKED)  # a tick is none of the tuples that are counted
 
     def _keep(self, inputs: Inputs) -> None:
         """Give the tuples that are neither acked nor failed their own place in the trees."""
