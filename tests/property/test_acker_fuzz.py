@@ -20,6 +20,7 @@ from tests.property.scale import scaled
 from topo._pb import acker_pb2 as pb
 from topo.tracking import packing
 from topo.tracking.exchange import Cursor, Registration
+from topo.tracking.ids import GROUPS
 from topo.tracking.plan import TrackingPlan
 from topo.tracking.refusals import Refusal, Refused
 from topo.tracking.service import AckerService, Limits
@@ -123,7 +124,8 @@ class Hostile:
 
     def _updates(self) -> pb.Updates:
         updates = pb.Updates(reasons=["a"])
-        for roots, beside in (*packing._PAIRS, ("fail_roots", "fail_reason"), ("reset_roots", "")):
+        for roots, *values in GROUPS.values():
+            beside = "fail_reason" if roots == "fail_roots" else "".join(values)
             count = self.rng.randrange(4)
             picked = [self.rng.randrange(1, 4) << 48 | self.rng.randrange(9) for _ in range(count)]
             setattr(updates, roots, struct.pack(f"<{count}Q", *picked))

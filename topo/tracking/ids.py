@@ -12,7 +12,7 @@ parent that is anchored twice, a bolt that is run again); fresh ones cannot, bar
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,6 +204,20 @@ class Updates:
                 start = end
         return parts or [Updates()]
 
+    def as_bytes(self) -> dict[str, bytes]:
+        """Return the arrays that have something, by name: a fraction of what pickles cost."""
+        arrays = [(name, getattr(self, name)) for name in ARRAYS]
+        return {name: array.tobytes() for name, array in arrays if len(array)}
+
+    @classmethod
+    def of_bytes(cls, arrays: Mapping[str, bytes], reasons: list[str]) -> Updates:
+        """Return the updates of which `as_bytes` gave the arrays; the others are empty."""
+        updates = cls(fail_reasons=reasons)
+        for name, data in arrays.items():
+            if data:
+                setattr(updates, name, np.frombuffer(data, TYPES[name]))
+        return updates
+
     def __len__(self) -> int:
         return sum(len(getattr(self, name)) for name in GROUPS)
 
@@ -221,6 +235,8 @@ class Updates:
 
 _NOTHING = Updates()
 ARRAYS = tuple(name for name in vars(Updates()) if name != "fail_reasons")
+TYPES = {name: getattr(_NOTHING, name).dtype for name in ARRAYS}
+"""The arrays, and the types of their numbers."""
 GROUPS = {
     roots: tuple(name for name in ARRAYS if name.startswith(roots.removesuffix("roots")))
     for roots in ARRAYS

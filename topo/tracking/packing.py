@@ -14,7 +14,7 @@ import numpy as np
 
 from topo._pb import acker_pb2 as pb
 from topo.tracking.exchange import CommittedPayload, Registration, TrackingFigures
-from topo.tracking.ids import U32, U64, Updates
+from topo.tracking.ids import GROUPS, TYPES, U32, U64, Updates
 from topo.tracking.plan import Mode, TrackingPlan
 from topo.tracking.refusals import Refusal, Refused
 from topo.tracking.verdicts import Verdicts
@@ -27,13 +27,6 @@ MAX_CLOCK = 1e12
 # The bounds of one part of an execution's updates: 16 MB of arrays, and as much of reasons.
 _PART_ENTRIES = 1 << 20
 _PART_CHARS = 4 << 20
-
-_PAIRS = (
-    ("init_roots", "init_values"),
-    ("ack_roots", "ack_values"),
-    ("held_roots", "held_tasks"),
-    ("released_roots", "released_tasks"),
-)
 
 _NUMBERS = {figure.name for figure in fields(TrackingFigures)} - {
     "staged",
@@ -50,21 +43,11 @@ if sys.byteorder != "little":
 def pack_updates(updates: Updates) -> pb.Updates:
     """Pack updates into one message; neighbouring acks of the same root become one."""
     acks, values = _merged(updates.ack_roots, updates.ack_values)
+    merged = updates
+    if acks is not updates.ack_roots:
+        merged = Updates(**(vars(updates) | {"ack_roots": acks, "ack_values": values}))
     reasons, which = _table(updates.fail_reasons)
-    return pb.Updates(
-        init_roots=updates.init_roots.tobytes(),
-        init_values=updates.init_values.tobytes(),
-        ack_roots=acks.tobytes(),
-        ack_values=values.tobytes(),
-        fail_roots=updates.fail_roots.tobytes(),
-        fail_reason=which.tobytes(),
-        reasons=reasons,
-        reset_roots=updates.reset_roots.tobytes(),
-        held_roots=updates.held_roots.tobytes(),
-        held_tasks=updates.held_tasks.tobytes(),
-        released_roots=updates.released_roots.tobytes(),
-        released_tasks=updates.released_tasks.tobytes(),
-    )
+    return pb.Updates(**merged.as_bytes(), fail_reason=which.tobytes(), reasons=reasons)
 
 
 def in_parts(updates: Updates) -> list[Updates]:
@@ -80,30 +63,21 @@ def unpack_updates(message: pb.Updates) -> Updates:
     reasons = list(message.reasons)
     if any(len(reason) > MAX_REASON_CHARS for reason in reasons):
         raise Refused(Refusal.MALFORMED, f"a reason is longer than {MAX_REASON_CHARS} characters")
-    which = _u32(message.fail_reason, "fail_reason")
+    which = np.frombuffer(_whole(message.fail_reason, "fail_reason", 4), np.uint32)
     if len(which) and int(which.max()) >= len(reasons):
         raise Refused(
             Refusal.MALFORMED, f"fail_reason names reason {which.max()} of {len(reasons)}"
         )
-    updates = Updates(
-        init_roots=_u64(message.init_roots, "init_roots"),
-        init_values=_u64(message.init_values, "init_values"),
-        ack_roots=_u64(message.ack_roots, "ack_roots"),
-        ack_values=_u64(message.ack_values, "ack_values"),
-        fail_roots=_u64(message.fail_roots, "fail_roots"),
-        fail_reasons=[reasons[index] for index in which.tolist()],
-        reset_roots=_u64(message.reset_roots, "reset_roots"),
-        held_roots=_u64(message.held_roots, "held_roots"),
-        held_tasks=_u32(message.held_tasks, "held_tasks"),
-        released_roots=_u64(message.released_roots, "released_roots"),
-        released_tasks=_u32(message.released_tasks, "released_tasks"),
-    )
-    for first, second in (*_PAIRS, ("fail_roots", "fail_reasons")):
-        lengths = len(getattr(updates, first)), len(getattr(updates, second))
-        if lengths[0] != lengths[1]:
+    arrays = {
+        name: _whole(getattr(message, name), name, kind.itemsize) for name, kind in TYPES.items()
+    }
+    updates = Updates.of_bytes(arrays, [reasons[index] for index in which.tolist()])
+    for first, names in {**GROUPS, "fail_roots": ("fail_roots", "fail_reasons")}.items():
+        lengths = [len(getattr(updates, name)) for name in names]
+        if lengths[0] != lengths[-1]:
             raise Refused(
                 Refusal.MALFORMED,
-                f"{lengths[0]} {first} and {lengths[1]} {second}; they go together",
+                f"{lengths[0]} {first} and {lengths[-1]} {names[-1]}; they go together",
             )
     return updates
 
@@ -266,13 +240,8 @@ def _table(reasons: Iterable[str]) -> tuple[list[str], U32]:
     return list(table), np.array(which, np.uint32)
 
 
-def _u64(data: bytes, name: str) -> U64:
-    if len(data) % 8:
-        raise Refused(Refusal.MALFORMED, f"{name} has {len(data)} bytes, not a multiple of 8")
-    return np.frombuffer(data, np.uint64)
-
-
-def _u32(data: bytes, name: str) -> U32:
-    if len(data) % 4:
-        raise Refused(Refusal.MALFORMED, f"{name} has {len(data)} bytes, not a multiple of 4")
-    return np.frombuffer(data, np.uint32)
+def _whole(data: bytes, name: str, size: int) -> bytes:
+    """Return the bytes, which are of numbers of this size; refuse others."""
+    if len(data) % size:
+        raise Refused(Refusal.MALFORMED, f"{name} has {len(data)} bytes, not a multiple of {size}")
+    return data

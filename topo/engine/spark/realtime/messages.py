@@ -41,7 +41,7 @@ from typing import Any
 
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.realtime.epochs import Key, Staged
-from topo.engine.spark.realtime.records import Places, pack_updates, unpack_updates
+from topo.engine.spark.realtime.records import Places
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.tracking.ids import Updates
 from topo.tracking.plan import Mode
@@ -139,11 +139,10 @@ class Start:
 
 def pack_staged(epoch: int, level: int, staged: Staged) -> bytes:
     """Return what a level did in an epoch, as bytes."""
-    updates = pack_updates(staged.updates)
     parts = (
         staged.puts,
         list(staged.deletes),
-        updates,
+        (staged.updates.as_bytes(), staged.updates.fail_reasons),
         staged.cursors,
         staged.report,
         staged.moved,
@@ -154,7 +153,7 @@ def pack_staged(epoch: int, level: int, staged: Staged) -> bytes:
 def unpack_staged(data: bytes) -> tuple[int, int, Staged]:
     """Return epoch, level, and what the level did in it."""
     epoch, level, (puts, deletes, updates, cursors, report, moved) = pickle.loads(data)
-    return epoch, level, Staged(puts, deletes, unpack_updates(updates), cursors, report, moved)
+    return epoch, level, Staged(puts, deletes, Updates.of_bytes(*updates), cursors, report, moved)
 
 
 def pack_verdicts(verdicts: Mapping[int, Verdicts]) -> bytes:
@@ -247,9 +246,11 @@ def unpack_cut(data: bytes) -> tuple[int, Mode, float]:
 
 def pack_updated(updates: Updates) -> bytes:
     """Return updates as bytes; nothing if there are none."""
-    return b"" if updates.is_empty else pickle.dumps(pack_updates(updates), protocol=5)
+    if updates.is_empty:
+        return b""
+    return pickle.dumps((updates.as_bytes(), updates.fail_reasons), protocol=5)
 
 
 def unpack_updated(data: bytes) -> Updates:
     """Return what `pack_updated` was given."""
-    return unpack_updates(pickle.loads(data))
+    return Updates.of_bytes(*pickle.loads(data))

@@ -21,11 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
-
 from topo.engine.spark.realtime.epochs import EpochRecord, Key
 from topo.errors import CheckpointError, words_of
-from topo.tracking.ids import ARRAYS, Updates
+from topo.tracking.ids import Updates
 
 EPOCH = b"tEp1"
 SNAPSHOT = b"tSn2"  # the first format was the pickle of a ledger, under the magic of an epoch
@@ -35,7 +33,6 @@ _HEAD = struct.Struct("<4sQQI")
 _CHECK = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
 HEAD_BYTES = _HEAD.size + _CHECK.size
-_EMPTY = Updates()
 
 
 class NotPlain(ValueError):
@@ -237,29 +234,13 @@ def read_values(directory: Path, places: Places) -> dict[int, dict[str, bytes]]:
 # -- what is in a record --------------------------------------------------------------------------
 
 
-def pack_updates(updates: Updates) -> tuple[dict[str, bytes], list[str]]:
-    """Return what an acker is told as plain bytes: a fraction of what pickled arrays cost."""
-    arrays = {name: getattr(updates, name) for name in ARRAYS}
-    plain = {name: array.tobytes() for name, array in arrays.items() if len(array)}
-    return plain, updates.fail_reasons
-
-
-def unpack_updates(packed: tuple[dict[str, bytes], list[str]]) -> Updates:
-    """Return what `pack_updates` was given."""
-    arrays, reasons = packed
-    updates = Updates(fail_reasons=reasons)
-    for name, data in arrays.items():
-        setattr(updates, name, np.frombuffer(data, getattr(_EMPTY, name).dtype))
-    return updates
-
-
 def pack_record(record: EpochRecord) -> bytes:
     """Return an epoch's record as it is written."""
     meta = (
         record.clock,
         [(key, len(blob)) for key, blob in record.puts.items()],
         tuple(record.deletes),
-        pack_updates(record.updates),
+        (record.updates.as_bytes(), record.updates.fail_reasons),
         dict(record.cursors),
     )
     return encode(record.epoch, meta, list(record.puts.values()))
@@ -268,5 +249,5 @@ def pack_record(record: EpochRecord) -> bytes:
 def unpack_record(record: FileRecord) -> tuple[EpochRecord, list[tuple[Key, int]]]:
     """Return an epoch's record without its values, and how large these are."""
     clock, sizes, deletes, updates, cursors = record.meta
-    staged = unpack_updates(updates)
+    staged = Updates.of_bytes(*updates)
     return EpochRecord(record.epoch, clock, {}, deletes, staged, cursors), sizes
