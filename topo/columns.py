@@ -51,6 +51,18 @@ def field_name(position: int) -> str:
     return f"f{position}"
 
 
+class TakesColumns:
+    """A mixin for basic bolts of topo's own that take columns as they are in the frame.
+
+    `process_batch` would get them as Arrow's: a guess of types changes some values, and refuses
+    those of mixed types. It is called where `process_batch` would be, if the bolt's `hook` says so.
+    """
+
+    def process_columns(self, fields: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
+        """Process tuples of one stream, by the column: lists, or Arrow if the columns stayed so."""
+        raise NotImplementedError
+
+
 class ByColumns:
     """A mixin for basic bolts of topo's own that work on columns."""
 

@@ -16,6 +16,7 @@ from topo.connectors.spark import SparkSink, SparkSource
 from topo.connectors.spark.schemas import arrow_schema
 from topo.engine.base import Launch, engine_named
 from topo.testing import TestCluster, complete_topology, make_tuple, run_bolt
+from topo.wire.arrow import ArrowColumn
 
 
 def copying(sink: SparkSink) -> Topology:
@@ -106,6 +107,95 @@ def test_a_sink_hands_out_what_fits_its_schema() -> None:
         "ValueError: column 'price'",
         "ValueError: column 'tags'",
     ]
+
+
+NAN = float("nan")
+KINDS: dict[str, list[Any]] = {
+    "bigint": [1, None, True, 2.0, 1.5, NAN, 1 << 63, "1", Decimal(1), [1]],
+    "int": [1, None, 1 << 31, -(1 << 31)],
+    "double": [1.5, None, NAN, float("inf"), 3, True, 1 << 60, "1.5", Decimal("1.5")],
+    "string": ["a", None, "", "\ud800", b"a", 1, ["a"]],
+    "binary": [b"a", None, bytearray(b"b"), "a", 1],
+    "boolean": [True, None, False, 0, "true"],
+    "timestamp": [datetime(2026, 1, 2, tzinfo=UTC), None, datetime(2026, 1, 2), 1, "2026-01-02"],
+    "decimal(6,2)": [Decimal("1.50"), None, Decimal("1.505"), 1, 1.5, Decimal("NaN")],
+    "array<int>": [[1, None], None, [], (2,), [1, "a"], {"a": 1}, [[1]]],
+    "map<string,int>": [{"a": 1}, None, {}, [("a", 1)], {"b": None}, {1: 1}],
+    "struct<a: int, b: string>": [
+        {"a": 1, "b": "x"},
+        None,
+        {"a": 1},
+        {"c": 1},
+        [1, "x"],
+        {"a": "x"},
+    ],
+}
+
+
+def _by_name(tup: Tuple) -> dict[str, Any]:
+    return dict(zip(tup.fields, tup.values, strict=True))
+
+
+def _written(run: Any) -> tuple[str, str]:
+    """Return what was handed out, and what was refused."""
+    rows = [pa.ipc.open_stream(part).read_all() for part in run.bolt.context.handed_out]
+    assert all(table.schema == arrow_schema(run.bolt.schema) for table in rows)
+    values = [table.to_pylist() for table in rows]
+    return repr(values), repr([list(emitted) for emitted in run.emitted])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_are_written_as_rows_are(kind: str) -> None:
+    values = KINDS[kind]
+    draws = [values, values[:2], [None], values[1:2] * 3, []]
+    draws += [[value, values[0]] for value in values]
+    for drawn in draws:
+        made = [
+            run_bolt(
+                SparkSink("orc", path="/o", schema=f"n int, x {kind}", map=way, on_bad="stream"),
+                batches=[[make_tuple([x, n], fields=["x", "n"]) for n, x in enumerate(drawn)]],
+            )
+            for way in (None, _by_name)
+        ]
+        by_columns, by_rows = map(_written, made)
+        assert by_columns == by_rows
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrows_columns_are_written_as_rows_are(kind: str) -> None:
+    schema = arrow_schema(f"n int, x {kind}")
+    sound = pa.array([KINDS[kind][0], None], schema.field("x").type)
+    parts: list[list[Any]] = [
+        [[0, 1], ["no" if kind != "string" else 7, None]],
+        [ArrowColumn(pa.array([2, 3], pa.int32())), ArrowColumn(sound)],
+        [ArrowColumn(pa.array([4, 1 << 40])), ArrowColumn(pa.nulls(2))],
+        [ArrowColumn(pa.array([5, 6], pa.int32())), [None, None]],
+    ]
+    by_columns, by_rows = (
+        run_bolt(
+            SparkSink("orc", path="/o", schema=f"n int, x {kind}", map=way, on_bad="stream"),
+            batches=[],
+        )
+        for way in (None, _by_name)
+    )
+    sink = by_columns.bolt
+    assert isinstance(sink, SparkSink)
+    for columns in parts:
+        sink.process_columns(("n", "x"), columns)
+        rows = zip(*columns, strict=True)
+        by_rows.execute_all([make_tuple(list(row), fields=["n", "x"]) for row in rows])
+    sink.pre_commit(0)
+    by_rows.bolt.pre_commit(0)
+    assert _written(by_columns) == _written(by_rows)
+
+
+def test_a_sink_names_a_column_that_its_input_has_not() -> None:
+    tuples = [make_tuple(["ann", 1], fields=["user", "totl"])]
+    with pytest.raises(ComponentError, match=r"no field 'total'.*did you mean 'totl'"):
+        run_bolt(users(), batches=[tuples])
+    run = run_bolt(users("stream"), batches=[tuples])
+    assert [values for values, _ in run.emitted] == [["ann", 1]]
+    assert not run_bolt(users("skip"), batches=[tuples]).emitted
 
 
 def test_a_sink_takes_what_map_makes() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from topo.columns import TakesColumns
 from topo.components import BasicBolt
 from topo.errors import EmitError, EmitTypeError, FailTuple, shown
 from topo.runtime.arrow_columns import columns_for, declared_types, record_batch
@@ -59,13 +60,18 @@ class BatchCalls:
 
     def call(self, inputs: Inputs, fields: Sequence[str], source: str) -> None:
         """Give the bolt these inputs."""
-        section, owner = inputs.section, self._outlet.owner
-        batch = record_batch(
-            f"process_batch of {owner}", fields, section.columns, section.count, source
-        )
+        section, owner, component = inputs.section, self._outlet.owner, self._component
+        result = None
+        if not isinstance(component, TakesColumns):
+            batch = record_batch(
+                f"process_batch of {owner}", fields, section.columns, section.count, source
+            )
         self._inputs = inputs
         try:
-            result = self._component.process_batch(batch)  # type: ignore[func-returns-value]
+            if isinstance(component, TakesColumns):
+                component.process_columns(fields, section.columns)
+            else:
+                result = component.process_batch(batch)  # type: ignore[func-returns-value]
         finally:
             self._inputs = None
         if result is not None:
