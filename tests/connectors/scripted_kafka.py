@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -212,6 +213,9 @@ class Keeps(BasicBolt):
 class Reading:
     """A topology that reads the broker, in a test's hands."""
 
+    begun: ClassVar[deque[Reading]] = deque(maxlen=10)
+    """The latest ones, for a test to end."""
+
     def __init__(
         self,
         spout: KafkaSpout,
@@ -228,6 +232,7 @@ class Reading:
             builder.set_bolt(name, sink).shuffle_grouping("kafka", name)
         self.cluster = TestCluster()
         self.run = self.cluster.submit_topology("reading", builder.create_topology(), conf)
+        self.begun.append(self)
 
     def settle(self) -> Reading:
         self.run.settle()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -37,6 +37,15 @@ def server() -> KafkaServer:
 def told() -> None:
     Told.held.clear()
     Told.fails.clear()
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """End what a test has begun: its clients would go on beside those of the next ones."""
+    Reading.begun.clear()
+    yield
+    while Reading.begun:
+        Reading.begun.pop().run.kill()
 
 
 def moved_until(reading: Reading, condition: Callable[[], bool], secs: float = 0.0) -> None:
