@@ -22,6 +22,7 @@ from topo.engine.spark.driver.resources import BatchResources
 from topo.engine.spark.driver.run import SparkRun
 from topo.engine.spark.driver.run_resources import Claim
 from topo.engine.spark.worker.stage_errors import StageError
+from topo.errors import AckerError, TopoError
 from topo.tracking.plan import Mode
 from topo.tracking.server import AckerServer
 from topo.tracking.transport import AckerTarget
@@ -81,6 +82,48 @@ def slot() -> Iterator[Slot]:
     with AckerServer() as server:
         target = AckerTarget("t", "token", (server.address,), give_up_secs=1)
         yield Slot(target, line(Numbers(12), Sums()))
+
+
+class SilentAckers:
+    """The resources of a run whose ackers refuse the driver, and that does not start twice."""
+
+    path = "/nowhere"
+    plan = SimpleNamespace(spout_slots=1)
+    claim = Claim(None)
+
+    def __init__(self, code: str) -> None:
+        self.checkpoint = self.commits = self
+        self._code = code
+        self._starts = 0
+
+    def next_batch(self) -> int:
+        return 7
+
+    def start_query(self, first: int, mode: Mode) -> Any:
+        self._starts += 1
+        if self._starts > 1:
+            raise EngineError("a second start")
+        return SimpleNamespace(isActive=True, stop=lambda: None)
+
+    def status(self, payloads_after: int) -> None:
+        raise AckerError("no answer", code=self._code)
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        ("acker-lost", "a second start"),
+        ("acker-unreachable", "a second start"),
+        ("acker-token", "no answer"),
+    ],
+)
+def test_ackers_that_the_driver_misses_first_are_a_failure_of_the_query(
+    code: str, ends: str
+) -> None:
+    run = SparkRun("t", line(Numbers(12), Sums()), CONF)
+    opened: Any = SilentAckers(code)
+    with pytest.raises(TopoError, match=ends):
+        run._supervise(opened)
 
 
 RAISED = UncaughtError("it broke", component="b1", task=1, user_traceback="Traceback: ...")

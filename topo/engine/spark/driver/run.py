@@ -39,7 +39,15 @@ from topo.engine.spark.realtime.resources import (
     refuse_external,
     refuse_loops,
 )
-from topo.errors import EngineError, RunError, TopoError, Unavailable, UncaughtError, sentence_of
+from topo.errors import (
+    AckerError,
+    EngineError,
+    RunError,
+    TopoError,
+    Unavailable,
+    UncaughtError,
+    sentence_of,
+)
 from topo.running import (
     ACTIVE,
     COMPLETED,
@@ -59,6 +67,7 @@ from topo.runtime.slot import full_conf
 from topo.runtime.user_errors import report_of
 from topo.storage.savepoints import summary_of
 from topo.topology.model import Topology
+from topo.tracking.client import can_restart
 from topo.tracking.figures import AckerStatus
 
 log = logging.getLogger("topo.spark")
@@ -430,15 +439,20 @@ class SparkRun(Completion):
             self._ending.registered(mode)
             self._progress.begin_epoch(opened.plan.spout_slots)
             ended = False
+            silence: AckerError | None = None
             try:
                 ended = self._watch(opened, query)
+            except AckerError as unanswered:  # the query meets it as well, sooner or later
+                if not can_restart(unanswered):
+                    raise
+                silence = unanswered
             finally:
                 if not ended:
                     self._look_once_more(opened, query)
                 query.stop()
             if ended:
                 return self._moves.is_due and not self._ending.is_over
-            error = opened.error_of(query)
+            error = silence or opened.error_of(query)
             self._progress.logs.write("failed", error.__dict__.pop("lines", ()))
             restarts.failed(error, opened.next_batch())
             if isinstance(error, Unavailable):
