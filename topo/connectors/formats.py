@@ -212,8 +212,31 @@ def _plain(value: Any, form: str = "JSON") -> Any:
     raise TypeError(f"a {type(value).__name__} is no {form}")
 
 
-# json.dumps would make an encoder for each value.
-_as_json = json.JSONEncoder(default=_plain, separators=(",", ":"), ensure_ascii=False).encode
+_encoder = json.JSONEncoder(default=_plain, separators=(",", ":"), ensure_ascii=False)
+
+
+def _one_encoder() -> Callable[[Any], str]:
+    """Return what makes JSON of values, as `_encoder.encode` does, in half of the time.
+
+    That makes an encoder in C for each value, with a book of what it is in: to tell a value that
+    contains itself. Without the book the recursion ends, and the slower way says which of both it
+    was.
+    """
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _encoder.encode
+    encode = make(None, _plain, json.encoder.encode_basestring, None, ":", ",", False, False, True)
+
+    def as_json(value: Any) -> str:
+        try:
+            return "".join(encode(value, 0))
+        except RecursionError:
+            return _encoder.encode(value)
+
+    return as_json
+
+
+_as_json = _one_encoder()
 
 
 def _decode_text(data: bytes) -> str:
