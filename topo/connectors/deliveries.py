@@ -213,7 +213,7 @@ class DeliverySpout(BrokerAccess, Spout):
             self._reader.read_page(self, self._arrivals(deliveries, again), page, self._emit_other)
         finally:
             settled = sum([self._settle(delivery) for delivery in page.done])
-            ids = [self._id_of(arrival.tag) for arrival in page.arrivals]
+            ids = [self._id_of(delivery) for delivery in page.tags]
             if page.rows:
                 self.emit_many(page.rows, msg_ids=ids if self._is_tracked else None)
             elif settled or again:

@@ -116,8 +116,7 @@ class InflightSpout(Spout):
             self._reader.read_page(self, arrivals, page, self._emit_other, is_decoded=is_decoded)
         finally:
             if page.rows:
-                places = [arrival.where for arrival in page.arrivals]
-                self.emit_rows(page.rows, places, tags=[each.tag for each in page.arrivals])
+                self.emit_rows(page.rows, page.places, tags=page.tags)
         if page.done and not page.rows:
             self.context.end_batch()
         return page.done

@@ -35,8 +35,10 @@ class Page:
 
     rows: list[Any] = field(default_factory=list)
     """The values for the default stream."""
-    arrivals: list[Arrival] = field(default_factory=list)
-    """For each of the rows, the record that it was made of."""
+    places: list[str] = field(default_factory=list)
+    """For each of the rows, where its record came from."""
+    tags: list[Any] = field(default_factory=list)
+    """For each of the rows, what the source calls its record."""
     done: list[Any] = field(default_factory=list)
     """The tags of records of which nothing is emitted."""
 
@@ -180,7 +182,8 @@ class Reader:
             stream, values = stream_and_values(result)
             if stream == DEFAULT_STREAM:
                 page.rows.append(values)
-                page.arrivals.append(arrival)
+                page.places.append(arrival.where)
+                page.tags.append(arrival.tag)
             else:
                 other(stream, values, arrival)
 

@@ -215,7 +215,7 @@ class HttpSpout(InflightSpout, StatefulSpout):
         for arrived in requests:
             page = self._read(ingest, arrived)
             rows += page.rows
-            places += [arrival.where for arrival in page.arrivals]
+            places += page.places
             self.taken = (self._nonce, arrived.serial)
             arrived.batch = self.context.batch_id
         if rows:
