@@ -28,7 +28,7 @@ from topo.drpc import DrpcError, LinearDrpcBuilder
 from topo.drpc.client import DrpcClient
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
-KILLS = int(os.environ.get("TOPO_KILLS", "0")) or 4
+KILLS = int(os.environ.get("TOPO_KILLS", "0")) or 2
 CALLERS = 50
 LONGEST_SECS = 300.0
 

@@ -32,7 +32,7 @@ in_each_mode = pytest.mark.parametrize("conf", [CONF, REAL_TIME], ids=["micro-ba
 @in_each_mode
 @pytest.mark.parametrize("whole", [False, True])
 def test_what_goes_round_is_counted_once(whole: bool, conf: dict[str, Any], tmp_path: Path) -> None:
-    count = kills(3)
+    count = kills(2)
     with Job(tmp_path, "local[2]", conf, MODULE) as job:
         job.append(MESSAGES_A_KILL)
         for moment in moments(count):

@@ -28,7 +28,7 @@ PLACES = "local[16]"
 @pytest.mark.parametrize("conf", [CONF, REAL_TIME], ids=["micro-batch", "real-time"])
 def test_other_slots_after_each_kill_of_everything(conf: dict[str, Any], tmp_path: Path) -> None:
     """In the middle of dealing, before the first commit of the new slots, and after some."""
-    count = kills(4)
+    count = kills(2)
     with Job(tmp_path, PLACES, conf) as job:
         job.append(MESSAGES_A_KILL)
         job.await_commits(2)
@@ -53,7 +53,7 @@ def test_other_slots_while_it_runs_and_kills_on_the_way(
     conf: dict[str, Any], tmp_path: Path
 ) -> None:
     """Every other move is let alone; in the others, everything dies at a random moment."""
-    count = kills(6)
+    count = kills(2)
     with Job(tmp_path, PLACES, conf) as job:
         job.append(MESSAGES_A_KILL)
         job.await_commits(2)

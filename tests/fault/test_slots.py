@@ -28,7 +28,7 @@ from topo.engine.spark.realtime.records import Place, Places
 from topo.engine.spark.realtime.store import EpochStore, LogFailed
 
 pytestmark = pytest.mark.fault
-KILLS = int(os.environ.get("TOPO_KILLS", "0")) or 6
+KILLS = int(os.environ.get("TOPO_KILLS", "0")) or 3
 CONF: dict[str, Any] = {"topology.message.timeout.secs": 600}
 
 

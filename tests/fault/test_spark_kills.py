@@ -36,6 +36,7 @@ REAL_TIME: dict[str, Any] = {**CONF, "topology.mode": "real-time"}
 
 
 def kills(few: int) -> int:
+    """Return how often a test kills: `few`, as often as it has kinds of kills, by default."""
     return KILLS or few
 
 
@@ -64,7 +65,7 @@ def told(directory: Path, what: str, count: int) -> dict[str, int]:
     ],
 )
 def test_processes_of_a_slot(victims: str, conf: dict[str, Any], tmp_path: Path) -> None:
-    count = kills(4)
+    count = kills(2)
     with Job(tmp_path, "local[2]", conf) as job:
         job.append(MESSAGES_A_KILL)
         for moment in moments(count):
@@ -128,7 +129,7 @@ def test_a_driver_whose_ackers_outlive_it(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(900 + A_KILL_SECS * KILLS)
 def test_executors_of_a_cluster_at_any_level_and_with_their_shuffle_files(tmp_path: Path) -> None:
-    count = kills(3)
+    count = kills(2)
     conf = {
         **CONF,
         "spark.driver.host": "127.0.0.1",

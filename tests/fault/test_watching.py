@@ -77,7 +77,7 @@ def watch_over_kills(directory: Path, conf: dict[str, Any], count: int, **option
         for number, moment in enumerate(moments(count), 1):
             job.append(MESSAGES_A_KILL)
             pause(moment)
-            if number % 5 == 0:
+            if number % 5 == 2:
                 job.kill_tree()
                 job.start()
             else:
@@ -93,7 +93,7 @@ def watch_over_kills(directory: Path, conf: dict[str, Any], count: int, **option
 @pytest.mark.timeout(900 + 60 * kills(0))
 @pytest.mark.parametrize("conf", [CONF, REAL_TIME], ids=["micro-batch", "real-time"])
 def test_slots_and_drivers_on_spark(conf: dict[str, Any], tmp_path: Path) -> None:
-    watch_over_kills(tmp_path, conf, kills(5))
+    watch_over_kills(tmp_path, conf, kills(2))
 
 
 @pytest.mark.spark
