@@ -267,6 +267,29 @@ class Spout(Component):
 
 
 class _AnyBolt(Component):
+    keyed: Iterable[str] = ()
+    """The names of attributes that are dicts by the input's key.
+
+    They are dealt by it if the number of tasks changes.
+    """
+
+    def input_key(self, key: Any) -> Any:
+        """Return the value, or the tuple of values, of the fields that the input is grouped by.
+
+        `key` is one of `self.state`, or of an attribute that `keyed` names. It says to which task
+        the entry belongs if the number of tasks changes: by default, the key is that value.
+        """
+        return key
+
+    @classmethod
+    def redistribute(cls, states: list[dict[str, Any]], tasks: int) -> list[dict[str, Any]]:
+        """Return what so many tasks have, given what each of the tasks before has saved.
+
+        An override decides what cannot be dealt by key. Each has the changed attributes by name,
+        and the keyed state under "state".
+        """
+        raise NotImplementedError
+
     def execute(self, tup: Any) -> None:
         """Process one tuple; an exception stops the topology, unless configured otherwise."""
         raise NotImplementedError

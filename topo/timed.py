@@ -259,6 +259,13 @@ class TimedBolt(Bolt):
         """Yield the problems of the declaration, given what the bolt reads and declares."""
         return ()
 
+    def records_by_key(self, inputs: Sequence[InputFields]) -> Sequence[str]:
+        """Return the names of the saved mappings by namespace whose keys are those of the input.
+
+        They are dealt if the number of tasks changes; with others, it cannot.
+        """
+        return ()
+
     def warnings(self, where: str, is_finite: bool) -> Iterable[str]:
         """Yield what is allowed, and is hardly what was meant; all input may be finite."""
         return ()

@@ -34,7 +34,7 @@ _PROCESS = "engine/spark/process"
 _EPOCHS = "tests/unit/golden/epochs-tEp1-tSn2"
 FORMATS = {
     "state of a task": Format(
-        ("runtime/task.py", "storage/pickled.py"),
+        ("runtime/task.py", "runtime/dealing.py", "storage/pickled.py"),
         "topo.storage.format:FORMAT",
         f"{_GOLDEN}/format-3.pickle",
     ),

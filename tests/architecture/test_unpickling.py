@@ -22,6 +22,7 @@ TRUSTED = {
     "engine/spark/worker/stages.py": "Spark's closure, which the driver made",
     "learning/memory.py": "the state in the checkpoint",
     "learning/score.py": "a model, which came in a frame from a LearnBolt of this topology",
+    "runtime/dealing.py": "the state in the checkpoint",
     "runtime/input_times.py": "marks, out of rows that this run's stages made",
     "runtime/out_streams.py": "the topology",
     "runtime/pending_log.py": "the state in the checkpoint",

@@ -222,14 +222,14 @@ def topology(directory: str) -> Topology:
     return builder.create_topology()
 
 
-def check_result(directory: Path, *, has_windows: bool = True) -> dict[str, int]:
+def check_result(directory: Path, *, has_windows: bool = True, tasks: int = 3) -> dict[str, int]:
     """Compare what the tasks wrote with the log; some figures for the test's report."""
     keys = directory.joinpath("log").read_text(encoding="utf-8").split()
     assert keys.pop() == END
     offsets = set(range(len(keys)))
     spouts = [json.loads(file.read_text()) for file in sorted(directory.glob("log-*.json"))]
     counts = [json.loads(file.read_text()) for file in sorted(directory.glob("count-*.json"))]
-    assert (len(spouts), len(counts)) == (2, 3)
+    assert (len(spouts), len(counts)) == (2, tasks)
 
     emitted: Counter[str] = Counter()
     acked: dict[int, int] = {}
@@ -278,6 +278,16 @@ def follow_orders(run: SparkRun, directory: Path) -> None:
             order.unlink()
         elif not run.is_rebalancing:
             run.rebalance(workers)
+    order = directory / "tasks"
+    if order.exists() and run.slots and not run.is_rebalancing:
+        wanted = json.loads(order.read_text())
+        now = {name: count for name, (_, count) in (run.task_ids or {}).items()}
+        if wanted.items() <= now.items():
+            order.unlink()
+        else:
+            changed = run.rebalance(None, dict(wanted.items() - now.items()))
+            before = json.loads((directory / "conf.json").read_text(encoding="utf-8"))
+            write(str(directory), "conf", {**before, **changed})
     order = directory / "save"
     if order.exists() and run.slots:
         run.save(Path(order.read_text()))

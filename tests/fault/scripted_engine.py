@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class ScriptedRun:
         self._started = time.time()
         self.slots = self._conf.get("topology.workers") or 2
         self.is_rebalancing, self.rebalance_failure = False, ""
+        self._ids = self._conf.get("topology.task.ids")
         checkpoint = Path(self._conf["topology.checkpoint.dir"])
         checkpoint.mkdir(parents=True, exist_ok=True)
         self._plan = checkpoint / "topo-plan.json"
@@ -64,18 +66,33 @@ class ScriptedRun:
         SavedMapping("state", "sink").save({"cow": 3}, {"cow"}, changes)
         return summary_of(write_savepoint(saved, [("sink", 0, changes.puts)]))
 
-    def rebalance(self, workers: int) -> None:
+    @property
+    def task_ids(self) -> Any:
+        return self._ids
+
+    def rebalance(
+        self, workers: int | None, tasks: Mapping[str, int] | None = None, *, explain: bool = False
+    ) -> dict[str, Any]:
         if workers == self.slots:
             raise RunError(f"it has {workers} slots already")
+        if "numbers" in (tasks or {}):
+            raise RunError("spout 'numbers' cannot have another number of tasks")
+        changed: dict[str, Any] = {"topology.workers": workers or self.slots}
+        if tasks:
+            changed["topology.task.ids"] = {name: [9, n] for name, n in tasks.items()}
+        if explain:
+            return changed
         self.is_rebalancing = True
-        threading.Thread(target=self._rebalance, args=(workers,), daemon=True).start()
+        threading.Thread(target=self._rebalance, args=(changed,), daemon=True).start()
+        return changed
 
-    def _rebalance(self, workers: int) -> None:
+    def _rebalance(self, changed: dict[str, Any]) -> None:
         while self._said().get("hold"):
             time.sleep(0.02)
         self.rebalance_failure = self._said().get("rebalance_failure", "")
         if not self.rebalance_failure:
-            self.slots = workers
+            self.slots = changed["topology.workers"]
+            self._ids = changed.get("topology.task.ids", self._ids)
             self._write_plan()
         self.is_rebalancing = False
 

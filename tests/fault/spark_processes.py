@@ -122,6 +122,10 @@ class Job:
         self.set_conf({"topology.workers": workers})
         self._order("workers", str(workers))
 
+    def deal(self, tasks: Mapping[str, int]) -> None:
+        """Have it give components other numbers of tasks; the process tells the next one."""
+        self._order("tasks", json.dumps(dict(tasks)))
+
     def save(self, directory: Path) -> None:
         """Have it write a savepoint, and wait for it."""
         self._order("save", str(directory))
@@ -140,7 +144,7 @@ class Job:
 
     @property
     def is_rebalanced(self) -> bool:
-        return not (self.directory / "workers").exists()
+        return not any((self.directory / name).exists() for name in ("workers", "tasks"))
 
     def has_ended(self) -> bool:
         return self.process.poll() is not None

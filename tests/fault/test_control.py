@@ -66,7 +66,6 @@ def test_other_slots_and_back_if_they_cannot_be_had(home: Home) -> None:
     assert re.fullmatch(r"rebalanced words: 2 -> 3 slots after [\d.]+ s\n", answer)
     assert home.run.submission.workers == 3, "for the next driver"
     assert "it has 3 slots already" in home.topo("rebalance", "words", "-n", "3", code=4)
-    assert "tasks of a component is fixed" in home.topo("rebalance", "words", "-e", "a=2", code=2)
 
     home.say(hold=True)
     assert home.topo("rebalance", "words", "-n", "5", "-w", "0") == (
@@ -87,6 +86,28 @@ def test_other_slots_and_back_if_they_cannot_be_had(home: Home) -> None:
         "rebalance to 6 slots begins",
         "rebalance ended: the disk is full",
     ]
+
+
+def test_other_tasks_are_asked_of_the_driver_and_stored_for_the_next_one(home: Home) -> None:
+    home.submit()
+    shown = home.topo("rebalance", "words", "-e", "sink=4", "--explain").splitlines()
+    assert " ".join(shown[2].split()) == "sink 2 -> 4 1 0 1 0 1 0"
+    assert home.run.submission.conf.get("topology.task.ids") is None
+    for bad in ("sink", "sink=", "=3", "sink=0", "sink=-1", "sink=x", "sink=70000"):
+        home.topo("rebalance", "words", "-e", bad, code=2)
+    home.topo("rebalance", "words", "-e", "sink=3", "-e", "sink=4", code=2)
+    for more in ((), ("--explain",)):
+        said = home.topo("rebalance", "words", "-e", "numbers=3", *more, code=4)
+        assert "spout 'numbers' cannot have another number of tasks" in said
+    answer = home.topo("rebalance", "words", "-n", "3", "-e", "sink=4")
+    assert re.fullmatch(
+        r"rebalanced words: 2 -> 3 slots, sink 2 -> 4 tasks after [\d.]+ s\n", answer
+    )
+    until(lambda: home.run.submission.conf["topology.task.ids"] == {"sink": [9, 4]})
+    home.say(rebalance_failure="a key is not the input's")
+    said = home.topo("rebalance", "words", "-e", "sink=5", code=7)
+    assert "\nerror: words keeps its 3 slots: a key is not the input's\n" in said
+    until(lambda: home.run.submission.conf["topology.task.ids"] == {"sink": [9, 4]})
 
 
 def test_a_topology_is_saved_while_it_runs(home: Home, tmp_path: Path) -> None:

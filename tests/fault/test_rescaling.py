@@ -94,8 +94,36 @@ def test_what_was_saved_while_it_ran_is_the_beginning_of_another(tmp_path: Path)
     check(tmp_path, CONF, f"{read_savepoint(tmp_path / 'saved').pending} pending when it was saved")
 
 
-def check(directory: Path, conf: dict[str, Any], what: str) -> None:
-    result = check_result(directory)
+TASKS = [{"count": 5}, {"count": 2, "panes": 3}, {"count": 1, "panes": 1}, {"count": 4}]
+
+
+@pytest.mark.timeout(900 + A_KILL_SECS * KILLS)
+@pytest.mark.parametrize("conf", [CONF, REAL_TIME], ids=["micro-batch", "real-time"])
+def test_other_tasks_while_it_runs_and_kills_on_the_way(
+    conf: dict[str, Any], tmp_path: Path
+) -> None:
+    """Keyed state, a keyed attribute and windows are dealt; every other time, everything dies."""
+    count = kills(4)
+    with Job(tmp_path, PLACES, conf, "tests.fault.dealt") as job:
+        job.append(MESSAGES_A_KILL)
+        job.await_commits(2)
+        for number, moment in enumerate(moments(count), 1):
+            job.append(MESSAGES_A_KILL)
+            pause(moment)
+            tasks = TASKS[number % len(TASKS)]
+            job.deal(tasks)
+            if number % 2:
+                pause(4 * random.random())
+                job.kill_tree()
+                job.start()
+            wait_until(lambda: job.is_rebalanced or job.has_ended(), "the move")
+            job.await_commits(1)
+        job.finish()
+    check(tmp_path, conf, f"{count} times other tasks, every other killed", tasks["count"])
+
+
+def check(directory: Path, conf: dict[str, Any], what: str, tasks: int = 3) -> None:
+    result = check_result(directory, tasks=tasks)
     assert result["failed"] == 0, "the trees survived: no message failed"
     assert result["emitted"] == result["messages"]
     left = sorted(path.name for path in (directory / "checkpoint").glob("topo-gen-*"))

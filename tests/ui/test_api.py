@@ -293,7 +293,12 @@ def test_other_slots_are_asked_of_the_driver(world: World, site: Site) -> None:
         assert (
             client.post("/api/topologies/words/rebalance", json={"workers": 0}).status_code == 400
         )
-    assert world.drivers["words"].workers_now == 5
+        assert world.drivers["words"].workers_now == 5
+        path = "/api/topologies/words/rebalance"
+        assert client.post(path, json={"tasks": {"count": 3}}).status_code == 202
+        for bad in ({}, {"tasks": {"count": 0}}, {"tasks": {"count": "x"}}, {"tasks": [1]}):
+            assert client.post(path, json=bad).status_code == 400
+    assert world.drivers["words"].tasks_now == {"count": 3}
 
 
 @pytest.mark.parametrize("action", ["deactivate", "activate", "kill"])

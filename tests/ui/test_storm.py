@@ -151,7 +151,7 @@ def test_changes(world: World, site: Site) -> None:
     assert world.drivers["words"].killed_after == 7.0
 
 
-def test_storms_rebalance_changes_the_slots_alone(world: World, site: Site) -> None:
+def test_storms_rebalance_changes_slots_and_tasks(world: World, site: Site) -> None:
     run = world.add("words")
     path = "/api/v1/topology/words/rebalance/0"
     with site.client() as client:
@@ -161,9 +161,14 @@ def test_storms_rebalance_changes_the_slots_alone(world: World, site: Site) -> N
             "topologyId": run.id,
             "status": "success",
         }
-        for body in ({}, {"rebalanceOptions": {"numWorkers": 3, "executors": {"split": 4}}}):
-            assert client.post(path, json=body).status_code == 500
-    assert world.drivers["words"].workers_now == 3
+        assert world.drivers["words"].workers_now == 3
+        for options in (3, {}, {"numWorkers": 0}, {"executors": {"split": 0}}, {"executors": [4]}):
+            assert client.post(path, json={"rebalanceOptions": options}).status_code == 500
+        assert client.post(path, json={}).status_code == 500
+        both = {"numWorkers": 4, "executors": {"split": 5}}
+        assert client.post(path, json={"rebalanceOptions": both}).status_code == 200
+    assert world.drivers["words"].workers_now == 4
+    assert world.drivers["words"].tasks_now == {"split": 5}
 
 
 @pytest.mark.parametrize(

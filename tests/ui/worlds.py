@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -130,6 +130,7 @@ class StagedDriver:
         self.status_now = "ACTIVE"
         self.killed_after: float | None = None
         self.workers_now = 2
+        self.tasks_now: dict[str, int] = {}
         self.saved: dict[Any, Any] = {"cow": 3, "cat": HOSTILE}
         self.ends_at: float | None = None
         """Of the history; None: now."""
@@ -176,8 +177,10 @@ class StagedDriver:
     def deactivate(self) -> str:
         return self._change("INACTIVE")
 
-    def begin_rebalance(self, workers: int) -> str:
-        self.workers_now = workers
+    def begin_rebalance(
+        self, workers: int | None, tasks: Mapping[str, int], *, explain: bool = False
+    ) -> str:
+        self.workers_now, self.tasks_now = workers or 0, dict(tasks)
         return self._change("REBALANCING")
 
     def save(self, directory: str) -> dict[str, Any]:

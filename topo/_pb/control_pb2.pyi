@@ -1,5 +1,7 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -51,10 +53,21 @@ class DeactivateRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class RebalanceRequest(_message.Message):
-    __slots__ = ("workers",)
+    __slots__ = ("workers", "tasks", "explain")
+    class TasksEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     WORKERS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    EXPLAIN_FIELD_NUMBER: _ClassVar[int]
     workers: int
-    def __init__(self, workers: _Optional[int] = ...) -> None: ...
+    tasks: _containers.ScalarMap[str, int]
+    explain: bool
+    def __init__(self, workers: _Optional[int] = ..., tasks: _Optional[_Mapping[str, int]] = ..., explain: _Optional[bool] = ...) -> None: ...
 
 class SavepointRequest(_message.Message):
     __slots__ = ("directory",)

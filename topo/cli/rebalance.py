@@ -1,4 +1,4 @@
-"""`topo rebalance`: another number of slots for a topology that runs."""
+"""`topo rebalance`: other numbers of slots, and of tasks, for a topology that runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,26 @@ from topo.manage.ending import POLL_SECS, connect
 from topo.manage.plans import plan_of
 from topo.manage.records import RunRecord
 from topo.manage.views import TopologyPlan
+from topo.topology.layout import MAX_TASKS
 
 COLUMNS = ["COMPONENT", "TASKS", "SLOTS", "THEN"]
+
+
+def _tasks(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, int]:
+    """Return the numbers of tasks that were given as COMPONENT=N."""
+    tasks: dict[str, int] = {}
+    for text in texts:
+        name, _, count = text.rpartition("=")
+        if not name or not (count.isascii() and count.isdigit() and 1 <= int(count) <= MAX_TASKS):
+            raise usage_error(
+                "a number of tasks is texts by component", at=f"-e {text}", hint="-e count=8"
+            )
+        if name in tasks:
+            raise usage_error(f"{name!r} is texts twice", at=f"-e {text}")
+        tasks[name] = int(count)
+    return tasks
 
 
 @click.command()
@@ -33,9 +51,11 @@ COLUMNS = ["COMPONENT", "TASKS", "SLOTS", "THEN"]
 @click.option(
     "-e",
     "--executors",
+    "tasks",
     multiple=True,
+    callback=_tasks,
     metavar="COMPONENT=N",
-    help="Storm's option: the number of tasks is fixed, and only slots can change.",
+    help="Give a bolt so many tasks, over which its state is dealt by key; repeatable.",
 )
 @click.option(
     "-w",
@@ -54,31 +74,28 @@ def rebalance(
     out: Output,
     name: str,
     workers: int | None,
-    executors: tuple[str, ...],
+    tasks: dict[str, int],
     wait_secs: float,
     explain: bool,
 ) -> None:
-    """Give a running topology another number of slots.
+    """Give a running topology another number of slots, or bolts another number of tasks.
 
     Whole tasks move, with all that they have saved, behind the last commit: nothing is drained,
-    nothing fails, and nothing comes twice. It goes back to its slots if the new ones cannot be had.
+    nothing fails, and nothing comes twice. With -e, what the tasks of a bolt have saved is dealt
+    to others by the key of its input. It goes back if that cannot be, and says why.
 
     \b
     Examples:
       topo rebalance words -n 8
-      topo rebalance words -n 2 --explain
+      topo rebalance words -n 8 -e count=16 -e split=8
+      topo rebalance words -e count=4 --explain
     """
     runs = Runs(out)
     run = runs.find(name, "rebalance")
-    if executors:
+    if workers is None and not tasks:
         raise usage_error(
-            "the number of tasks of a component is fixed while its state is kept",
-            at=f"-e {executors[0]}",
-            hint="give it more tasks than slots from the start; -n changes the slots",
-        )
-    if workers is None:
-        raise usage_error(
-            "how many slots it is to have is missing", hint=f"topo rebalance {name} -n 4"
+            "how many slots it is to have is missing",
+            hint=f"topo rebalance {name} -n 4, or tasks: -e COMPONENT=4",
         )
     if run.over or run.status == "STARTING":
         raise CommandError(
@@ -89,12 +106,17 @@ def rebalance(
         )
     before = plan_of(run)
     if explain:
-        _explain(out, run, before, workers)
+        if tasks:  # the driver has the classes, which say what can be dealt
+            with connect(run) as client:
+                client.rebalance(workers, tasks, explain=True)
+        _explain(out, run, before, workers or before.slots, tasks)
         return
     began = time.perf_counter()
     with connect(run) as client:
-        client.rebalance(workers)
-    out.say(f"rebalancing {run.name}: {before.slots} -> {workers} slots ...")
+        client.rebalance(workers, tasks)
+    counts = {each.id: each.tasks for each in before.components}
+    dealt = "".join(f", {each} {counts[each]} -> {tasks[each]} tasks" for each in sorted(tasks))
+    out.say(f"rebalancing {run.name}: {before.slots} -> {workers or before.slots} slots{dealt} ...")
     slots = _follow(runs, run, wait_secs) if wait_secs else before.slots
     took = round(time.perf_counter() - began, 1)
     run = runs.registry.reload(run)
@@ -105,11 +127,12 @@ def rebalance(
                 "status": run.status,
                 "was": before.slots,
                 "slots": slots,
+                "tasks": tasks,
                 "secs": took,
             }
         )
     elif wait_secs:
-        out.answer(f"rebalanced {run.name}: {before.slots} -> {slots} slots after {took} s")
+        out.answer(f"rebalanced {run.name}: {before.slots} -> {slots} slots{dealt} after {took} s")
     else:
         out.answer(f"{run.name}: REBALANCING; topo list shows how far it is")
 
@@ -147,23 +170,27 @@ def _follow(runs: Runs, run: RunRecord, wait_secs: float) -> int:
         time.sleep(POLL_SECS)
 
 
-def _explain(out: Output, run: RunRecord, before: TopologyPlan, workers: int) -> None:
+def _explain(
+    out: Output, run: RunRecord, before: TopologyPlan, workers: int, tasks: dict[str, int]
+) -> None:
     """Show where the tasks of each component are, and where they would be."""
-    after = plan_of(run, workers)
+    after = plan_of(run, workers, tasks)
     then = {component.id: component for component in after.components}
     rows: list[dict[str, Any]] = [
         {
             "component": component.id,
             "tasks": component.tasks,
+            "then_tasks": then[component.id].tasks,
             "slots": component.slots,
             "then": then[component.id].slots,
             "keeps_state": component.keeps_state,
         }
         for component in before.components
     ]
-    moving = sum(a != b for row in rows for a, b in zip(row["slots"], row["then"], strict=True))
-    tasks = sum(row["tasks"] for row in rows)
-    few = [row["component"] for row in rows if row["tasks"] < workers]
+    whole = [row for row in rows if row["component"] not in tasks]
+    moving = sum(a != b for row in whole for a, b in zip(row["slots"], row["then"], strict=True))
+    count = sum(row["tasks"] for row in rows)
+    few = [row["component"] for row in rows if row["then_tasks"] < workers]
     if out.json:
         out.answer_json(
             {
@@ -176,14 +203,25 @@ def _explain(out: Output, run: RunRecord, before: TopologyPlan, workers: int) ->
         )
         return
     cells = [
-        [row["component"], str(row["tasks"]), _listed(row["slots"]), _listed(row["then"])]
+        [row["component"], _change_of(row), _listed(row["slots"]), _listed(row["then"])]
         for row in rows
     ]
     out.table(COLUMNS, cells)
     move = "moves, with all that it has" if moving == 1 else "move, with all that they have"
-    out.answer(f"{before.slots} -> {workers} slots; {moving} of {tasks} tasks {move} saved")
+    out.answer(f"{before.slots} -> {workers} slots; {moving} of {count} tasks {move} saved")
+    for row in rows:
+        if row["component"] in tasks and row["keeps_state"]:
+            out.note(
+                f"what {row['component']!r} has saved is dealt to {row['then_tasks']} tasks; if a "
+                "key of it is not that of the input, the topology goes back and says so"
+            )
     if few and workers > before.slots:
         out.note(f"fewer tasks than {workers}: {', '.join(few)}; more slots do not speed them up")
+
+
+def _change_of(row: dict[str, Any]) -> str:
+    before, then = row["tasks"], row["then_tasks"]
+    return str(before) if before == then else f"{before} -> {then}"
 
 
 def _listed(slots: list[int]) -> str:

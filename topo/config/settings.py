@@ -67,6 +67,22 @@ def period() -> ValueKind[float]:
     return ValueKind(f"a number from {_LEAST_SECS:g} to {_MOST_SECS:g}", accepts, _parse_number)
 
 
+def task_ranges() -> ValueKind[dict[str, list[int]]]:
+    """Return the kind of a mapping of names to the first of some whole numbers, and how many."""
+    positive = whole(1)
+
+    def accepts(value: object) -> bool:
+        return isinstance(value, dict) and all(
+            isinstance(name, str)
+            and isinstance(span, list)
+            and len(span) == len(("first", "number"))
+            and all(map(positive.accepts, span))
+            for name, span in value.items()
+        )
+
+    return ValueKind("a mapping of components to [first id, number of tasks]", accepts)
+
+
 def choice(*words: str) -> ValueKind[str]:
     return ValueKind(" or ".join(repr(word) for word in words), lambda value: value in words)
 
@@ -176,6 +192,13 @@ class Settings:
         whole(1).or_null(),
         "Tasks of a component; null: its parallelism.",
         component=True,
+    )
+    task_ids = Setting[dict[str, list[int]] | None](
+        "topology.task.ids",
+        None,
+        task_ranges().or_null(),
+        "The task ids of components, as {name: [first, number]}, in place of all other numbers of "
+        "tasks: topo rebalance -e sets it, and a checkpoint keeps it. null: from 1, by name.",
     )
     max_task_parallelism = Setting[int | None](
         "topology.max.task.parallelism",

@@ -29,11 +29,15 @@ class Computing(Protocol):
 
 @runtime_checkable
 class Scalable(Protocol):
-    """A run whose number of slots can change while it runs."""
+    """A run whose numbers of slots, and of tasks, can change while it runs."""
 
     @property
     def slots(self) -> int: ...  # 0 before that is known
-    def rebalance(self, workers: int) -> None: ...  # begins; raises what keeps it from being made
+    @property
+    def task_ids(self) -> Mapping[str, Any] | None: ...  # the setting `topology.task.ids`
+    def rebalance(
+        self, workers: int | None, tasks: Mapping[str, int] | None = None, *, explain: bool = False
+    ) -> Mapping[str, Any]: ...  # begins; raises what keeps it from being made
     @property
     def is_rebalancing(self) -> bool: ...
     @property

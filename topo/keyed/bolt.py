@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from topo.errors import ComponentError, Problem, TopoError, shown
 from topo.event_time import Duration, EventTime
-from topo.keyed.operator import KeyedOperator, Rules, ttl_of
+from topo.keyed.operator import RECORDS, KeyedOperator, Rules, ttl_of
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields, Tuple
 
@@ -176,6 +176,9 @@ class KeyedBolt(TimedBolt):
                 ttl_of(self.ttl, self.time)
         except TopoError as error:
             yield Problem("keyed-rule", where, f"{where}: {error.message}", error.hint)
+
+    def records_by_key(self, inputs: Sequence[InputFields]) -> Sequence[str]:
+        return (RECORDS,)
 
     def describe_time(self) -> str:
         parts = [f"an instance for each key, {super().describe_time()}"]

@@ -29,6 +29,8 @@ from topo.tuples import DEFAULT_STREAM
 
 TTL, EVICTED, FORGOTTEN = "ttl", "evicted", "forgotten"
 _RECORDS = 0
+RECORDS = "keyed"
+"""The name of what is saved, by key."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class KeyedOperator(Operator):
         self._rules = rules
         self._task = task
         self._by_clock = rules.time is None
-        self._saved = SavedNamespaces("keyed", task.owner, "the instance of key {key!r}")
+        self._saved = SavedNamespaces(RECORDS, task.owner, "the instance of key {key!r}")
         self._lives: dict[Any, _Life] = {}
         """By key; the longest silent first if `max_keys` is set."""
         self._timers = Timers()

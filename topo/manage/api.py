@@ -17,7 +17,7 @@ from typing import Any
 from topo.config import SETTINGS, Config
 from topo.config.masters import is_local
 from topo.config.secrets import masked
-from topo.errors import RunError, TopoError, did_you_mean, words_of
+from topo.errors import ConfigError, RunError, TopoError, did_you_mean, shown, words_of
 from topo.logs.reader import LogReader, Wanted
 from topo.logs.requests import FILE as REQUESTS
 from topo.logs.requests import AskedLevel, Requests, Sample, as_document, read_requests
@@ -62,6 +62,7 @@ from topo.manage.views import (
     WorkersView,
 )
 from topo.metrics.series import Series
+from topo.topology.layout import MAX_TASKS
 
 _MOST_LINES = 5000
 _ASKED_AT_ONCE = 8
@@ -200,9 +201,16 @@ class Management:
         """Stop the spouts; what is in flight is still processed."""
         return self._change(name, lambda client: client.deactivate())
 
-    def rebalance(self, name: str, workers: int) -> Change:
-        """Begin to go over to another number of slots; its status tells when it has."""
-        return self._change(name, lambda client: client.rebalance(workers))
+    def rebalance(
+        self, name: str, workers: int | None = None, tasks: Mapping[str, int] | None = None
+    ) -> Change:
+        """Begin to go over to other numbers of slots or tasks; its status tells when it has."""
+        if not workers and not tasks:
+            raise ConfigError("neither slots nor tasks are to change", hint='{"workers": 4}')
+        for component, count in (tasks or {}).items():
+            if type(count) is not int or not 1 <= count <= MAX_TASKS:
+                raise ConfigError(f"{component}: {shown(count)} is no number of tasks")
+        return self._change(name, lambda client: client.rebalance(workers, tasks))
 
     def kill(self, name: str, wait_secs: float | None = None) -> Change:
         """Begin to end a topology, which drains for `wait_secs`, or for its message timeout."""

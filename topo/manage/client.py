@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from socket import gethostname
 from types import TracebackType
@@ -113,8 +114,15 @@ class ControlClient:
     def deactivate(self) -> pb.ChangeReply:
         return self._change("Deactivate", pb.DeactivateRequest())
 
-    def rebalance(self, workers: int) -> pb.ChangeReply:
-        return self._change("Rebalance", pb.RebalanceRequest(workers=workers))
+    def rebalance(
+        self,
+        workers: int | None,
+        tasks: Mapping[str, int] | None = None,
+        *,
+        explain: bool = False,
+    ) -> pb.ChangeReply:
+        request = pb.RebalanceRequest(workers=workers or 0, tasks=tasks or {}, explain=explain)
+        return self._change("Rebalance", request)
 
     def savepoint(self, directory: str) -> dict[str, Any]:
         request = pb.SavepointRequest(directory=directory)

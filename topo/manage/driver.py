@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -111,7 +111,8 @@ class Driver:
         self._noting = threading.Lock()
         self._killing: threading.Thread | None = None
         self._rebalanced_from: tuple[int | None, ...] = ()
-        """The number of slots that was asked for before, while it goes over to another."""
+        """The number of slots that was asked for before, while it goes over to another, or to other
+        tasks."""
 
     def main(self) -> int:
         """Run the topology to its end; return the process's exit code."""
@@ -193,22 +194,33 @@ class Driver:
     def deactivate(self) -> str:
         return self._change("INACTIVE", lambda run: run.deactivate())
 
-    def begin_rebalance(self, workers: int) -> str:
-        """Begin to go over to so many slots; a driver that follows this one ends what is begun."""
+    def begin_rebalance(
+        self, workers: int | None, tasks: Mapping[str, int], *, explain: bool = False
+    ) -> str:
+        """Begin to go over to so many slots, and tasks of components.
+
+        A driver that follows this one ends what is begun. With `explain`, raise what would keep it
+        from being made, and begin nothing.
+        """
         run = self._started()
         if not isinstance(run, Scalable):
             raise RunError(f"the slots of {self.submission.name} are its engine's")
         was = run.status
-        run.rebalance(workers)
-        note_mark(self._directory, "rebalance", f"rebalance to {workers} slots begins")
+        changed = run.rebalance(workers, tasks, explain=explain)
+        if explain:
+            return was
+        slots = changed[Config.workers.key]
+        what = "".join(f", {name} to {count} tasks" for name, count in sorted(tasks.items()))
+        note_mark(self._directory, "rebalance", f"rebalance to {slots} slots{what} begins")
         self._rebalanced_from = (self.submission.workers,)
-        self._write_workers(workers)
+        self._write_conf(changed)
         self._wake.set()
         return was
 
-    def _write_workers(self, workers: int | None) -> None:
-        """Store the number of slots for the next driver."""
-        conf = {**self.submission.conf, Config.workers.key: workers}
+    def _write_conf(self, changed: Mapping[str, Any]) -> None:
+        """Store settings for the next driver."""
+        conf = {**self.submission.conf, **changed}
+        workers = conf.get(Config.workers.key)
         self.submission = replace(self.submission, conf=conf, workers=workers)
         self._write("submission.json", asdict(self.submission))
 
@@ -220,8 +232,10 @@ class Driver:
             ended = run.rebalance_failure or f"it runs on {run.slots} slots"
             note_mark(self._directory, "rebalance", f"rebalance ended: {ended}")
             if run.rebalance_failure:
-                self._write_workers(workers)
+                self._write_conf({Config.workers.key: workers})
         self._rebalanced_from = ()
+        if run.task_ids != self.submission.conf.get(Config.task_ids.key):
+            self._write_conf({Config.task_ids.key: run.task_ids})
 
     def save(self, directory: str) -> dict[str, Any]:
         run = self._started()

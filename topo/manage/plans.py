@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from topo.config import Config
@@ -12,16 +13,23 @@ from topo.manage.records import RunRecord
 from topo.manage.submit import SPARK
 from topo.manage.views import InputView, PlacedComponent, SlotView, StreamView, TopologyPlan
 from topo.storage.checkpoints import PLAN_FILE, local_path, slots_in
+from topo.topology.layout import TASK_IDS, TaskLayout, with_other_counts
 from topo.topology.model import Topology
 
 
-def plan_of(run: RunRecord, workers: int | None = None) -> TopologyPlan:
-    """Return what runs where, or would in so many slots.
+def plan_of(
+    run: RunRecord, workers: int | None = None, tasks: Mapping[str, int] | None = None
+) -> TopologyPlan:
+    """Return what runs where, or would in so many slots, and with other numbers of tasks.
 
     The slots are guessed until the driver has decided on them.
     """
     topology = Topology.from_bytes((run.directory / "topology.pb").read_bytes())
     conf = dict(run.submission.conf)
+    if tasks:
+        for name in tasks:
+            topology.component(name)  # or an error that names those that there are
+        conf[TASK_IDS] = with_other_counts(TaskLayout(topology, conf).components, tasks)
     slots = workers or _written_slots(run)
     if slots is not None:
         conf[Config.workers.key] = slots

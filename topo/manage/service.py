@@ -9,7 +9,7 @@ import hmac
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent import futures
 from typing import Any, Protocol
 
@@ -37,7 +37,9 @@ class DriverControl(Protocol):
         ...
 
     def deactivate(self) -> str: ...
-    def begin_rebalance(self, workers: int) -> str: ...
+    def begin_rebalance(
+        self, workers: int | None, tasks: Mapping[str, int], *, explain: bool = False
+    ) -> str: ...
     def save(self, directory: str) -> dict[str, Any]: ...
     def begin_kill(self, wait_secs: float) -> str: ...
 
@@ -72,7 +74,11 @@ class ControlServer:
             ),
             "Rebalance": _answer(
                 pb.RebalanceRequest,
-                lambda request: self._changed(lambda: driver.begin_rebalance(request.workers)),
+                lambda request: self._changed(
+                    lambda: driver.begin_rebalance(
+                        request.workers or None, dict(request.tasks), explain=request.explain
+                    )
+                ),
             ),
             "Savepoint": _answer(
                 pb.SavepointRequest, lambda request: _document(driver.save(request.directory))

@@ -147,7 +147,7 @@ class TaskMetrics:
                 setattr(self, figure.count, before if sticks else now)
             elif figure.kind == "gauges":
                 getattr(self, figure.count).update(getattr(counted, figure.count))
-        self._add_counts(counted)
+        self.add_counts(counted)
 
     def merge(self, other: TaskMetrics) -> None:
         """Add another task of the same component: levels are added up as well, or the maximum."""
@@ -160,13 +160,14 @@ class TaskMetrics:
                 for name, level in theirs.items():
                     if level is not None:
                         ours[name] = (ours.get(name) or 0.0) + level
-        self._add_counts(other)
+        self.add_counts(other)
 
     def settle(self) -> None:
         """Note that nothing is pending any more."""
         self.pending, self.oldest_pending_secs = 0, 0.0
 
-    def _add_counts(self, other: TaskMetrics) -> None:
+    def add_counts(self, other: TaskMetrics) -> None:
+        """Add what another task has counted, and leave its levels out."""
         for name in _SUMMED:
             ours, theirs = getattr(self, name), getattr(other, name)
             if isinstance(ours, Counter):

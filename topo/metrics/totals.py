@@ -45,12 +45,25 @@ class RunTotals:
         self._layout = layout
         self._host = host
         self._tasks: dict[int, TaskMetrics] = {}
+        self._gone: dict[str, TaskMetrics] = {}
+        """What tasks of a component have counted that are not there any more."""
         self._errors: dict[tuple[str, str, str], ErrorEntry] = {}
         self._recent: deque[_Batch] = deque(maxlen=_RECENT_BATCHES)
         self.busy_seconds = 0.0
         self._batches = 0
         self._wait_secs = 0.0
         self._by_seconds = [0] * len(BATCH_SECONDS)
+
+    def take_layout(self, layout: TaskLayout) -> None:
+        """Continue with other tasks; counts of those that are gone stay with their component."""
+        for name in self._topology.components:
+            before, now = self._layout.tasks_of(name), layout.tasks_of(name)
+            if before != now:
+                sums = self._gone.setdefault(name, TaskMetrics())
+                for task in before:
+                    if (counts := self._tasks.pop(task, None)) is not None:
+                        sums.add_counts(counts)
+        self._layout = layout
 
     def add(self, metrics: Mapping[int, TaskMetrics], now: float) -> None:
         """Add the counts of one batch."""
@@ -158,6 +171,8 @@ class RunTotals:
     def _component(self, name: str) -> ComponentStats:
         kind = self._topology.component(name).kind
         whole = TaskMetrics()
+        if name in self._gone:
+            whole.merge(self._gone[name])
         by_task = {}
         for task in self._layout.tasks_of(name):
             counts = self._tasks.get(task) or TaskMetrics()

@@ -178,7 +178,7 @@ class Task(LogSource):
             debug=bool(self.conf["topology.debug"]),
             trees=self._trees if setting.tracking else None,
             orders_all=self.orders_all_emits,
-            most_tasks=setting.layout.count,
+            most_tasks=setting.layout.highest,
             uncaught=self.uncaught,
             refuse=self._refuse,
             hear=partial(listener.emitted, self.component_id) if listener else None,

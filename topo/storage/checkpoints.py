@@ -25,6 +25,8 @@ EPOCHS = "topo-epochs"
 ACKER_TOKEN = "topo-acker.token"
 """The topology's token at ackers that outlive its drivers; nobody but its owner may read it."""
 SAVEPOINT_FILE = "savepoint.json"
+KEPT_IDS = "task_ids"
+"""In the plan: the ids of tasks, once a component has got another number of them."""
 REMOVED = "topo-plan.removed"
 """The plan of a checkpoint that is being deleted: nobody can resume the half that is left of it."""
 GENERATIONS = "topo-gen-"
@@ -65,6 +67,24 @@ def generation_in(plan: str | bytes) -> Generation:
         return Generation(int(document["generation"]), int(document["first_batch"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return Generation()  # the first one; a damaged plan is refused elsewhere
+
+
+def task_ids_in(plan: str | bytes) -> dict[str, list[int]] | None:
+    """Return the ids of tasks that a checkpoint's plan keeps; None if they are the topology's."""
+    try:
+        ids = json.loads(plan)[KEPT_IDS]
+        return {str(name): [int(first), int(count)] for name, (first, count) in ids.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def kept_task_ids(checkpoint: str) -> dict[str, list[int]] | None:
+    """Return the ids of tasks that a checkpoint on this machine keeps, if there is such a one."""
+    path = local_path(checkpoint)
+    try:
+        return None if path is None else task_ids_in((path / PLAN_FILE).read_bytes())
+    except OSError:
+        return None
 
 
 def local_path(checkpoint: str) -> Path | None:

@@ -80,12 +80,12 @@ class ProcessBolt(TimedBolt):
     ) -> None:
         self.process = process
         self.event_time = time
-        self.keyed = keyed
+        self.has_keys = keyed
         self.leaves_late_out = False
         """What is behind the watermark goes to the late stream, not to the process."""
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        fields = (KEY, VALUE) if self.keyed else (VALUE,)
+        fields = (KEY, VALUE) if self.has_keys else (VALUE,)
         declarer.declare((*fields, TIME) if self.event_time else fields)
         if self.late_stream is not None:
             declarer.declare_stream(self.late_stream, "late_tuple")
@@ -237,7 +237,7 @@ class ProcessOperator(Operator):
             self._saved.touch(_STATE, key)
 
     def emit(self, element: Any) -> None:
-        if self._bolt.keyed:
+        if self._bolt.has_keys:
             try:
                 key, value = element
             except (TypeError, ValueError):

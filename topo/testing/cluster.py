@@ -47,6 +47,10 @@ class SteppedRun(Run, Protocol):
         """Build every instance anew from what was saved, as after a crash of everything."""
         ...
 
+    def rebalance(self, tasks: Mapping[str, int]) -> None:
+        """Restart with other numbers of tasks of some bolts: `topo rebalance -e`."""
+        ...
+
     def watermark(self, component: str) -> Any:
         """Return a bolt's watermark in the unit of its time field; None before it has one."""
         ...

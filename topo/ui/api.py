@@ -334,12 +334,13 @@ def _endpoints(management: Management) -> list[Endpoint]:
             "POST",
             "/rebalance",
             name="rebalance",
-            summary="Begin to go over to another number of slots: `topo rebalance`.",
+            summary="Begin to go over to other numbers of slots or tasks: `topo rebalance`.",
             answer=Change,
             handle=management.rebalance,
             status=202,
             body=(
-                Parameter("workers", int, "How many slots.", 1, place="body", least=1, most=1000),
+                Parameter("workers", int, "How many slots.", place="body", least=1, most=1000),
+                Parameter("tasks", dict, "Other numbers of tasks, by component.", {}, place="body"),
             ),
         ),
         of_one(

@@ -233,15 +233,21 @@ class StormDocuments(ClusterDocuments):
         return {"topologyOperation": f"debug/{verb}", "topologyId": found.id, "status": "success"}
 
     def rebalance(self, name: str, document: Any) -> dict[str, Any]:
-        """Take `{"rebalanceOptions": {"numWorkers": N}}`; the number of tasks is fixed."""
+        """Take `{"rebalanceOptions": {"numWorkers": N, "executors": {COMPONENT: TASKS}}}`."""
         try:
             options = document["rebalanceOptions"]
-            workers, executors = int(options["numWorkers"]), options.get("executors")
+            workers = int(options["numWorkers"]) if "numWorkers" in options else None
+            executors = options.get("executors") or {}
+            tasks = {str(component): int(count) for component, count in executors.items()}
         except (KeyError, TypeError, AttributeError, ValueError):
-            raise ConfigError('the body is not {"rebalanceOptions": {"numWorkers": N}}') from None
-        if executors or workers < 1:
-            raise ConfigError("numWorkers can change, to 1 or more; executors cannot")
-        return self.change(name, "rebalance", lambda: self._management.rebalance(name, workers))
+            raise ConfigError(
+                'the body is not {"rebalanceOptions": {"numWorkers": N, "executors": {NAME: N}}}'
+            ) from None
+        if not (workers or tasks) or min([workers or 1, *tasks.values()]) < 1:
+            raise ConfigError("numWorkers and executors can change, to 1 or more")
+        return self.change(
+            name, "rebalance", lambda: self._management.rebalance(name, workers, tasks)
+        )
 
     def change(self, name: str, action: str, change: Callable[[], Change]) -> dict[str, Any]:
         found = self._management.find(name)

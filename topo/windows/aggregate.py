@@ -28,6 +28,8 @@ ARRIVAL = EventTime(None, idle=None)
 
 UNBOUNDED = "unbounded"
 
+CELLS = "cells"
+"""The name of what is saved, by window and key."""
 _MOST_PANES = 100_000
 """A day by a second has 86,400."""
 
@@ -152,6 +154,11 @@ class WindowAggregate(TimedBolt):
             if self.event_time is not None and read.component in self.event_time.untimed:
                 text = f"{where} aggregates {read.component!r} in event time, which is untimed"
                 yield Problem("time-field", where, text, "read it in another bolt")
+
+    def records_by_key(self, inputs: Sequence[InputFields]) -> Sequence[str]:
+        by_key = all(tuple(read.grouping_fields) == tuple(self.key) for read in inputs)
+        # A window per event has the points of all keys of its task under numbers.
+        return (CELLS,) if by_key and self.key and not isinstance(self.window, PerEvent) else ()
 
     def warnings(self, where: str, is_finite: bool) -> Iterable[str]:
         if isinstance(self.window, Global) and self.trigger is None and not is_finite:

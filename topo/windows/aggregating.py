@@ -11,7 +11,7 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, Operator, OperatorTask, Rows
 from topo.windows.accumulators import Accumulators
-from topo.windows.aggregate import ARRIVAL, WindowAggregate
+from topo.windows.aggregate import ARRIVAL, CELLS, WindowAggregate
 from topo.windows.assigners import Aligned, EventSpans, Sessions
 from topo.windows.blame import blamed, unmerged
 from topo.windows.combiner_inputs import Inputs
@@ -39,7 +39,7 @@ class AggregateOperator(Operator):
         self._time = bolt.event_time or ARRIVAL
         self._by_arrival = bolt.event_time is None
         self._cells = Accumulators(bolt.aggregates)
-        self._saved = SavedNamespaces("cells", task.owner)
+        self._saved = SavedNamespaces(CELLS, task.owner)
         self._out: list[list[Any]] = []
         self._inputs: dict[tuple[str, str], tuple[list[int], list[Inputs]]] = {}
         assigner = bolt.window.in_ticks(self._time)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from time import perf_counter
 from typing import Any
@@ -38,13 +39,14 @@ from topo.running import (
     RunStats,
 )
 from topo.runtime.bolt_task import BoltTask
+from topo.runtime.dealing import deal_all, dealers, resizes_to
 from topo.runtime.roundabout import is_too_full, rounds_in_words
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.runtime.spout_task import Pause
 from topo.runtime.timed_task import TimedBoltTask
 from topo.shipping.pickling import install_user_classes
 from topo.shipping.requirements import check_requirements
-from topo.topology.layout import TaskLayout
+from topo.topology.layout import TASK_IDS, TaskLayout
 from topo.topology.model import Topology
 from topo.tracing.exporting import check_tracing
 from topo.tracking.ids import root_id
@@ -96,7 +98,7 @@ class InlineRun(RecordedRun, Completion):
             self.conf,
             name,
             now,
-            local_tasks=frozenset(range(1, self.layout.count + 1)),
+            local_tasks=frozenset(self.layout.ids),
             strict=strict,
             listener=listener or (self.recorder if record else None),
             wake=wake,
@@ -287,6 +289,22 @@ class InlineRun(RecordedRun, Completion):
         self._ledger.foretell(failures)
         self._incarnation += 1
 
+    def rebalance(self, tasks: Mapping[str, int]) -> None:
+        """Restart with other numbers of tasks of some bolts, to which what they saved is dealt."""
+        self._require_live("be rebalanced")
+        ids, resized = resizes_to(self.topology, self.layout, tasks)
+        dealt = deal_all(dealers(self.topology, self.conf, resized), resized, self._saved)
+        self.restart()
+        self.conf = {**self.conf, TASK_IDS: ids}
+        self.layout = TaskLayout(self.topology, self.conf)
+        local = frozenset(self.layout.ids)
+        self._setting = replace(
+            self._setting, conf=self.conf, layout=self.layout, local_tasks=local
+        )
+        self._book.take_layout(self.layout)
+        unchanged = {task: saved for task, saved in self._saved.items() if task in local}
+        self._saved = {**unchanged, **dealt}
+
     def kill(self, wait_secs: float = 0) -> None:
         if self._status in ENDED:
             return
@@ -403,7 +421,7 @@ class InlineRun(RecordedRun, Completion):
     def _opened(self) -> SlotTasks:
         host = SlotTasks(
             self._setting,
-            range(1, self.layout.count + 1),
+            self.layout.ids,
             shuffled=self._shuffled,
             travelling=True,
             nonce=lambda: self._random.getrandbits(64),

@@ -23,7 +23,7 @@ from typing import Any
 from topo.engine.spark.slotkeys import slot_keys
 from topo.errors import CheckpointError
 from topo.storage.format import FORMAT
-from topo.topology.layout import TaskLayout
+from topo.topology.layout import TASK_IDS, TaskLayout
 from topo.topology.model import ComponentDef, Topology
 from topo.topology.order import producers_first
 
@@ -60,6 +60,8 @@ class Plan:
     slots: int
     components: tuple[Placement, ...]
     keys: tuple[int, ...] = field(default=())
+    keeps_ids: bool = False
+    """True if the ids of its tasks were given, and do not follow from the topology."""
 
     @cached_property
     def levels(self) -> tuple[tuple[Placement, ...], ...]:
@@ -120,6 +122,10 @@ class Plan:
     def component(self, name: str) -> Placement:
         return next(placed for placed in self.components if placed.id == name)
 
+    def task_ids(self) -> dict[str, list[int]]:
+        """Return the ids of all tasks, as the setting `topology.task.ids` has them."""
+        return {placed.id: [placed.tasks.start, len(placed.tasks)] for placed in self.components}
+
     def to_json(self) -> str:
         return json.dumps(self.as_dict(), indent=1) + "\n"
 
@@ -144,17 +150,50 @@ class Plan:
             },
         }
 
-    def is_rescaled(self, written: str) -> bool:
+    def is_rescaled(self, written: str, *, deals: bool = False) -> bool:
         """Return True if `written`, found beside a checkpoint, differs in its slots alone.
 
-        Where the tasks are follows from that number.
+        Where the tasks are follows from that number. With `deals`, components may have other
+        numbers of tasks too, under ids that none had before.
         """
         try:
             before = json.loads(written)
-            differs = before["format"] == FORMAT and before["slots"] != self.slots
-            return bool(differs) and len(_differences(before, self.as_dict())) == 1
+            resized = self.resized(before) if deals else {}
+            if before["format"] != FORMAT or (before["slots"] == self.slots and not resized):
+                return False
+            if deals and not self._keeps_ids(before, resized):
+                return False
+            then = {name: {"tasks": len(after)} for name, (_, after) in resized.items()}
+            alike = {name: each | then.get(name, {}) for name, each in before["components"].items()}
+            alike_plan = {**before, "slots": -1, "components": alike}
+            return len(_differences(alike_plan, self.as_dict())) == 1
         except (ValueError, TypeError, KeyError, AttributeError):
             return False
+
+    def resized(self, before: Mapping[str, Any]) -> dict[str, tuple[range, range]]:
+        """Return the tasks before and now of the components with another number of them."""
+        spans = {}
+        for placed in self.components:
+            each = before["components"].get(placed.id)
+            if each is not None and each["tasks"] != len(placed.tasks):
+                first = each["first_task"]
+                spans[placed.id] = range(first, first + each["tasks"]), placed.tasks
+        return spans
+
+    def _keeps_ids(self, before: Mapping[str, Any], resized: Mapping[str, Any]) -> bool:
+        """Return True if no id of a task has come to mean another one."""
+        firsts = {name: each["first_task"] for name, each in before["components"].items()}
+        ids = {
+            task
+            for each in before["components"].values()
+            for task in range(each["first_task"], each["first_task"] + each["tasks"])
+        }
+        return all(
+            ids.isdisjoint(placed.tasks)
+            if placed.id in resized
+            else firsts.get(placed.id) == placed.tasks.start
+            for placed in self.components
+        )
 
     def check_same(self, written: str, where: str) -> None:
         """Raise a CheckpointError if `written`, found beside a checkpoint, is another plan."""
@@ -203,7 +242,7 @@ def make_plan(topology: Topology, slots: int, conf: Mapping[str, Any] | None = N
             loops=loops,
         )
     ordered = tuple(placed[name] for name in topology.components)
-    return Plan(slots, ordered, slot_keys(slots))
+    return Plan(slots, ordered, slot_keys(slots), keeps_ids=bool(conf and conf.get(TASK_IDS)))
 
 
 def _reads_locally(definition: ComponentDef) -> bool:

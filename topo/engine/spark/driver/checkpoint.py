@@ -17,6 +17,7 @@ from topo.engine.spark.plan import Plan
 from topo.errors import CheckpointError
 from topo.storage.checkpoints import (
     ACKER_TOKEN,
+    KEPT_IDS,
     OWNER_FILE,
     PLAN_FILE,
     REMOVED,
@@ -33,6 +34,7 @@ from topo.storage.moving import METADATA, move_local, moved_here, swap_local, sy
 from topo.storage.ownership import Ownership
 from topo.storage.recovery import cut_back, incomplete
 from topo.storage.trust import ON_A_CLUSTER, ON_ONE_MACHINE
+from topo.topology.layout import TASK_IDS
 from topo.tracking.security import fresh_token
 
 if TYPE_CHECKING:
@@ -143,7 +145,7 @@ class Checkpoint:
             if self._ownership is not None:
                 self._ownership.note_committed(-1)
             checkpoint_id = uuid.uuid4().hex
-            document = {"id": checkpoint_id, "plan": plan.as_dict(), "run": self._run}
+            document = {"id": checkpoint_id, **_of_plan(plan), "run": self._run}
             if mode != MICRO_BATCH:
                 document["mode"] = mode
             if begin_with is not None:
@@ -171,7 +173,14 @@ class Checkpoint:
                 at=where,
                 hint=f"set topology.mode={made_in}, or start with a fresh checkpoint",
             )
-        is_rescaled = rescale is not None and plan.is_rescaled(before)
+        is_rescaled = rescale is not None and plan.is_rescaled(before, deals=plan.keeps_ids)
+        if (ids := found.get(KEPT_IDS)) and not plan.keeps_ids:
+            raise CheckpointError(
+                "the checkpoint was rebalanced to other numbers of tasks, which its topology does "
+                "not say",
+                at=where,
+                hint=f"set {TASK_IDS}={json.dumps(ids)}",
+            )
         if not is_rescaled:
             plan.check_same(before, where)
         if mode == MICRO_BATCH:
@@ -211,7 +220,7 @@ class Checkpoint:
         """Make this the present generation, which is written: after a crash it is, or is not."""
         document = {
             **self.document(),
-            "plan": plan.as_dict(),
+            **_of_plan(plan),
             "generation": generation.number,
             "first_batch": generation.first_batch,
         }
@@ -417,3 +426,9 @@ class _OwnerFile:
 
     def write(self, text: str) -> None:
         self._checkpoint.replace(OWNER_FILE, text)
+
+
+def _of_plan(plan: Plan) -> dict[str, Any]:
+    """Return what a checkpoint's document has of a plan."""
+    ids = {KEPT_IDS: plan.task_ids()} if plan.keeps_ids else {}
+    return {"plan": plan.as_dict(), **ids}

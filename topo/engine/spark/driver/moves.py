@@ -1,4 +1,4 @@
-"""The move of a run to another number of slots, while it runs.
+"""The move of a run to another number of slots, or of tasks of components, while it runs.
 
 It is decided by those who call, and made by the run's own thread: the query stops behind its last
 commit, everything but Spark is closed and opened again with the other number, and the checkpoint is
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from topo.config.masters import is_local, local_cores
@@ -19,9 +20,25 @@ from topo.engine.spark.driver.rescaling import refuse_sources
 from topo.engine.spark.plan import make_plan
 from topo.engine.spark.realtime.places import check_places
 from topo.errors import EngineError, RunError, TopoError
+from topo.runtime.dealing import dealers, resizes_to
+from topo.storage.checkpoints import kept_task_ids
+from topo.topology.layout import TASK_IDS, TaskLayout, with_other_counts
 from topo.topology.model import Topology
 
 _WORKERS = "topology.workers"
+
+
+@dataclass(frozen=True)
+class _Move:
+    """What a move was asked to come to: the settings to open with."""
+
+    workers: int
+    ids: Mapping[str, Any] | None = None
+    """The ids of tasks, if components get other numbers of them."""
+
+    def settings(self, conf: Mapping[str, Any]) -> dict[str, Any]:
+        ids = {} if self.ids is None else {TASK_IDS: dict(self.ids)}
+        return {**conf, _WORKERS: self.workers, **ids}
 
 
 class Moves:
@@ -32,8 +49,8 @@ class Moves:
         self._conf = conf
         self._master = master
         self._lock = threading.Lock()
-        self._workers: int | None = None  # asked for
-        self._before: int | None = None
+        self._asked: _Move | None = None
+        self._before: dict[str, Any] = {}
         self.is_moving = False
         """True from the end of the slots before to the beginning of the new ones."""
         self.failure: TopoError | None = None
@@ -42,62 +59,107 @@ class Moves:
     @property
     def is_due(self) -> bool:
         """True if there is one to begin."""
-        return self._workers is not None and not self.is_moving
+        return self._asked is not None and not self.is_moving
 
     @property
     def is_asked(self) -> bool:
         """True from the question to the end of a move."""
-        return self._workers is not None
+        return self._asked is not None
 
-    def ask(self, workers: int, present: int) -> None:
-        """Ask for a move; raise what can be known to keep it from being made."""
-        self._check(workers, present)
+    def ask(
+        self,
+        workers: int | None,
+        present: int,
+        tasks: Mapping[str, int] | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Ask for a move; raise what can be known to keep it from being made.
+
+        It is from `present` slots to `workers`, or to as many as there are; `tasks` are the other
+        numbers of tasks, by component, and `conf` the present settings. Return the settings that it
+        would change.
+        """
+        move = self.check(workers, present, tasks, conf)
         with self._lock:
-            if self._workers is not None:
-                raise RunError(f"it is moving to {self._workers} slots already")
+            if self._asked is not None:
+                raise RunError(f"it is moving to {self._asked.workers} slots already")
             self.failure = None
-            self._workers = workers
+            self._asked = move
+        return move.settings({})
 
     def shrink(self, slots: int) -> None:
         """Have the run go over to the slots that are left, whatever was asked for."""
         with self._lock:
-            self._workers, self.is_moving = slots, False
+            self._asked, self.is_moving = _Move(slots), False
 
     def begin(self, conf: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings to open with."""
-        self.is_moving, self._before = True, conf[_WORKERS]
-        return {**conf, _WORKERS: self._workers}
+        assert self._asked is not None, "a move was asked for"
+        self.is_moving, self._before = True, {_WORKERS: conf[_WORKERS]}
+        if self._asked.ids is not None:
+            # By name, so that what has been dealt by then is dealt back.
+            present = TaskLayout(self._topology, conf).components
+            self._before[TASK_IDS] = with_other_counts(present, {})
+        return self._asked.settings(conf)
 
     def grows_beyond(self, slots: int) -> bool:
         """True if the move needs more cores than this Spark was started with."""
-        return self._workers is not None and self._workers > slots and not is_local(self._master)
+        return (
+            self._asked is not None and self._asked.workers > slots and not is_local(self._master)
+        )
 
     def arrive(self, conf: Mapping[str, Any], slots: int) -> Mapping[str, Any]:
         """Note that this many slots are open; return the settings to open with next time."""
-        workers = self._workers
-        if not self.is_moving:
+        move = self._asked
+        if not self.is_moving or move is None:
             return conf
         self._end()
+        workers = move.workers
         if slots == workers:
             return conf
         self.failure = EngineError(
             f"there are cores for {slots} slots, and not for {workers}",
             hint="a cluster has half a minute to give more",
         )
-        return {**conf, _WORKERS: self._before}
+        return {**conf, _WORKERS: self._before[_WORKERS]}
 
     def _end(self) -> None:
-        self._workers, self.is_moving = None, False
+        self._asked, self.is_moving = None, False
 
     def take_back(self, conf: Mapping[str, Any], error: TopoError) -> dict[str, Any]:
         """Return the settings to open with after a move that failed."""
         self.failure = error
         self._end()
-        return {**conf, _WORKERS: self._before}
+        return {**conf, **self._before}
 
-    def _check(self, workers: int, present: int) -> None:
-        if workers == present:
-            raise RunError(f"it has {workers} slots already")
+    def refuse(self, conf: Mapping[str, Any], error: TopoError) -> dict[str, Any]:
+        """Return the settings to open with if what an earlier driver began cannot be dealt."""
+        self.failure = error
+        return {**conf, TASK_IDS: kept_task_ids(str(conf["topology.checkpoint.dir"]))}
+
+    def check(
+        self,
+        workers: int | None,
+        present: int,
+        tasks: Mapping[str, int] | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> _Move:
+        """Return the move that would be made; raise what can be known to keep it from that."""
+        now = {**self._conf, **(conf or {})}
+        move = _Move(workers or present, self._ids(tasks, now) if tasks else None)
+        if move.workers == present and not tasks:
+            raise RunError(f"it has {present} slots already")
+        self._check_slots(move, now)
+        return move
+
+    def _ids(self, tasks: Mapping[str, int], conf: Mapping[str, Any]) -> dict[str, list[int]]:
+        """Return the ids with other numbers of tasks; raise a RunError for what cannot be dealt."""
+        ids, resized = resizes_to(self._topology, TaskLayout(self._topology, conf), tasks)
+        dealers(self._topology, conf, resized)
+        return ids
+
+    def _check_slots(self, move: _Move, conf: Mapping[str, Any]) -> None:
+        workers = move.workers
         if self._conf["topology.mode"] == REAL_TIME and not self._conf["topology.epoch.ms"]:
             raise RunError(
                 "with topology.epoch.ms=0 nothing is saved, so nothing can move",
@@ -108,7 +170,7 @@ class Moves:
                 "it has no topology.checkpoint.dir, so its state ends with its slots",
                 hint="submit it with one",
             )
-        plan = make_plan(self._topology, workers, self._conf)
+        plan = make_plan(self._topology, workers, move.settings(conf))
         if is_local(self._master):
             cores = local_cores(self._master)
             if workers > cores:

@@ -55,8 +55,13 @@ class Progress:
         self._spout_slots = 0
         self._hanging = ""
 
-    def begin_anew(self) -> None:
-        """Note that other ackers, which number their reports from 1, take the place of these."""
+    def begin_anew(self, conf: Mapping[str, Any]) -> None:
+        """Note that other ackers, which number their reports from 1, take the place of these.
+
+        Components may have other tasks, by these settings.
+        """
+        self._layout = TaskLayout(self._topology, conf)
+        self.book.take_layout(self._layout)
         self.last_payload = 0
         self._status = None
 

@@ -17,7 +17,7 @@ together with the old generation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from topo.engine.spark.driver.checkpoint import Checkpoint
@@ -25,6 +25,7 @@ from topo.engine.spark.plan import Plan
 from topo.engine.spark.worker.messages import COMMITTED, LAST_TICKED
 from topo.engine.spark.worker.stages import named
 from topo.errors import CheckpointError
+from topo.runtime.dealing import Dealer, Resize, deal_all
 from topo.storage.checkpoints import Generation
 
 if TYPE_CHECKING:
@@ -35,19 +36,34 @@ _SCHEMA = "key int, name string, record binary, level int"
 _STATE_NAME, _STATE_RECORD = "user_map_key.name", "user_map_value.record"
 
 
-def deal(session: SparkSession, checkpoint: Checkpoint, plan: Plan) -> None:
+def deal(
+    session: SparkSession,
+    checkpoint: Checkpoint,
+    plan: Plan,
+    resized: Sequence[Resize] = (),
+    dealing: Mapping[str, Dealer] | None = None,
+) -> None:
     """Make the checkpoint's next generation, of this plan, from its last committed batch.
 
-    `session` has the settings of a query: the state is read by them.
+    `session` has the settings of a query: the state is read by them. Whole tasks move, except those
+    of components with another number of them (`resized`): what these have saved goes through this
+    process, where `dealing` takes it apart.
     """
     refuse_sources(plan)
     following = checkpoint.following()
     checkpoint.clear(following.place)
     records = committed_records(session, checkpoint)
     if records is not None:
+        place = checkpoint.place_of(following.initial)
+        dealt_tasks = [task for each in resized for task in each.before]
+        dealt = (
+            deal_all(dealing or {}, resized, _saved_by(records, dealt_tasks)) if dealt_tasks else {}
+        )
         marks = _marks(plan, following.place, ticked=had_last_tick(records))
         placed = _placed(records, plan).unionByName(session.createDataFrame(marks, _SCHEMA))
-        placed.write.partitionBy("level").parquet(checkpoint.place_of(following.initial))
+        placed.write.partitionBy("level").parquet(place)
+        rows = ((task, *record) for task, of in dealt.items() for record in of.items())
+        _append(session, place, plan, rows, [])
     checkpoint.sync(following)
     checkpoint.begin(following, plan)
 
@@ -84,7 +100,17 @@ def write_initial(
 ) -> None:
     """Write what a generation begins with, out of (task, name, record)."""
     place = checkpoint.place_of(generation.initial)
-    pending: list[Any] = _marks(plan, generation.place, ticked=ticked)
+    _append(session, place, plan, rows, _marks(plan, generation.place, ticked=ticked))
+
+
+def _append(
+    session: SparkSession,
+    place: str,
+    plan: Plan,
+    rows: Iterable[tuple[int, str, bytes]],
+    pending: list[Any],
+) -> None:
+    """Add (task, name, record) to what a generation begins with, after what is `pending`."""
     size = 0
 
     def write() -> None:
@@ -98,7 +124,20 @@ def write_initial(
         if size >= _PORTION_BYTES:
             write()
             pending, size = [], 0
-    write()
+    if pending:
+        write()
+
+
+def _saved_by(records: DataFrame, tasks: Sequence[int]) -> dict[int, dict[str, bytes]]:
+    """Return what these tasks have saved, by task and name."""
+    from pyspark.sql import functions as f
+
+    own = records.where(f.substring_index("name", "/", 1).cast("int").isin(list(tasks)))
+    saved: dict[int, dict[str, bytes]] = {}
+    for row in own.select("name", "record").toLocalIterator(prefetchPartitions=True):
+        task, _, name = row.name.partition("/")
+        saved.setdefault(int(task), {})[name] = bytes(row.record)
+    return saved
 
 
 def committed_records(
@@ -135,7 +174,7 @@ def _placed(records: DataFrame, plan: Plan) -> DataFrame:
     task = f.substring_index("name", "/", 1).cast("int")
     keys = {number: plan.keys[slot] for number, (_, slot) in places.items()}
     levels = {number: level for number, (level, _) in places.items()}
-    return records.where(task != 0).select(
+    return records.where(task.isin(list(places))).select(  # 0 is the slots' own
         _mapped(keys, task).alias("key"), "name", "record", _mapped(levels, task).alias("level")
     )
 

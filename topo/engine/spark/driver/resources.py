@@ -31,6 +31,7 @@ from topo.engine.spark.driver.run_resources import (
     Claim,
     OpenedRun,
     if_asked,
+    resizes,
     spec_for,
     tracking_plan,
 )
@@ -47,6 +48,7 @@ from topo.engine.spark.worker.slot_runner import SlotRunner
 from topo.engine.spark.worker.stage_errors import STATE_REFUSED
 from topo.errors import AckerError, ConfigError, EngineError
 from topo.logs.capture import are_wanted
+from topo.runtime.dealing import dealers
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import REPORTS, local_path
 from topo.storage.savepoints import Savepoint
@@ -117,8 +119,13 @@ class BatchResources:
             self._ackers.keep_failures_in(self.checkpoint)
 
     def _deal(self, before: Mapping[str, Any]) -> None:
-        log.info("%s has the state of %s slots: dealing it", self._run.name, before["slots"])
-        deal(self.session, self.checkpoint, self.plan)
+        resized = resizes(self.plan, before)
+        others = "".join(f", {each}" for each in resized)
+        log.info(
+            "%s has the state of %s slots: dealing it%s", self._run.name, before["slots"], others
+        )
+        dealing = dealers(self._run.topology, self._run.conf, resized)
+        deal(self.session, self.checkpoint, self.plan, resized, dealing)
 
     def _begin_with(self) -> Mapping[str, Any]:
         run = self._run

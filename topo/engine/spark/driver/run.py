@@ -21,7 +21,7 @@ from topo.drpc.calls import DEFAULT_SECS
 from topo.drpc.hosting import DriverServer, driver_server
 from topo.drpc.places import ADDRESSES, TOKEN_FILE, call_elsewhere, functions_of, no_server
 from topo.engine.completion import Completion
-from topo.engine.spark.driver.checkpoint import REAL_TIME
+from topo.engine.spark.driver.checkpoint import FRESH, REAL_TIME
 from topo.engine.spark.driver.executors import Executors
 from topo.engine.spark.driver.jvm_death import Jvm
 from topo.engine.spark.driver.lifecycle import Lifecycle
@@ -63,9 +63,12 @@ from topo.running import (
     Listener,
     RunStats,
 )
+from topo.runtime.dealing import CannotDeal
 from topo.runtime.slot import full_conf
 from topo.runtime.user_errors import report_of
+from topo.storage.checkpoints import kept_task_ids
 from topo.storage.savepoints import summary_of
+from topo.topology.layout import TASK_IDS
 from topo.topology.model import Topology
 from topo.tracking.client import can_restart
 from topo.tracking.figures import AckerStatus
@@ -108,6 +111,8 @@ class SparkRun(Completion):
         self.name = name
         self.topology = topology
         self.conf = full_conf(given)
+        if self.conf[TASK_IDS] is None and fate != FRESH and self.conf["topology.checkpoint.dir"]:
+            self.conf[TASK_IDS] = kept_task_ids(self.conf["topology.checkpoint.dir"])
         refuse_loops(topology, master)
         if self._is_real_time:
             refuse_external(topology)
@@ -252,14 +257,29 @@ class SparkRun(Completion):
         """How many slots it has; 0 before that is known."""
         return self._slots
 
-    def rebalance(self, workers: int) -> None:
+    @property
+    def task_ids(self) -> Mapping[str, Any] | None:
+        """The ids of its tasks, if they are not those of its topology; see `topology.task.ids`."""
+        ids: Mapping[str, Any] | None = self.conf[TASK_IDS]
+        return ids
+
+    def rebalance(
+        self, workers: int | None, tasks: Mapping[str, int] | None = None, *, explain: bool = False
+    ) -> dict[str, Any]:
         """Begin to go over to so many slots, behind the last commit; raise if that cannot be.
 
-        Its status is REBALANCING until it runs again; `rebalance_failure` says why it went back.
+        `tasks` are other numbers of tasks, by component; without `workers` the slots stay. Return
+        the settings that change. With `explain`, nothing begins. Its status is REBALANCING until it
+        runs again; `rebalance_failure` says why it went back.
         """
         if not self._slots:
             raise RunError(f"{self.name} is {self._status}; it cannot be rebalanced yet")
-        self._ask("rebalanced", lambda: self._moves.ask(workers, self._slots))
+        question = workers, self._slots, tasks, self.conf
+        if explain:
+            return self._moves.check(*question).settings({})
+        changed: dict[str, Any] = {}
+        self._ask("rebalanced", lambda: changed.update(self._moves.ask(*question)))
+        return changed
 
     def save(self, directory: Path) -> dict[str, Any]:
         """Write the last commit as a savepoint, while it runs."""
@@ -362,9 +382,12 @@ class SparkRun(Completion):
                 log.warning("%s: %s", self.name, lost.message)
                 self._moves.shrink(lost.slots)
             except Exception as error:
-                if not self._moves.is_moving:
+                if self._moves.is_moving:
+                    self.conf = self._moves.take_back(self.conf, self._in_words(error))
+                elif isinstance(error, CannotDeal):  # of a move that another driver has begun
+                    self.conf = self._moves.refuse(self.conf, error)
+                else:
                     raise
-                self.conf = self._moves.take_back(self.conf, self._in_words(error))
                 log.warning("%s keeps its slots: %s", self.name, self.rebalance_failure)
                 continue
             finally:
@@ -375,9 +398,9 @@ class SparkRun(Completion):
     def _begin_move(self) -> None:
         grows = self._moves.grows_beyond(self._slots)
         self.conf = self._moves.begin(self.conf)
-        self._status, self._reason = REBALANCING, "moving its tasks to other slots"
+        self._status, self._reason = REBALANCING, "moving its tasks"
         log.info("%s goes over to %s slots", self.name, self.conf["topology.workers"])
-        self._progress.begin_anew()
+        self._progress.begin_anew(self.conf)
         if grows:  # a cluster has given this Spark what it asked for at its start, and no more
             stop_session()
 

@@ -18,6 +18,7 @@ from topo.engine.spark.driver.executors import Executors
 from topo.engine.spark.driver.jvm_death import Jvm
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.worker.run_spec import RunSpec
+from topo.runtime.dealing import Resize
 from topo.storage.ownership import Ownership
 from topo.storage.savepoints import Savepoint
 from topo.topology.model import Topology
@@ -183,6 +184,11 @@ def spec_for(run: OpenedRun, cores: int, directory: str) -> RunSpec:
         frames=directory,
         reports=directory,
     )
+
+
+def resizes(plan: Plan, before: Mapping[str, Any]) -> list[Resize]:
+    """Return which components of a plan have another number of tasks than in the one before."""
+    return [Resize(name, then, now) for name, (then, now) in plan.resized(before).items()]
 
 
 def if_asked(run: OpenedRun, rescale: Rescale) -> Rescale | None:

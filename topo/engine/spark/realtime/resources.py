@@ -32,6 +32,7 @@ from topo.engine.spark.driver.run_resources import (
     Claim,
     OpenedRun,
     if_asked,
+    resizes,
     spec_for,
     tracking_plan,
 )
@@ -56,11 +57,17 @@ from topo.engine.spark.realtime.places import (
     too_few,
 )
 from topo.engine.spark.realtime.query import build_rows, home_on_cluster, start_streaming
-from topo.engine.spark.realtime.rescaling import copy_last_ticks, drop_stale_ticks
+from topo.engine.spark.realtime.rescaling import (
+    copy_last_ticks,
+    deal_tasks,
+    drop_gone_tasks,
+    drop_stale_ticks,
+)
 from topo.engine.spark.realtime.start import SLOT, Streaming
 from topo.engine.spark.realtime.store import EpochStore
 from topo.errors import CheckpointError, ConfigError, EngineError, RunError
 from topo.logs.capture import are_wanted
+from topo.runtime.dealing import dealers
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import EPOCHS, local_path
 from topo.storage.savepoints import Savepoint
@@ -183,12 +190,15 @@ class RealTimeResources:
         )
 
     def _rescale(self, before: Mapping[str, Any]) -> None:
-        """Make the plan beside the log that of other slots."""
+        """Make the plan beside the log that of other slots, or other numbers of tasks."""
+        resized = resizes(self.plan, before)
+        dealing = dealers(self._run.topology, self._run.conf, resized)
         if self.checkpoint.has_begun_epochs:
             committed = Committed(self._tracking)
             with closing(self._store_of_epochs()) as store:
                 store.recover(committed)
                 copy_last_ticks(store, committed, before, self.plan)
+                deal_tasks(store, committed, resized, dealing)
         self.checkpoint.begin(self.checkpoint.generation, self.plan)
 
     def _open_log(self) -> None:
@@ -197,6 +207,7 @@ class RealTimeResources:
         self._stack.callback(store.close)
         store.recover(self._committed)
         drop_stale_ticks(store, self._committed, self.plan)
+        drop_gone_tasks(store, self._committed, self.plan)
         self.checkpoint.note_epochs()
         self._clock.reach(self._committed.clock)
 

@@ -131,6 +131,11 @@ class EpochStore:
         self._mark.write(committed.epoch)
         return committed
 
+    @property
+    def tasks(self) -> set[int]:
+        """The tasks that have saved something."""
+        return {task for task, _ in self._index}
+
     def places(self, tasks: Collection[int]) -> Places:
         """Return where the saved values of these tasks are, in the files of the directory.
 
