@@ -119,6 +119,10 @@ def topology(feeder: FeederSpout) -> Topology:
             key="key", window=window, time=EventTime("at"), aggregates={"n": CountOf()}, **more
         )
         builder.set_bolt(name, others, 2).fields_grouping("s", "key")
+    behind = WindowAggregate(  # its watermark is that of tasks which come and go
+        key="key", window=Tumbling(80), time=EventTime("end"), aggregates={"n": CountOf()}
+    )
+    builder.set_bolt("behind", behind, 2).fields_grouping("panes", "key")
     return builder.create_topology()
 
 
@@ -136,7 +140,7 @@ OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "often": (Session(45), {"trigger": AtWatermark(early=AfterCount(2))}),
 }
 """Windows whose results are compared with those of a run in which nothing but batches happens."""
-BOLTS = ("pairs", "marked", "mine", "total", "plain", "panes", *OTHERS)
+BOLTS = ("pairs", "marked", "mine", "total", "plain", "panes", "behind", *OTHERS)
 
 
 def run_of(seed: int, steps: int) -> tuple[list[tuple[Any, ...]], Any]:
@@ -172,7 +176,7 @@ def run_of(seed: int, steps: int) -> tuple[list[tuple[Any, ...]], Any]:
             case _:
                 feed(random.choices(KEYS, k=random.randint(1, 30)))
     feed(KEYS)
-    for name in OTHERS:
+    for name in ("behind", *OTHERS):
         results, expected = (Counter(map(tuple, each.tuples(name))) for each in (run, other))
         assert results == expected, name
         assert results, name

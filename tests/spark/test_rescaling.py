@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.spark.doubles import LONGEST_SECS
-from tests.spark.test_checkpoints import payments
+from tests.spark.test_checkpoints import Balances, payments
 from topo import CheckpointError, EngineError, LocalCluster
 from topo.engine.spark.driver import rescaling
 from topo.engine.spark.driver.checkpoint import Checkpoint
@@ -82,6 +82,41 @@ def test_a_move_that_fails_changes_nothing_and_what_is_lost_on_the_way_is_notice
     )
     ran = run(cluster, place, 40, 1)
     assert {user: cents for user, cents, _ in ran.tuples("balances")} != cents_of(40)
+
+
+@pytest.mark.of_batches
+@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+def test_other_tasks_that_a_driver_has_begun_come_or_are_refused_and_stay(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of users are keys of the input, which three of them do not prove."""
+    place = tmp_path / "checkpoint"
+    conf = {"topology.checkpoint.dir": str(place), "topology.workers": 1, "topology.mode": mode}
+
+    def ran(limit: int, ids: dict[str, list[int]] | None = None) -> SparkRun:
+        more = {"topology.task.ids": ids} if ids else {}
+        made = SparkRun("t", payments(limit), {**conf, **more}, capture=["balances", "total"])
+        made.start().await_completion(LONGEST_SECS)
+        rows = made.tuples("balances")
+        assert {user: cents for user, cents, _ in rows} == cents_of(limit)
+        assert made.tuples("total")[-1] == [limit]
+        return made
+
+    ran(10)
+    ids = {"balances": [6, 2], "payments": [4, 1], "total": [5, 1]}
+    refused = ran(25, ids)
+    assert "has 3 keys in 3 tasks, which proves nothing" in refused.rebalance_failure
+    assert refused.task_ids is None
+    assert len(refused.stats().components["balances"].by_task) == 3
+    monkeypatch.setattr(Balances, "input_key", lambda bolt, key: key, raising=False)
+    dealt = ran(40, ids)
+    assert list(dealt.stats().components["balances"].by_task) == [6, 7]
+    assert dealt.rebalance_failure == ""
+    resumed = ran(55)  # what the checkpoint keeps, not what the code says
+    assert resumed.task_ids == ids
+    assert list(resumed.stats().components["balances"].by_task) == [6, 7]
+    with pytest.raises(CheckpointError, match="bolt 'balances' had 2 tasks, now 4"):
+        ran(70, {"balances": [7, 4], "payments": [4, 1], "total": [5, 1]})  # ids of others
 
 
 @pytest.mark.of_batches

@@ -26,15 +26,17 @@ from topo import (
 )
 from topo import Count as CountOf
 from topo.config import Config
+from topo.engine.spark.driver.moves import Moves
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.realtime.epochs import Committed, EpochRecord
 from topo.engine.spark.realtime.records import read_values
 from topo.engine.spark.realtime.rescaling import deal_tasks, drop_gone_tasks
 from topo.engine.spark.realtime.store import EpochStore
-from topo.errors import ConfigError, TopoError
+from topo.errors import ConfigError, RunError, TopoError
 from topo.metrics.counters import TaskMetrics
 from topo.metrics.totals import RunTotals
 from topo.runtime.dealing import CannotDeal, Resize, dealers
+from topo.runtime.task import full_conf
 from topo.storage.checkpoints import kept_task_ids, task_ids_in
 from topo.storage.keyed import saved_state
 from topo.storage.saving import Changes, SavedMapping
@@ -123,6 +125,25 @@ def test_other_tasks_that_cannot_be_are_no_move() -> None:
         several.ask(None, 2, {"nobody": 3})
     with pytest.raises(CannotDeal, match="spout 's' cannot have another number of tasks"):
         several.ask(3, 2, {"s": 3})
+    assert not several.is_asked
+
+
+def test_a_move_to_other_tasks_and_back() -> None:
+    topology = run_of(Words(), BY_KEY).topology
+    conf = full_conf({"topology.checkpoint.dir": "/state", "topology.workers": 2})
+    several = Moves(topology, conf, "local[4]")
+    changed = {"topology.workers": 2, TASK_IDS: {"b": [4, 3], "s": [3, 1]}}
+    assert several.ask(None, 2, {"b": 3}, conf) == changed, "the slots stay"
+    moving = several.begin(conf)
+    assert moving == {**conf, **changed}
+    back = several.take_back(moving, RunError("no room"))
+    assert back == {**conf, TASK_IDS: {"b": [1, 2], "s": [3, 1]}}, "by name: it is dealt back"
+    assert several.ask(4, 2, {"b": 1}, back) == {
+        "topology.workers": 4, TASK_IDS: {"b": [4, 1], "s": [3, 1]},
+    }  # fmt: skip
+    assert several.arrive(several.begin(back), 4)[TASK_IDS] == {"b": [4, 1], "s": [3, 1]}
+    with pytest.raises(CannotDeal, match="bolt 'b' has 1 tasks already"):
+        several.ask(None, 4, {"b": 1}, {**conf, TASK_IDS: {"b": [4, 1], "s": [3, 1]}})
     assert not several.is_asked
 
 

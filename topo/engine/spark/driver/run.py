@@ -388,6 +388,7 @@ class SparkRun(Completion):
                     self.conf = self._moves.refuse(self.conf, error)
                 else:
                     raise
+                self._progress.begin_anew(self.conf)
                 log.warning("%s keeps its slots: %s", self.name, self.rebalance_failure)
                 continue
             finally:
