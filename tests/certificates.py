@@ -21,9 +21,10 @@ def make_certificates(directory: Path) -> Path:
         subprocess.run([openssl, *arguments], cwd=directory, check=True, capture_output=True)
 
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    use = "keyUsage=critical,keyCertSign,cRLSign"  # Python 3.13 trusts no authority without it
     for authority in ("ca", "other"):
         run("req", "-x509", *curve, "-keyout", f"{authority}.key", "-out", f"{authority}.pem",
-            "-days", "2", "-subj", f"/CN={authority}")  # fmt: skip
+            "-days", "2", "-subj", f"/CN={authority}", "-addext", use)  # fmt: skip
     (directory / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
     for name, authority in (("server", "ca"), ("client", "ca"), ("stranger", "other")):
         run("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")

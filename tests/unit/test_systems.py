@@ -80,8 +80,8 @@ def test_a_bell_is_heard_from_any_thread_and_then_silent() -> None:
 
 @pytest.mark.parametrize("module", ["topo.cli", "topo.engine.spark.engine"])
 def test_a_system_without_processes_of_its_kind_is_refused_with_a_sentence(module: str) -> None:
-    code = (
-        "import sys, sysconfig; sysconfig.get_config_vars(); sys.platform = 'win32'\n"
+    code = (  # shutil as it is for this system: what it imports on Windows is not here
+        "import shutil, sys, sysconfig; sysconfig.get_config_vars(); sys.platform = 'win32'\n"
         f"import topo, topo.testing\nimport {module}"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
