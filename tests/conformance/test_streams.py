@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -602,33 +603,32 @@ def test_window_configurations(case: Case) -> None:
 
 @pytest.mark.parametrize("case", of_kind("lookup-cache"))
 def test_a_lookup_is_asked_again_after_its_time(case: Case, tmp_path: Path) -> None:
-    database = sqlite3.connect(tmp_path / "db")
-    database.execute("create table t (k text, v int)")
-    feed = FeederSpout(["k"])
-    builder = TopologyBuilder()
-    builder.set_spout("keys", feed)
-    ttl = case["settings"]["ttl"]
-    lookup = SqlLookupBolt(
-        f"sqlite:///{tmp_path}/db", "t", key="k", columns="v", fields="k", cache_secs=ttl
-    )
-    builder.set_bolt("lookup", lookup).global_grouping("keys")
-    now = 0
-    with TestCluster() as cluster:
-        run = cluster.submit_topology("t", builder.create_topology(), {})
-        for step in case["steps"]:
-            if "now" in step:
-                cluster.advance(step["now"] - now)
-                now = step["now"]
-            elif "in" in step:
-                database.execute("delete from t")
-                database.executemany("insert into t values (?, ?)", step["table"].items())
-                database.commit()
-                feed.feed([step["in"]])
-                run.settle()
-            else:
-                expected = step["out"]
-                assert [v for _, v in run.tuples("lookup")][-len(expected) :] == expected
-    database.close()
+    with closing(sqlite3.connect(tmp_path / "db")) as database:
+        database.execute("create table t (k text, v int)")
+        feed = FeederSpout(["k"])
+        builder = TopologyBuilder()
+        builder.set_spout("keys", feed)
+        ttl = case["settings"]["ttl"]
+        lookup = SqlLookupBolt(
+            f"sqlite:///{tmp_path}/db", "t", key="k", columns="v", fields="k", cache_secs=ttl
+        )
+        builder.set_bolt("lookup", lookup).global_grouping("keys")
+        now = 0
+        with TestCluster() as cluster:
+            run = cluster.submit_topology("t", builder.create_topology(), {})
+            for step in case["steps"]:
+                if "now" in step:
+                    cluster.advance(step["now"] - now)
+                    now = step["now"]
+                elif "in" in step:
+                    database.execute("delete from t")
+                    database.executemany("insert into t values (?, ?)", step["table"].items())
+                    database.commit()
+                    feed.feed([step["in"]])
+                    run.settle()
+                else:
+                    expected = step["out"]
+                    assert [v for _, v in run.tuples("lookup")][-len(expected) :] == expected
 
 
 def test_a_state_is_let_go_when_it_is_none() -> None:
