@@ -78,7 +78,7 @@ def rebalance(
     wait_secs: float,
     explain: bool,
 ) -> None:
-    """Give a running topology another number of slots, or bolts another number of tasks.
+    """Give a running topology other numbers of slots or tasks.
 
     Whole tasks move, with all that they have saved, behind the last commit: nothing is drained,
     nothing fails, and nothing comes twice. With -e, what the tasks of a bolt have saved is dealt

@@ -73,7 +73,7 @@ GROUPS = {
             "Stop a topology's spouts; messages in flight are still processed.",
         ),
         "rebalance": Entry(
-            "rebalance:rebalance", "Give a running topology another number of slots."
+            "rebalance:rebalance", "Give a running topology other numbers of slots or tasks."
         ),
         "savepoint": Entry(
             "savepoint:savepoint",
