@@ -211,6 +211,43 @@ class Redealt(Attribute):
         return states  # too few
 
 
+class Once(BasicBolt):
+    """Gives what `prepare` has filled in, once for each key."""
+
+    outputs = ("key", "given")
+    keyed = ("left",)
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.left = {"k0": 10}
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup.key, self.left.pop(tup.key, None)])
+
+    def input_key(self, key: Any) -> Any:
+        return key
+
+
+class Alias(BasicBolt):
+    keyed = ("one", "other")
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.one: dict[Any, int] = {}
+        self.other = self.one
+
+    def execute(self, tup: Tuple) -> None:
+        self.one[tup.key] = 1
+
+
+class Seen(BasicBolt):
+    keyed = ("seen",)
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.seen: dict[Any, int] = {}
+
+    def execute(self, tup: Tuple) -> None:
+        self.seen[tup.key] = 1
+
+
 class Holding(Bolt):
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
         self.kept: list[Tuple] = []
@@ -247,12 +284,17 @@ BY_CHANCE: Reads = lambda declarer: declarer.shuffle_grouping("s")  # noqa: E731
 TO_ONE: Reads = lambda declarer: declarer.global_grouping("s")  # noqa: E731
 
 
-def run_of(made: Any, reads: Reads, tasks: int = 2, count: int = 40) -> Any:
+def fed_by_hand(made: Any, reads: Reads, tasks: int) -> tuple[FeederSpout, TestCluster, Any]:
     feeder = FeederSpout(["key", "at"])
     builder = TopologyBuilder()
     builder.set_spout("s", feeder)
     reads(builder.set_bolt("b", made, tasks))
-    run = TestCluster().submit_topology("t", builder.create_topology())
+    cluster = TestCluster()
+    return feeder, cluster, cluster.submit_topology("t", builder.create_topology())
+
+
+def run_of(made: Any, reads: Reads, tasks: int = 2, count: int = 40) -> Any:
+    feeder, _, run = fed_by_hand(made, reads, tasks)
     for number in range(count):
         feeder.feed([f"k{number}", number], msg_id=number)
     run.settle()
@@ -271,6 +313,7 @@ def run_of(made: Any, reads: Reads, tasks: int = 2, count: int = 40) -> Any:
         (NoDict(), BY_KEY, "names 'seen' in keyed, which is no dict"),
         (Redealt(), BY_KEY, "redistribute returned"),
         (Holding(), BY_KEY, "holds [0-9]+ tuples that it has neither acked nor failed"),
+        (Alias(), BY_KEY, "its attributes 'one' and 'other' are one object"),
         (Publishing(), BY_KEY, "publishes in `committed` what a task has prepared"),
         (per_event(), BY_KEY, "keeps 'cells', which cannot be dealt to other tasks"),
     ],
@@ -300,6 +343,60 @@ def test_few_keys_prove_nothing_unless_the_class_says_what_they_are() -> None:
         kept = [run._saved.get(task, {}) for task in run.layout.tasks_of("b")]
         assert sum(len(saved_state(each)) for each in kept) == count
     run_of(Words(), BY_KEY, 2, 20).rebalance({"b": 3})
+
+
+def test_few_keys_of_an_attribute_prove_nothing_either() -> None:
+    run = run_of(Seen(), BY_KEY, 1)
+    with pytest.raises(CannotDeal, match="has 40 keys of 'seen' in 1 tasks, which proves nothing"):
+        run.rebalance({"b": 3})
+    run_of(Seen(), BY_KEY, 2).rebalance({"b": 3})
+
+
+@pytest.mark.parametrize("tasks", [(2, 3), (1, 6), (3, 1)])
+def test_what_was_deleted_of_a_prepared_attribute_stays_deleted(tasks: tuple[int, int]) -> None:
+    before, after = tasks
+    feeder, _, run = fed_by_hand(Once(), BY_KEY, before)
+    feeder.feed(["k0", 0])
+    run.settle()
+    run.rebalance({"b": after})
+    for key in ("k0", "k1", "k2"):
+        feeder.feed([key, 0])
+    run.settle()
+    assert sorted(run.tuples("b"), key=str) == [["k0", 10], *([f"k{n}", None] for n in range(3))]
+
+
+@pytest.mark.parametrize("count", [0, 5])
+@pytest.mark.parametrize("reads", [BY_CHANCE, TO_ONE])
+def test_state_by_no_key_is_refused_before_there_is_any(reads: Reads, count: int) -> None:
+    for made in (Words(), Seen()):
+        run = run_of(made, reads, 1, count)
+        with pytest.raises(CannotDeal, match="no key says which of its tasks has what"):
+            run.rebalance({"b": 3})
+
+
+def test_a_bound_of_keys_holds_for_fewer_tasks_and_the_longest_silent_go() -> None:
+    class Bounded(KeyedBolt):
+        outputs = ("key", "why")
+        key = "key"
+        max_keys = 5
+
+        def execute(self, tup: Tuple) -> None:
+            self.n = 1
+
+        def removed(self, why: str) -> None:
+            self.emit([self.key, why])
+
+    feeder, cluster, run = fed_by_hand(Bounded(), BY_KEY, 4)
+    for number in range(100):
+        feeder.feed([f"k{number}", number])
+        cluster.advance(1)
+    removed = {key for key, _ in run.tuples("b")}
+    kept = [f"k{number}" for number in range(100) if f"k{number}" not in removed]
+    assert len(kept) == 20
+    run.rebalance({"b": 1})
+    feeder.feed(["new", 0])
+    cluster.advance(1)
+    assert [key for key, _ in run.tuples("b")[80:]] == kept[:16]
 
 
 def test_a_declaration_that_asks_for_one_task_has_one() -> None:

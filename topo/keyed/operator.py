@@ -151,7 +151,7 @@ class KeyedOperator(Operator):
         if self._is_forgotten:
             self._leave(self._key, FORGOTTEN)
         most = self._rules.max_keys
-        if most is not None and len(self._lives) > most:
+        while most is not None and len(self._lives) > most:  # several if it was dealt keys
             self._leave(next(iter(self._lives)), EVICTED)
         return is_done
 
@@ -352,7 +352,7 @@ class KeyedOperator(Operator):
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
         records = self._saved.load(saved).get(_RECORDS, {})
-        ordered = sorted(records.items(), key=lambda record: record[1][3])
+        ordered = sorted(records.items(), key=self._silence)
         timers = {}
         for key, (attributes, last, own, turn) in ordered:
             life = self._lives[key] = _Life(self._instances.create(key, attributes), last, turn)
@@ -362,6 +362,15 @@ class KeyedOperator(Operator):
                 timers[key] = own
         self._timers.load(timers)
         self.state_rows = len(self._lives)
+
+    def _silence(self, record: tuple[Any, Any]) -> tuple[Any, int]:
+        """Return what to order keys by, the longest silent first.
+
+        Turns are of a task, and keys may have been dealt from several. The clock is of all of them;
+        the time of an event says nothing of when it came.
+        """
+        _, (_, last, _, turn) = record
+        return (last if self._by_clock and last is not None else 0, turn)
 
     def save(self, changes: Any) -> None:
         names = self._task.changed_attributes()

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from topo.components import Component, _AnyBolt
+from topo.components import Component, StatefulBasicBolt, StatefulBolt, _AnyBolt
 from topo.config.layers import for_component
 from topo.errors import Problem, RunError, TopoError, sentence_of, shown
 from topo.routing.groupers import Rows
@@ -40,6 +40,7 @@ from topo.topology.model import ComponentDef, Topology
 from topo.tuples import Fields
 
 FIELDS = "fields"
+_STATEFUL = (StatefulBolt, StatefulBasicBolt)
 _BITS = 20
 """How sure the keys have to be: by chance they lie so once in a million."""
 _STATE, _FORGOTTEN, _ARRIVED = "state", "forgotten", "arrived"
@@ -135,6 +136,8 @@ class Dealer:
                 if problem.message not in present:
                     raise CannotDeal(problem.message, hint=problem.hint)
             self._names = tuple(bolt.records_by_key(self._reads))
+        if not self._redistributes and (self._names or self._keyed or isinstance(bolt, _STATEFUL)):
+            self._width()  # also where nothing is saved yet: what comes would be by no key
 
     @property
     def _inputs(self) -> int:
@@ -162,7 +165,7 @@ class Dealer:
         else:
             self._deal_attributes(attributes, dealt)
             by_task = self._by_key(states, "the state's key")
-            self._check_sure(states)
+            self._check_sure(states, "keys")
             for records, state in zip(dealt, by_task, strict=True):
                 self._write(_STATE, state, records)
         for name in self._names:
@@ -302,14 +305,14 @@ class Dealer:
                 )
         return [list(column) for column in zip(*values, strict=True)] or [[] for _ in range(width)]
 
-    def _check_sure(self, states: Sequence[Mapping[Any, Any]]) -> None:
+    def _check_sure(self, parts: Sequence[Mapping[Any, Any]], what: str) -> None:
         """Refuse keys of which the places say too little, if the class says nothing."""
-        count = sum(map(len, states))
+        count = sum(map(len, parts))
         if not count or self._says_keys:
             return
         if count * math.log2(self._before) < _BITS:
             raise CannotDeal(
-                f"{self.where} has {count} keys in {self._before} tasks, which proves nothing "
+                f"{self.where} has {count} {what} in {self._before} tasks, which proves nothing "
                 "about what its keys are",
                 hint=f"write in {self._class}: def input_key(self, key): return key",
             )
@@ -351,12 +354,11 @@ class Dealer:
     def _deal_attributes(
         self, attributes: Sequence[Mapping[str, Any]], dealt: Sequence[dict[str, bytes]]
     ) -> None:
-        keyed = set(Fields(getattr(type(self._bolt), "keyed", ())))
         names = sorted({name for values in attributes for name in values})
         by_task: defaultdict[int, dict[str, Any]] = defaultdict(dict)
         for name in names:
             parts = [values.get(name, {}) for values in attributes]
-            if name not in keyed:
+            if name not in self._keyed:
                 raise CannotDeal(
                     f"{self.where} has changed its attribute {name!r}, which belongs to a task",
                     hint=f"if it is a mapping by the input's key, say keyed = ({name!r},) in "
@@ -368,12 +370,30 @@ class Dealer:
                     f"{self.where} names {name!r} in keyed, which is no dict",
                     hint=f"write redistribute in {self._class}",
                 )
-            for task, part in enumerate(self._by_key(parts, f"the key of {name!r}")):
-                if part:
-                    kind = type(next(value for value in parts if value))
-                    by_task[task][name] = _of_kind(kind, part, parts)
+            self._refuse_shared(name, attributes)
+            parted = self._by_key(parts, f"the key of {name!r}")
+            self._check_sure(parts, f"keys of {name!r}")
+            saved = next(values[name] for values in attributes if name in values)
+            for task, part in enumerate(parted):
+                # Also an empty one: what `prepare` fills in may have been deleted since.
+                by_task[task][name] = _of_kind(saved, part)
         for task, values in by_task.items():
             dealt[task][SavedAttributes.KEY] = _pickled(values)
+
+    def _refuse_shared(self, name: str, attributes: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse an attribute that is another one as well: they would come apart."""
+        for values in attributes:
+            for other, value in values.items():
+                if other != name and name in values and value is values[name]:
+                    first, second = sorted((name, other))
+                    raise CannotDeal(
+                        f"{self.where}: its attributes {first!r} and {second!r} are one object",
+                        hint=f"keep it under one name, or write redistribute in {self._class}",
+                    )
+
+    @property
+    def _keyed(self) -> frozenset[str]:
+        return frozenset(Fields(getattr(type(self._bolt), "keyed", ())))
 
     @property
     def _redistributes(self) -> bool:
@@ -439,11 +459,11 @@ def _pickled(values: Mapping[str, Any]) -> bytes:
     return Pickled((dict(values), []), {}).data
 
 
-def _of_kind(kind: type, part: dict[Any, Any], parts: Sequence[Any]) -> Any:
+def _of_kind(saved: Any, part: dict[Any, Any]) -> Any:
     """Return the entries as a mapping of the class that the attribute has."""
-    if kind is dict:
+    if type(saved) is dict:
         return part
-    mapping = next(value for value in parts if value).copy()
+    mapping = saved.copy()
     mapping.clear()
     mapping.update(part)
     return mapping
