@@ -421,6 +421,39 @@ def test_what_is_no_other_number_of_tasks(tasks: dict[str, int], why: str) -> No
         run_of(Words(), BY_KEY).rebalance(tasks)
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_tuple_that_new_tasks_hold_times_out_by_their_names(has_begun: bool) -> None:
+    feeder, cluster = FeederSpout(["key", "at"]), TestCluster()
+    builder = TopologyBuilder()
+    builder.set_spout("s", feeder)
+    builder.set_bolt("b", Holding(), 2).fields_grouping("s", "key")
+    conf = {"topology.message.timeout.secs": 5}
+    run = cluster.submit_topology("t", builder.create_topology(), conf)
+    if has_begun:
+        run.settle()
+    run.rebalance({"b": 4})
+    feeder.feed(["cow", 1], msg_id=1)
+    run.settle()
+    cluster.advance(20)
+    assert run.failed == {"s": [1]}
+    assert run.status == "ACTIVE"
+
+
+def test_a_layout_that_cannot_be_changes_nothing() -> None:
+    feeder = FeederSpout(["key", "at"])
+    builder = TopologyBuilder()
+    builder.set_spout("s", feeder)
+    builder.set_bolt("b", Words(), 2).fields_grouping("s", "key")
+    builder.set_bolt("c", Attribute(), 2).same_task_grouping("b")
+    run: Any = TestCluster().submit_topology("t", builder.create_topology())
+    run.settle()
+    before = run.conf, run.layout, run._host
+    with pytest.raises(InvalidTopologyError, match="2 tasks where 'b' has 3"):
+        run.rebalance({"b": 3})
+    assert (run.conf, run.layout, run._host) == before
+    assert run._host is before[2], "nothing was restarted"
+
+
 # -- a log of epochs ------------------------------------------------------------------------------
 
 

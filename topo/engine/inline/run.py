@@ -293,15 +293,14 @@ class InlineRun(RecordedRun, Completion):
         """Restart with other numbers of tasks of some bolts, to which what they saved is dealt."""
         self._require_live("be rebalanced")
         ids, resized = resizes_to(self.topology, self.layout, tasks)
+        conf = {**self.conf, TASK_IDS: ids}
+        layout = TaskLayout(self.topology, conf)
         dealt = deal_all(dealers(self.topology, self.conf, resized), resized, self._saved)
-        self.restart()
-        self.conf = {**self.conf, TASK_IDS: ids}
-        self.layout = TaskLayout(self.topology, self.conf)
-        local = frozenset(self.layout.ids)
-        self._setting = replace(
-            self._setting, conf=self.conf, layout=self.layout, local_tasks=local
-        )
-        self._book.take_layout(self.layout)
+        self.restart()  # nothing has changed if anything was refused
+        self.conf, self.layout = conf, layout
+        local = frozenset(layout.ids)
+        self._setting = replace(self._setting, conf=conf, layout=layout, local_tasks=local)
+        self._book.take_layout(layout)
         unchanged = {task: saved for task, saved in self._saved.items() if task in local}
         self._saved = {**unchanged, **dealt}
 
@@ -335,7 +334,7 @@ class InlineRun(RecordedRun, Completion):
         timeouts = self.conf["topology.enable.message.timeouts"]
         return Ledger(
             self.conf["topology.message.timeout.secs"] if timeouts else None,
-            self.layout.component_of,
+            lambda task: self.layout.component_of(task),  # of the present one: a ledger may stay
         )
 
     # -- a batch ------------------------------------------------------------------------------
