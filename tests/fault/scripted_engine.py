@@ -92,6 +92,7 @@ class ScriptedRun:
         self.rebalance_failure = self._said().get("rebalance_failure", "")
         if not self.rebalance_failure:
             self.slots = changed["topology.workers"]
+        if not self.rebalance_failure or self._said().get("dealt"):
             self._ids = changed.get("topology.task.ids", self._ids)
             self._write_plan()
         self.is_rebalancing = False

@@ -94,8 +94,11 @@ def test_other_tasks_are_asked_of_the_driver_and_stored_for_the_next_one(home: H
     assert " ".join(shown[2].split()) == "sink 2 -> 4 1 0 1 0 1 0"
     assert home.run.submission.conf.get("topology.task.ids") is None
     for bad in ("sink", "sink=", "=3", "sink=0", "sink=-1", "sink=x", "sink=70000"):
-        home.topo("rebalance", "words", "-e", bad, code=2)
-    home.topo("rebalance", "words", "-e", "sink=3", "-e", "sink=4", code=2)
+        said = home.topo("rebalance", "words", "-e", bad, code=2)
+        assert "numbers of tasks are given by component, from 1 to 65535" in said
+    home.topo("rebalance", "words", "-e", f"sink={'1' * 5000}", code=2)
+    said = home.topo("rebalance", "words", "-e", "sink=3", "-e", "sink=4", code=2)
+    assert "'sink' is given twice" in said
     for more in ((), ("--explain",)):
         said = home.topo("rebalance", "words", "-e", "numbers=3", *more, code=4)
         assert "spout 'numbers' cannot have another number of tasks" in said
@@ -103,11 +106,17 @@ def test_other_tasks_are_asked_of_the_driver_and_stored_for_the_next_one(home: H
     assert re.fullmatch(
         r"rebalanced words: 2 -> 3 slots, sink 2 -> 4 tasks after [\d.]+ s\n", answer
     )
-    until(lambda: home.run.submission.conf["topology.task.ids"] == {"sink": [9, 4]})
+    assert home.run.submission.conf["topology.task.ids"] == {"sink": [9, 4]}
+    assert home.run.submission.tasks == 5
     home.say(rebalance_failure="a key is not the input's")
     said = home.topo("rebalance", "words", "-e", "sink=5", code=7)
     assert "\nerror: words keeps its 3 slots: a key is not the input's\n" in said
-    until(lambda: home.run.submission.conf["topology.task.ids"] == {"sink": [9, 4]})
+    assert home.run.submission.conf["topology.task.ids"] == {"sink": [9, 4]}
+    assert home.run.submission.tasks == 5
+    home.say(rebalance_failure="there are cores for 3 slots, and not for 8", dealt=True)
+    said = home.topo("rebalance", "words", "-n", "8", "-e", "sink=5", code=7)
+    assert "\nerror: words has 3 slots, sink 5 tasks: there are cores for 3 slots, and n" in said
+    assert json.loads(home.topo("list", "--json"))[0]["tasks"] == 6
 
 
 def test_a_topology_is_saved_while_it_runs(home: Home, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -27,6 +28,7 @@ from topo import (
 from topo import Count as CountOf
 from topo.config import Config
 from topo.engine.spark.driver.moves import Moves
+from topo.engine.spark.driver.run_resources import if_asked
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.realtime.epochs import Committed, EpochRecord
 from topo.engine.spark.realtime.records import read_values
@@ -35,7 +37,7 @@ from topo.engine.spark.realtime.store import EpochStore
 from topo.errors import ConfigError, RunError, TopoError
 from topo.metrics.counters import TaskMetrics
 from topo.metrics.totals import RunTotals
-from topo.runtime.dealing import CannotDeal, Resize, dealers
+from topo.runtime.dealing import CannotDeal, Resize, deal_all, dealers
 from topo.runtime.task import full_conf
 from topo.storage.checkpoints import kept_task_ids, task_ids_in
 from topo.storage.keyed import saved_state
@@ -145,6 +147,99 @@ def test_a_move_to_other_tasks_and_back() -> None:
     with pytest.raises(CannotDeal, match="bolt 'b' has 1 tasks already"):
         several.ask(None, 4, {"b": 1}, {**conf, TASK_IDS: {"b": [4, 1], "s": [3, 1]}})
     assert not several.is_asked
+
+
+def to_other_tasks(master: str, count: int, workers: int | None = None) -> tuple[Moves, Any]:
+    """Return moves of which one to so many tasks of `b` has begun, and its settings."""
+    topology = run_of(Words(), BY_KEY).topology
+    conf = full_conf({"topology.checkpoint.dir": "/state", "topology.workers": 2})
+    several = Moves(topology, conf, master)
+    several.ask(workers, 2, {"b": count}, conf)
+    return several, several.begin(conf)
+
+
+TWO, THREE = {"b": [1, 2], "s": [3, 1]}, {"b": [4, 3], "s": [3, 1]}
+
+
+def test_the_way_back_needs_no_proof_of_few_keys() -> None:
+    run = run_of(Words(), BY_KEY)
+    several, moving = to_other_tasks("local[4]", 1)
+    there, back = Resize("b", range(1, 3), range(4, 5)), Resize("b", range(4, 5), range(1, 3))
+    dealt = deal_all(several.dealers(moving, [there]), [there], run._saved)
+    with pytest.raises(CannotDeal, match="has 40 keys in 1 tasks, which proves nothing"):
+        deal_all(several.dealers(moving, [back]), [back], dealt)
+    before = several.take_back(moving, RunError("no room"))
+    again = deal_all(several.dealers(before, [back]), [back], dealt)
+    assert {task: saved_state(each) for task, each in again.items()} == {
+        task: saved_state(run._saved[task]) for task in (1, 2)
+    }
+    several.arrive(before, 2)
+    with pytest.raises(CannotDeal, match="proves nothing"):  # it has gone back: this is another
+        deal_all(several.dealers(before, [back]), [back], dealt)
+
+
+def test_what_cannot_be_dealt_back_stays_and_the_true_cause_is_told() -> None:
+    several, moving = to_other_tasks("local[4]", 3)
+    several.found(None)  # before it was dealt
+    back = several.take_back(moving, RunError("no room", hint="make some"))
+    several.found(THREE)
+    stays = several.refuse(back, CannotDeal("redistribute raised KeyError: 3"))
+    assert stays == {**back, TASK_IDS: THREE}
+    assert str(several.failure) == (
+        "no room; its tasks cannot be dealt back, redistribute raised KeyError: 3; now 'b' has 3 "
+        "tasks; make some"
+    )
+    assert several.arrive(stays, 2) == stays
+    several.refuse(moving, CannotDeal("of an earlier driver"))
+    assert str(several.failure) == "of an earlier driver", "there was no other cause"
+
+
+def test_a_move_of_a_run_that_loses_a_host_keeps_the_tasks_that_were_asked_for() -> None:
+    several, moving = to_other_tasks("local[4]", 3)
+    several.arrive(moving, 2)
+    several.ask(None, 2, {"b": 4}, moving)
+    several.shrink(1)  # before it begins
+    changed = several.begin(moving)
+    four = {"b": [7, 4], "s": [3, 1]}
+    assert (changed["topology.workers"], changed[TASK_IDS]) == (1, four)
+    several.shrink(1)  # on its way
+    assert several.begin(changed)[TASK_IDS] == four
+    assert several.take_back(changed, RunError("no room"))[TASK_IDS] == THREE
+
+
+def test_fewer_slots_than_asked_for_leave_the_tasks_that_were_dealt() -> None:
+    several, moving = to_other_tasks("spark://m1:7077", 3, workers=8)
+    arrived = several.arrive(moving, 4)
+    assert (arrived["topology.workers"], arrived[TASK_IDS]) == (2, THREE)
+    assert several.failure is not None
+    assert several.failure.message == "there are cores for 4 slots, and not for 8"
+
+
+@pytest.mark.parametrize("kept", [None, THREE])
+def test_what_another_driver_began_is_refused_by_what_the_checkpoint_keeps_anywhere(
+    kept: Any,
+) -> None:
+    class Remote:
+        """A checkpoint on a file system that this process has no files of."""
+
+        task_ids = kept
+
+    several, moving = to_other_tasks("local[4]", 4)
+    several = Moves(run_of(Words(), BY_KEY).topology, moving, "local[4]")
+    conf = {**moving, "topology.checkpoint.dir": "hdfs://nn/state"}
+    run: Any = SimpleNamespace(conf=conf, moves=several)
+
+    def deal(before: Any) -> None:
+        raise CannotDeal(f"not {before}")
+
+    rescale = if_asked(run, cast("Any", Remote), deal)
+    assert rescale is not None
+    with pytest.raises(CannotDeal, match="not those before") as refused:
+        rescale(cast("Any", "those before"))
+    assert several.refuse(conf, refused.value) == {**conf, TASK_IDS: kept}
+    assert several.failure is refused.value
+    unasked: Any = SimpleNamespace(conf={"topology.workers": None})
+    assert if_asked(unasked, cast("Any", Remote), deal) is None
 
 
 def test_counts_of_tasks_that_are_gone_stay_with_their_component() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -28,12 +29,16 @@ def _tasks(
     tasks: dict[str, int] = {}
     for text in texts:
         name, _, count = text.rpartition("=")
-        if not name or not (count.isascii() and count.isdigit() and 1 <= int(count) <= MAX_TASKS):
+        at = f"-e {text:.80}"
+        is_number = count.isascii() and count.isdigit() and len(count) <= len(str(MAX_TASKS))
+        if not name or not (is_number and 1 <= int(count) <= MAX_TASKS):
             raise usage_error(
-                "a number of tasks is texts by component", at=f"-e {text}", hint="-e count=8"
+                f"numbers of tasks are given by component, from 1 to {MAX_TASKS}",
+                at=at,
+                hint="-e count=8",
             )
         if name in tasks:
-            raise usage_error(f"{name!r} is texts twice", at=f"-e {text}")
+            raise usage_error(f"{name!r} is given twice", at=at)
         tasks[name] = int(count)
     return tasks
 
@@ -114,12 +119,23 @@ def rebalance(
     began = time.perf_counter()
     with connect(run) as client:
         client.rebalance(workers, tasks)
-    counts = {each.id: each.tasks for each in before.components}
-    dealt = "".join(f", {each} {counts[each]} -> {tasks[each]} tasks" for each in sorted(tasks))
+    counts = _counts(before)
+    dealt = _dealt(counts, tasks)
     out.say(f"rebalancing {run.name}: {before.slots} -> {workers or before.slots} slots{dealt} ...")
-    slots = _follow(runs, run, wait_secs) if wait_secs else before.slots
+    slots, failure = _follow(runs, run, wait_secs) if wait_secs else (before.slots, "")
     took = round(time.perf_counter() - began, 1)
     run = runs.registry.reload(run)
+    if wait_secs:  # what it has, which need not be what was asked for
+        now = _counts(plan_of(run))
+        if failure:
+            raise CommandError(
+                WENT_BACK,
+                f"{run.name} {_left_with(slots, counts, now)}: {failure}",
+                code="rebalance",
+                at=str(run.log),
+            )
+        tasks = {each: now[each] for each in tasks}
+        dealt = _dealt(counts, tasks)
     if out.json:
         out.answer_json(
             {
@@ -137,9 +153,23 @@ def rebalance(
         out.answer(f"{run.name}: REBALANCING; topo list shows how far it is")
 
 
-def _follow(runs: Runs, run: RunRecord, wait_secs: float) -> int:
-    """Wait until it runs in other slots; return their number."""
-    deadline = time.perf_counter() + wait_secs
+def _counts(plan: TopologyPlan) -> dict[str, int]:
+    return {each.id: each.tasks for each in plan.components}
+
+
+def _dealt(before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
+    return "".join(f", {each} {before[each]} -> {tasks[each]} tasks" for each in sorted(tasks))
+
+
+def _left_with(slots: int, before: Mapping[str, int], now: Mapping[str, int]) -> str:
+    """Return in words what a topology has that is not as it was asked to be."""
+    others = "".join(f", {each} {now[each]} tasks" for each in now if now[each] != before[each])
+    return f"has {slots} slots{others}" if others else f"keeps its {slots} slots"
+
+
+def _follow(runs: Runs, run: RunRecord, wait_secs: float) -> tuple[int, str]:
+    """Wait until it runs again; return its number of slots, and why it is not as asked, or ""."""
+    deadline, failure = time.perf_counter() + wait_secs, ""
     while True:
         run = runs.registry.reload(run)
         if run.over:
@@ -150,19 +180,14 @@ def _follow(runs: Runs, run: RunRecord, wait_secs: float) -> int:
         except DriverUnreachable:  # another one follows, and ends what this one has begun
             pass
         else:
-            if status.rebalance_failure:
-                raise CommandError(
-                    WENT_BACK,
-                    f"{run.name} keeps its {status.slots} slots: {status.rebalance_failure}",
-                    code="rebalance",
-                    at=str(run.log),
-                )
+            failure = str(status.rebalance_failure)
             if status.slots and status.status != "REBALANCING":
-                return int(status.slots)
+                return int(status.slots), failure
         if time.perf_counter() >= deadline:
             raise CommandError(
                 TOO_LATE,
-                f"{run.name} is still {run.status} after {wait_secs:g} s",
+                f"{run.name} is still {run.status} after {wait_secs:g} s"
+                + (f", on its way back: {failure}" if failure else ""),
                 code="timeout",
                 at=str(run.log),
                 hint=f"it goes on: topo list, topo logs --driver {run.name}",

@@ -62,6 +62,7 @@ from topo.metrics.history import Windows
 from topo.metrics.prometheus import Exposed
 from topo.metrics.series import Series, sample_of
 from topo.shipping.sources import SOURCES
+from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 
 log = logging.getLogger("topo.manage")
@@ -167,8 +168,8 @@ class Driver:
             reply.batch = stats.batch.id
         if isinstance(run, Scalable):
             reply.slots, reply.rebalance_failure = run.slots, run.rebalance_failure
-            if run.is_rebalancing:
-                reply.status = "REBALANCING"
+            if run.is_rebalancing or (self._rebalanced_from and status not in FINAL):
+                reply.status = "REBALANCING"  # until the registry has what came of it, too
         return reply
 
     def stats(self, window_secs: float | None) -> dict[str, Any]:
@@ -220,8 +221,11 @@ class Driver:
     def _write_conf(self, changed: Mapping[str, Any]) -> None:
         """Store settings for the next driver."""
         conf = {**self.submission.conf, **changed}
-        workers = conf.get(Config.workers.key)
-        self.submission = replace(self.submission, conf=conf, workers=workers)
+        workers, tasks = conf.get(Config.workers.key), self.submission.tasks
+        if Config.task_ids.key in changed:
+            topology = Topology.from_bytes((self._directory / "topology.pb").read_bytes())
+            tasks = TaskLayout(topology, conf).count
+        self.submission = replace(self.submission, conf=conf, workers=workers, tasks=tasks)
         self._write("submission.json", asdict(self.submission))
 
     def _follow_rebalance(self, run: Run) -> None:
@@ -233,9 +237,9 @@ class Driver:
             note_mark(self._directory, "rebalance", f"rebalance ended: {ended}")
             if run.rebalance_failure:
                 self._write_conf({Config.workers.key: workers})
-        self._rebalanced_from = ()
         if run.task_ids != self.submission.conf.get(Config.task_ids.key):
             self._write_conf({Config.task_ids.key: run.task_ids})
+        self._rebalanced_from = ()
 
     def save(self, directory: str) -> dict[str, Any]:
         run = self._started()

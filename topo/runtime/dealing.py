@@ -69,9 +69,20 @@ class Dealer:
     """Deals what one component has saved; made before anything is stopped."""
 
     def __init__(
-        self, topology: Topology, conf: Mapping[str, Any], component: str, before: int, after: int
+        self,
+        topology: Topology,
+        conf: Mapping[str, Any],
+        component: str,
+        before: int,
+        after: int,
+        *,
+        is_proved: bool = False,
     ) -> None:
-        """Raise a CannotDeal if the declaration of the component already forbids it."""
+        """Raise a CannotDeal if the declaration of the component already forbids it.
+
+        `is_proved`: few keys suffice, since all of this has been dealt by key before.
+        """
+        self._is_proved = is_proved
         self._definition = definition = topology.component(component)
         self.where = f"{definition.kind} {component!r}"
         self._before, self._after = before, after
@@ -308,7 +319,7 @@ class Dealer:
     def _check_sure(self, parts: Sequence[Mapping[Any, Any]], what: str) -> None:
         """Refuse keys of which the places say too little, if the class says nothing."""
         count = sum(map(len, parts))
-        if not count or self._says_keys:
+        if not count or self._says_keys or self._is_proved:
             return
         if count * math.log2(self._before) < _BITS:
             raise CannotDeal(
@@ -510,12 +521,18 @@ def resizes_to(
 
 
 def dealers(
-    topology: Topology, conf: Mapping[str, Any], resized: Iterable[Resize]
+    topology: Topology,
+    conf: Mapping[str, Any],
+    resized: Iterable[Resize],
+    *,
+    is_proved: bool = False,
 ) -> dict[str, Dealer]:
     """Return who deals what these components have saved; raise a CannotDeal if one cannot be."""
     return {
-        each.component: Dealer(topology, conf, each.component, len(each.before), len(each.after))
-        for each in resized
+        of.component: Dealer(
+            topology, conf, of.component, len(of.before), len(of.after), is_proved=is_proved
+        )
+        for of in resized
     }
 
 

@@ -468,8 +468,8 @@ class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
     ) -> Detected[Any]:
         """Return what matches a pattern, by key: a `Match`, or what `select` makes of it.
 
-        Conditions read parts of the elements. `select` is texts by name, for records of them, or a
-        function of the match. `limit` is the most open matches of a key.
+        Conditions read parts of the elements. `select` takes texts by name, for records of them, or
+        a function of the match. `limit` is the most open matches of a key.
         """
         if not isinstance(pattern, Pattern):
             raise StreamError(

@@ -29,6 +29,7 @@ from topo.storage.checkpoints import (
     names_of_others,
     names_to_remove,
     slots_in,
+    task_ids_in,
 )
 from topo.storage.moving import METADATA, move_local, moved_here, swap_local, sync_tree
 from topo.storage.ownership import Ownership
@@ -306,6 +307,11 @@ class Checkpoint:
         """Return what the plan says; nothing if there is none."""
         document: dict[str, Any] = json.loads(self.read(PLAN_FILE) or "{}")
         return document
+
+    @property
+    def task_ids(self) -> dict[str, list[int]] | None:
+        """The ids of tasks that the plan keeps, on whatever file system it is; or None."""
+        return task_ids_in(json.dumps(self.document()))
 
     def _recover(self) -> None:
         """Take back what a power cut left half written, of a checkpoint on this machine."""

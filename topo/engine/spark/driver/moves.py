@@ -3,13 +3,14 @@
 It is decided by those who call, and made by the run's own thread: the query stops behind its last
 commit, everything but Spark is closed and opened again with the other number, and the checkpoint is
 dealt in between. If that cannot be opened, the number before is opened again, and the run has the
-error to tell; whatever has happened to the checkpoint by then, it is dealt back.
+error to tell; whatever has happened to the checkpoint by then, it is dealt back. The way back needs
+no proof of the keys, since they have been dealt on the way there.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,8 @@ from topo.engine.spark.driver.masters import with_room
 from topo.engine.spark.driver.rescaling import refuse_sources
 from topo.engine.spark.plan import make_plan
 from topo.engine.spark.realtime.places import check_places
-from topo.errors import EngineError, RunError, TopoError
-from topo.runtime.dealing import dealers, resizes_to
-from topo.storage.checkpoints import kept_task_ids
+from topo.errors import EngineError, RunError, TopoError, sentence_of
+from topo.runtime.dealing import Dealer, Resize, dealers, resizes_to
 from topo.topology.layout import TASK_IDS, TaskLayout, with_other_counts
 from topo.topology.model import Topology
 
@@ -51,6 +51,12 @@ class Moves:
         self._lock = threading.Lock()
         self._asked: _Move | None = None
         self._before: dict[str, Any] = {}
+        self._found: Mapping[str, Any] | None = None
+        """The ids that the checkpoint keeps, as it was found last."""
+        self._goes_back = False
+        """True from the end of a move that failed until what was before is open again."""
+        self._left: Mapping[str, Any] | None = None
+        """The ids before a move that was made another one on its way."""
         self.is_moving = False
         """True from the end of the slots before to the beginning of the new ones."""
         self.failure: TopoError | None = None
@@ -88,9 +94,11 @@ class Moves:
         return move.settings({})
 
     def shrink(self, slots: int) -> None:
-        """Have the run go over to the slots that are left, whatever was asked for."""
+        """Have the run go over to the slots that are left, with the tasks that were asked for."""
         with self._lock:
-            self._asked, self.is_moving = _Move(slots), False
+            ids = self._asked.ids if self._asked is not None else None
+            self._left = self._before.get(TASK_IDS) if self.is_moving else None
+            self._asked, self.is_moving = _Move(slots, ids), False
 
     def begin(self, conf: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings to open with."""
@@ -99,7 +107,8 @@ class Moves:
         if self._asked.ids is not None:
             # By name, so that what has been dealt by then is dealt back.
             present = TaskLayout(self._topology, conf).components
-            self._before[TASK_IDS] = with_other_counts(present, {})
+            self._before[TASK_IDS] = self._left or with_other_counts(present, {})
+        self._left = None
         return self._asked.settings(conf)
 
     def grows_beyond(self, slots: int) -> bool:
@@ -110,7 +119,7 @@ class Moves:
 
     def arrive(self, conf: Mapping[str, Any], slots: int) -> Mapping[str, Any]:
         """Note that this many slots are open; return the settings to open with next time."""
-        move = self._asked
+        move, self._goes_back = self._asked, False
         if not self.is_moving or move is None:
             return conf
         self._end()
@@ -130,12 +139,41 @@ class Moves:
         """Return the settings to open with after a move that failed."""
         self.failure = error
         self._end()
+        self._goes_back = True
         return {**conf, **self._before}
 
+    def found(self, ids: Mapping[str, Any] | None) -> None:
+        """Note the ids of tasks that the checkpoint keeps, before it is dealt."""
+        self._found = ids
+
+    def dealers(self, conf: Mapping[str, Any], resized: Sequence[Resize]) -> dict[str, Dealer]:
+        """Return who deals what these components have saved; raise a CannotDeal if one cannot."""
+        return dealers(self._topology, conf, resized, is_proved=self._goes_back)
+
     def refuse(self, conf: Mapping[str, Any], error: TopoError) -> dict[str, Any]:
-        """Return the settings to open with if what an earlier driver began cannot be dealt."""
-        self.failure = error
-        return {**conf, TASK_IDS: kept_task_ids(str(conf["topology.checkpoint.dir"]))}
+        """Return the settings to open with if the checkpoint cannot be dealt: those it is dealt by.
+
+        Another driver has begun what cannot be, or what this one has dealt cannot be dealt back.
+        """
+        there = {**conf, TASK_IDS: self._found}
+        cause = self.failure if self._goes_back else None
+        if cause is None:
+            self.failure = error
+            return there
+        before = TaskLayout(self._topology, conf).components
+        counts = [
+            f"{name!r} has {len(tasks)} tasks"
+            for name, tasks in TaskLayout(self._topology, there).components.items()
+            if tasks != before[name]
+        ]
+        self.failure = EngineError(
+            f"{sentence_of(cause)}; its tasks cannot be dealt back, {sentence_of(error)}; now "
+            + ", ".join(counts),
+            at=cause.at,
+            hint=cause.hint,
+            code=cause.code,
+        )
+        return there
 
     def check(
         self,

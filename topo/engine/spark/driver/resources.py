@@ -48,7 +48,6 @@ from topo.engine.spark.worker.slot_runner import SlotRunner
 from topo.engine.spark.worker.stage_errors import STATE_REFUSED
 from topo.errors import AckerError, ConfigError, EngineError
 from topo.logs.capture import are_wanted
-from topo.runtime.dealing import dealers
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import REPORTS, local_path
 from topo.storage.savepoints import Savepoint
@@ -111,7 +110,7 @@ class BatchResources:
         self.session: SparkSession = query_session(session, settings)
         self._id = self.checkpoint.adopt(
             self.plan,
-            rescale=if_asked(run, self._deal),
+            rescale=if_asked(run, self.checkpoint, self._deal),
             begin_with=self._begin_with if run.begin else None,
         )
         self._open_outer_ackers()
@@ -124,7 +123,7 @@ class BatchResources:
         log.info(
             "%s has the state of %s slots: dealing it%s", self._run.name, before["slots"], others
         )
-        dealing = dealers(self._run.topology, self._run.conf, resized)
+        dealing = self._run.moves.dealers(self._run.conf, resized)
         deal(self.session, self.checkpoint, self.plan, resized, dealing)
 
     def _begin_with(self) -> Mapping[str, Any]:

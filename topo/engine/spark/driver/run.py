@@ -263,6 +263,11 @@ class SparkRun(Completion):
         ids: Mapping[str, Any] | None = self.conf[TASK_IDS]
         return ids
 
+    @property
+    def moves(self) -> Moves:
+        """Its moves to other slots or tasks, as far as what it has open knows of them."""
+        return self._moves
+
     def rebalance(
         self, workers: int | None, tasks: Mapping[str, int] | None = None, *, explain: bool = False
     ) -> dict[str, Any]:

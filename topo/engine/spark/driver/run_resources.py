@@ -16,6 +16,7 @@ from topo.config import for_component
 from topo.engine.spark.driver.checkpoint import Checkpoint, Rescale
 from topo.engine.spark.driver.executors import Executors
 from topo.engine.spark.driver.jvm_death import Jvm
+from topo.engine.spark.driver.moves import Moves
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.runtime.dealing import Resize
@@ -70,6 +71,9 @@ class OpenedRun(Protocol):
 
     @property
     def executors(self) -> Executors | None: ...
+
+    @property
+    def moves(self) -> Moves: ...
 
     @property
     def is_pointless(self) -> bool:
@@ -191,9 +195,19 @@ def resizes(plan: Plan, before: Mapping[str, Any]) -> list[Resize]:
     return [Resize(name, then, now) for name, (then, now) in plan.resized(before).items()]
 
 
-def if_asked(run: OpenedRun, rescale: Rescale) -> Rescale | None:
-    """Return it if the user has said how many slots there are to be."""
-    return None if run.conf["topology.workers"] is None else rescale
+def if_asked(run: OpenedRun, checkpoint: Checkpoint, rescale: Rescale) -> Rescale | None:
+    """Return it if the user has said how many slots there are to be.
+
+    The run's moves hear first which tasks the checkpoint has, to which they return if need be.
+    """
+    if run.conf["topology.workers"] is None:
+        return None
+
+    def noted(before: Mapping[str, Any]) -> None:
+        run.moves.found(checkpoint.task_ids)
+        rescale(before)
+
+    return noted
 
 
 def tracking_plan(topology: Topology, plan: Plan, conf: Mapping[str, Any]) -> TrackingPlan:

@@ -67,7 +67,6 @@ from topo.engine.spark.realtime.start import SLOT, Streaming
 from topo.engine.spark.realtime.store import EpochStore
 from topo.errors import CheckpointError, ConfigError, EngineError, RunError
 from topo.logs.capture import are_wanted
-from topo.runtime.dealing import dealers
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import EPOCHS, local_path
 from topo.storage.savepoints import Savepoint
@@ -131,7 +130,7 @@ class RealTimeResources:
             self._plan_for_cluster(session)
         self._tracking = tracking_plan(run.topology, self.plan, run.conf)
         self._acks_at_once = not run.conf["topology.epoch.ms"]
-        rescale = if_asked(run, self._rescale)
+        rescale = if_asked(run, self.checkpoint, self._rescale)
         begin = partial(self._begin_with, run.begin) if run.begin else None
         self._id = self.checkpoint.adopt(self.plan, REAL_TIME, rescale, begin)
         self._committed = Committed(self._tracking)
@@ -192,7 +191,7 @@ class RealTimeResources:
     def _rescale(self, before: Mapping[str, Any]) -> None:
         """Make the plan beside the log that of other slots, or other numbers of tasks."""
         resized = resizes(self.plan, before)
-        dealing = dealers(self._run.topology, self._run.conf, resized)
+        dealing = self._run.moves.dealers(self._run.conf, resized)
         if self.checkpoint.has_begun_epochs:
             committed = Committed(self._tracking)
             with closing(self._store_of_epochs()) as store:
