@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from topo.errors import KEY_HINT, JoinError, Problem, did_you_mean, unhashable_key
+from topo.storage.saving import keys_of
 from topo.timed import InputFields
 from topo.tuples import DEFAULT_STREAM, Fields
 
@@ -162,10 +163,8 @@ def key_columns(
     columns: Sequence[Sequence[Any]], fields: Sequence[str], key: Sequence[str]
 ) -> Sequence[Any]:
     """Return the column of keys; a key that lacks a part is None, which equals no other."""
-    if len(key) == 1:
-        return columns[fields.index(key[0])]
-    parts = zip(*[columns[fields.index(name)] for name in key], strict=True)
-    return [None if None in part else part for part in parts]
+    keys = keys_of([columns[fields.index(name)] for name in key], 0)
+    return keys if len(key) == 1 else [None if None in part else part for part in keys]
 
 
 def unhashable(where: str, keys: Iterable[Any]) -> JoinError | None:

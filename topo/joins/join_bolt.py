@@ -18,6 +18,7 @@ from topo.components import OutputFieldsDeclarer
 from topo.errors import JoinError, Problem, did_you_mean
 from topo.joins.inputs import INNER, LEFT, OUTER, RIGHT, JoinInput, unhashable
 from topo.joins.shapes import parse_select
+from topo.storage.saving import with_one_nan
 from topo.timed import InputFields
 from topo.tuples import Tuple
 from topo.windows.bolt import WindowedBolt
@@ -57,8 +58,8 @@ class _Step:
         if tup is None:
             return None
         if len(self.paths) == 1:
-            return _value_at(tup, self.paths[0])
-        parts = tuple(_value_at(tup, path) for path in self.paths)
+            return with_one_nan(_value_at(tup, self.paths[0]))
+        parts = tuple(with_one_nan(_value_at(tup, path)) for path in self.paths)
         return None if None in parts else parts
 
 

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from topo.storage.chunks import SavedChunks
-from topo.storage.saving import Changes
+from topo.storage.saving import Changes, column_with_one_nan
 
 Entry: TypeAlias = "tuple[int, Any, Any, int]"
 """Time, row, key and number."""
@@ -259,6 +259,7 @@ class SideRows:
                 reported.update(numbers)
                 for times, keys, columns, own in chunks:
                     self._next_number = max(self._next_number, own[-1] + 1)
+                    keys = column_with_one_nan(keys)
                     rows = zip(times, _rows(columns, len(times)), keys, own, strict=True)
                     entries += [entry for entry in rows if entry[0] >= keep_from]
             if not entries:

@@ -15,6 +15,7 @@ from topo.joins.pairs import PairJoin
 from topo.joins.shapes import Merge
 from topo.joins.window_operator import KeyedRowsOperator, SessionRows, WindowOperator
 from topo.storage.chunks import SavedChunks
+from topo.storage.saving import with_one_nan
 from topo.timed import Operator, OperatorTask, Rows
 from topo.windows.aggregate import ARRIVAL
 from topo.windows.assigners import Aligned, Session, Sessions, WindowSpec, check_joinable
@@ -210,7 +211,7 @@ class AlignedJoinOperator(_WindowJoinOperator):
             for side, key, ts, row in (one for chunk in chunks for one in chunk):
                 windows = self._assigner.assign(ts)
                 live = [window for window in windows if window[1] > self._watermark]
-                self._add(live, side, key, row)
+                self._add(live, side, with_one_nan(key), row)
 
     def save(self, changes: Any) -> None:
         for pane, chunk in self._fresh.items():

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count, repeat
-from math import nan
 from typing import Any
 
 from topo.components import Bolt
@@ -24,6 +23,7 @@ from topo.event_time import AFTER_ALL, Duration, EventTime
 from topo.keyed.instances import Instances
 from topo.keyed.timers import Timers
 from topo.storage.namespaces import SavedNamespaces
+from topo.storage.saving import with_one_nan
 from topo.timed import Clock, Operator, OperatorTask, Rows
 from topo.tuples import DEFAULT_STREAM
 
@@ -157,8 +157,7 @@ class KeyedOperator(Operator):
 
     def _life_of(self, key: Any) -> _Life:
         """Return the life of a key that has got a tuple, a new one perhaps."""
-        if key != key:  # a NaN equals no other, and is in no mapping once it was saved
-            key = nan
+        key = with_one_nan(key)
         self._key, self._turn = key, self._turn + 1
         try:
             life = self._lives.get(key)

@@ -21,7 +21,7 @@ from topo.errors import LearnError, Problem, did_you_mean
 from topo.learning.learner import Learner, Lesson
 from topo.learning.memory import Examples, Learners
 from topo.learning.protocols import needs_label, protocol_problem, requirements_of
-from topo.storage.saving import SavedMapping, with_one_nan
+from topo.storage.saving import SavedMapping, keys_of
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Fields
 from topo.windows.aggregate import key_fields, key_problems
@@ -269,7 +269,7 @@ class _LearnOperator(Operator):
         columns = [rows.columns[fields.index(name)] for name in self._features]
         keys = None
         if bolt.key:
-            keys = _keys([rows.columns[fields.index(name)] for name in bolt.key])
+            keys = keys_of([rows.columns[fields.index(name)] for name in bolt.key], rows.count)
         if bolt.label is None:
             return Examples(rows.count, columns, None, keys), None
         labels = rows.columns[fields.index(bolt.label)]
@@ -410,12 +410,6 @@ class _Schedule:
         if self._is_changed:
             self._log.save({"state": (self.due, self.number)}, ["state"], changes)
             self._is_changed = False
-
-
-def _keys(columns: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the keys of the rows, each with the one NaN of this process."""
-    keys = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-    return list(map(with_one_nan, keys))
 
 
 def _choice(name: str, value: Any, words: Sequence[Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from topo.storage.saving import keys_of
 from topo.timed import Rows
 
 
@@ -16,10 +17,7 @@ class TupleInput:
 
     def keys(self, rows: Rows) -> Sequence[Any]:
         """Return the key of each row."""
-        columns = [rows.columns[rows.fields.index(name)] for name in self._key]
-        if not columns:
-            return [None] * rows.count
-        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        return keys_of([rows.columns[rows.fields.index(name)] for name in self._key], rows.count)
 
     def payload(self, rows: Rows) -> Callable[[int], Any]:
         """Return the function that gives the event of a row, as functions get it."""

@@ -9,9 +9,12 @@ changes, never the size of the state, and the log stays within a small multiple 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import nan
+from numbers import Number
+from operator import is_, ne
 from typing import Any
 
 from topo.errors import UnsavableAttributeError
@@ -22,6 +25,9 @@ LARGE_BLOB = 1_000_000
 MAX_BLOB = 16 << 20
 """Of several entries: Spark's JVM takes each blob whole, several times over."""
 _SMALL_LOG = 64 * 1024
+NEVER_NAN = frozenset({str, int, bool, bytes, type(None)})
+"""The types of the most keys, which have no NaN."""
+_FLOAT, _TUPLE = {float}, {tuple}
 
 
 @dataclass
@@ -43,11 +49,53 @@ class Changes:
 def with_one_nan(value: Any) -> Any:
     """Return the value with this process's own NaN for every other one, in tuples too.
 
-    A NaN is found in a mapping by its identity alone, and pickling makes another object of it.
+    A NaN is found in a mapping by its identity alone, and pickling makes another object of it. As
+    for the fields grouping, the NaN of every type of number is one.
     """
-    if type(value) is tuple:
-        return tuple(map(with_one_nan, value))
-    return nan if type(value) is float and value != value else value
+    kind = type(value)
+    if kind in NEVER_NAN:
+        return value
+    if kind is float:
+        return nan if value != value else value
+    if isinstance(value, tuple):
+        if NEVER_NAN.issuperset(map(type, value)):
+            return value
+        parts = tuple(map(with_one_nan, value))
+        if all(map(is_, parts, value)):
+            return value
+        make = tuple if kind is tuple else getattr(kind, "_make", None)  # a named tuple's
+        return value if make is None else make(parts)
+    if not isinstance(value, Number):
+        return value
+    try:
+        return nan if value != value else value
+    except ArithmeticError:  # a signalling NaN
+        return nan
+
+
+def column_with_one_nan(values: Sequence[Any]) -> Sequence[Any]:
+    """Return a column as `with_one_nan` makes its values: itself, as a rule.
+
+    The types are looked at first, which takes a fraction of the time of a call for each value.
+    """
+    kinds = set(map(type, values))
+    if kinds == _TUPLE:
+        is_plain = NEVER_NAN.issuperset(map(type, chain.from_iterable(values)))
+    else:
+        odd = kinds - NEVER_NAN
+        is_plain = not odd or (odd == _FLOAT and not any(map(ne, values, values)))
+    if is_plain:
+        return values
+    return list(map(with_one_nan, values))
+
+
+def keys_of(columns: Sequence[Sequence[Any]], count: int) -> Sequence[Any]:
+    """Return the keys of so many rows, each with the one NaN; of no column they are all None."""
+    if not columns:
+        return [None] * count
+    if len(columns) == 1:
+        return column_with_one_nan(columns[0])
+    return list(zip(*map(column_with_one_nan, columns), strict=True))
 
 
 class SavedMapping:

@@ -14,6 +14,7 @@ from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.keyed.timers import Timers
 from topo.storage.namespaces import SavedNamespaces
+from topo.storage.saving import with_one_nan
 from topo.streams.chain_code import KEY, TIME, VALUE
 from topo.streams.graph import note_unhashable_key
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
@@ -145,7 +146,8 @@ class ProcessOperator(Operator):
 
     def _take(self, rows: Rows, place: int, ts: Any) -> None:
         self._place = rows, place
-        self._call(rows.columns[0][place], ts, self._process.on_value, rows.columns[1][place])
+        key = with_one_nan(rows.columns[0][place])
+        self._call(key, ts, self._process.on_value, rows.columns[1][place])
         self._place = None
 
     def _progress(self, rows: Rows, number: int) -> Iterator[tuple[int, int, int]]:

@@ -15,6 +15,7 @@ from topo.context import TopologyContext
 from topo.drpc.request import RequestBolt
 from topo.drpc.results import LinearResults
 from topo.errors import StreamError
+from topo.storage.saving import with_one_nan
 from topo.streams.chain_code import KEY, VALUE
 from topo.streams.elements import KeyedStream, Stream
 from topo.streams.endings import check_grouping
@@ -278,6 +279,7 @@ class OfRequest(RequestBolt):
         key = None
         if self.by_key:
             key, value = value
+            key = with_one_nan(key)
         elif self.as_lists:
             value = list(value) if isinstance(value, list | tuple) else [value]
         cells, combiner = self.cells, self.combiner

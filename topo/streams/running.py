@@ -11,6 +11,7 @@ from typing import Any
 from topo.columns import ByColumns, EmitText, LoopText, field_name
 from topo.components import OutputFieldsDeclarer, StatefulBasicBolt
 from topo.context import TopologyContext
+from topo.storage.saving import NEVER_NAN, with_one_nan
 from topo.streams.chain_code import KEY, TIME, VALUE
 from topo.streams.graph import note_unhashable_key
 from topo.streams.windowed import reads_nothing, running_step
@@ -39,7 +40,7 @@ class RunningBolt(ByColumns, StatefulBasicBolt):
         declarer.declare((KEY, VALUE, TIME) if self.timed else (KEY, VALUE))
 
     def execute(self, tup: Tuple) -> None:
-        key, value, combiner = tup[0], tup[1], self.combiner
+        key, value, combiner = with_one_nan(tup[0]), tup[1], self.combiner
         if value is None and not self.takes_none:
             return
         before = self.state.get(key, _MISSING)
@@ -69,7 +70,10 @@ class RunningBolt(ByColumns, StatefulBasicBolt):
         note_unhashable_key(error)
 
     def loop_text(self, emits: EmitText) -> LoopText:
-        lines = [f"key = {field_name(0)}"]
+        lines = [
+            f"key = {field_name(0)}",
+            "if key.__class__ not in NEVER_NAN: key = with_one_nan(key)",
+        ]
         if not self.takes_none:
             lines.append(f"if {field_name(1)} is not None:")
         indent = "" if self.takes_none else "    "
@@ -78,6 +82,8 @@ class RunningBolt(ByColumns, StatefulBasicBolt):
         state, combiner = self.state, self.combiner
         names = {
             "MISSING": _MISSING,
+            "NEVER_NAN": NEVER_NAN,
+            "with_one_nan": with_one_nan,
             "writing": state.writing,
             "get": state.get,
             "put": state.__setitem__,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from topo.event_time import EventTime
-from topo.storage.saving import SavedMapping
+from topo.storage.saving import SavedMapping, column_with_one_nan, keys_of
 from topo.tables.expression import INNER, NO_TIME, same
 from topo.tables.keyed import ChangelogBolt, ChangelogOperator
 from topo.tables.leaving import Change
@@ -73,7 +73,7 @@ class ForeignJoin(ChangelogOperator):
             self._right.put(columns, times)
             return
         try:
-            pairs = zip(columns[0], columns[1], strict=True)
+            pairs = keys_of(columns[:2], rows.count)
             self._fresh.update(zip(pairs, zip(columns[2], times, strict=True), strict=True))
         except TypeError:
             raise unhashable([*columns[0], *columns[1]], self.task.owner) from None
@@ -216,7 +216,8 @@ class ChangesByKey(ChangelogOperator):
 
     def rows(self, rows: Rows) -> None:
         columns, times = self.good(rows)
-        for key, old, new, ts in zip(*columns[:3], times, strict=True):
+        keys = column_with_one_nan(columns[0])
+        for key, old, new, ts in zip(keys, *columns[1:3], times, strict=True):
             put_together(self._changes, [key, old, new, ts])
 
     def advance(self, clock: Clock) -> int:

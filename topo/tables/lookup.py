@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from topo.components import OutputFieldsDeclarer
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime, TimeReader
-from topo.storage.saving import SavedMapping
+from topo.storage.saving import SavedMapping, column_with_one_nan, keys_of, with_one_nan
 from topo.tables.stores import LatestStore, unhashable
 from topo.tables.versions import VersionStore
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
@@ -167,7 +167,8 @@ class LookupOperator(Operator):
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
         self._store.load(saved)
-        self._waiting = self._log.load(saved)
+        waiting = self._log.load(saved)
+        self._waiting = {n: (row[0], with_one_nan(row[1]), row[2]) for n, row in waiting.items()}
         self._heap = [(row[0], number) for number, row in self._waiting.items()]
         heapq.heapify(self._heap)
         self._next = max(self._waiting, default=-1) + 1
@@ -268,9 +269,9 @@ class TupleLookup(LookupOperator):
 
 def _keys(columns: Sequence[Sequence[Any]], places: Sequence[int]) -> Sequence[Any]:
     """Return the keys of some tuples; one with a None in it is None, which equals nothing."""
+    keys = keys_of([columns[place] for place in places], 0)
     if len(places) == 1:
-        return columns[places[0]]
-    keys = list(zip(*[columns[place] for place in places], strict=True))
+        return keys
     return [None if any(part is None for part in key) else key for key in keys]
 
 
@@ -282,7 +283,8 @@ def table_changes(kind: str, rows: Rows, timed: bool) -> Changes:
     """Return what an input of a table of values says: upserts, or a changelog."""
     columns = rows.columns
     values = columns[1] if kind == UPSERTS else columns[2]
-    return columns[0], values, (rows.times or [0] * rows.count) if timed else [0] * rows.count
+    keys = column_with_one_nan(columns[0])
+    return keys, values, (rows.times or [0] * rows.count) if timed else [0] * rows.count
 
 
 class LookupBolt(TimedBolt):
@@ -346,11 +348,12 @@ class ValueLookup(LookupOperator):
             assert self._bolt.event_time is not None
             read = self._bolt.event_time.read
             columns = rows.columns
-            return columns[0], columns[1 if kind == UPSERTS else 2], list(map(read, columns[-1]))
+            keys, values = column_with_one_nan(columns[0]), columns[1 if kind == UPSERTS else 2]
+            return keys, values, list(map(read, columns[-1]))
         return table_changes(kind, rows, self._timed)
 
     def stream_rows(self, rows: Rows) -> tuple[Sequence[Any], Sequence[Any]]:
-        return rows.columns[0], rows.columns[1]
+        return column_with_one_nan(rows.columns[0]), rows.columns[1]
 
     def results(self, found: Iterable[tuple[Row, Any]]) -> list[list[Any]]:
         function = self._bolt.function

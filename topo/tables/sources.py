@@ -16,7 +16,7 @@ from itertools import count, islice
 from typing import Any
 
 from topo.event_time import AFTER_ALL, BEFORE_ALL
-from topo.storage.saving import SavedMapping
+from topo.storage.saving import SavedMapping, column_with_one_nan
 from topo.tables.stores import unhashable
 
 UPSERTS, CHANGES = "upserts", "changes"
@@ -61,7 +61,7 @@ class TableSource:
 
     def put(self, columns: Sequence[Sequence[Any]], times: Sequence[Any]) -> None:
         """Take in some tuples: keys first, rows last but for the time."""
-        keys = columns[0]
+        keys = column_with_one_nan(columns[0])
         values = columns[1] if self.plan.kind == UPSERTS else columns[2]
         fresh = self.fresh
         try:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from topo.errors import TopoError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.storage.namespaces import SavedNamespaces
+from topo.storage.saving import keys_of
 from topo.timed import Clock, Operator, OperatorTask, Rows
 from topo.windows.accumulators import Accumulators
 from topo.windows.aggregate import ARRIVAL, CELLS, WindowAggregate
@@ -85,13 +86,7 @@ class AggregateOperator(Operator):
     def rows(self, rows: Rows) -> None:
         key_places, inputs = self._places(rows)
         columns = rows.columns
-        keys: Sequence[Any]
-        if not key_places:
-            keys = [None] * rows.count
-        elif len(key_places) == 1:
-            keys = columns[key_places[0]]
-        else:
-            keys = list(zip(*[columns[place] for place in key_places], strict=True))
+        keys = keys_of([columns[place] for place in key_places], rows.count)
         if self._by_arrival:
             times: list[Any] = [self._time.clock_ticks(self._task.now())] * rows.count
         else:

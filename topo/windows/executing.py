@@ -11,6 +11,7 @@ from typing import Any
 from topo.errors import FailTuple, WindowError
 from topo.event_time import AFTER_ALL
 from topo.storage.namespaces import SavedNamespaces
+from topo.storage.saving import keys_of
 from topo.timed import Clock, Operator, OperatorTask, Rows
 from topo.tuples import Source
 from topo.windows.assigners import Sessions
@@ -42,10 +43,7 @@ class Executor(Operator):
         self, source: Source, columns: Sequence[Sequence[Any]], count: int
     ) -> Sequence[Any]:
         """Return the key of each row."""
-        own = [columns[source.fields.index(name)] for name in self._key]
-        if not own:
-            return [None] * count
-        return own[0] if len(own) == 1 else list(zip(*own, strict=True))
+        return keys_of([columns[source.fields.index(name)] for name in self._key], count)
 
     def _shown(self, ticks: int) -> Any:
         """Return a time in the unit of the field; by arrival, in milliseconds."""

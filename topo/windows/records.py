@@ -10,6 +10,7 @@ from typing import Any
 
 from topo.errors import WindowError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
+from topo.storage.saving import with_one_nan
 
 MODES = ("accumulate", "discard", "retract")
 
@@ -94,6 +95,7 @@ def _record(values: tuple[Any, ...]) -> Record:
     made = Record.__new__(Record)
     for name, value in zip(Record.__slots__, values, strict=True):
         setattr(made, name, value)
+    made.key = with_one_nan(made.key)
     return made
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from topo.storage.namespaces import SavedNamespaces
-from topo.storage.saving import Changes
+from topo.storage.saving import Changes, with_one_nan
 from topo.timed import OperatorTask
 from topo.tuples import Tuple
 
@@ -62,7 +62,7 @@ class WaitingTuples:
         self._tuples = self._saved.load(saved).get(_TUPLES, {})
         self.next_number = max(self.next_number, 1 + max(self._tuples, default=-1))
         for number, (ts, key, _) in self._tuples.items():
-            yield key, ts, number
+            yield with_one_nan(key), ts, number
 
     def save(self, changes: Changes, still: Any) -> None:
         """Write what changed."""
