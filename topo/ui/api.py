@@ -41,6 +41,7 @@ from topo.manage.views import (
     TopologyView,
     WorkersView,
 )
+from topo.topology.layout import MAX_TASKS
 from topo.ui.endpoints import Endpoint, Parameter
 from topo.ui.security import Refused
 
@@ -340,8 +341,15 @@ def _endpoints(management: Management) -> list[Endpoint]:
             status=202,
             body=(
                 Parameter("workers", int, "How many slots.", place="body", least=1, most=1000),
-                Parameter("tasks", dict, "Other numbers of tasks, by component.", {}, place="body"),
+                Parameter(
+                    "tasks",
+                    dict,
+                    "Other numbers of tasks, by component.",
+                    place="body",
+                    values=Parameter("tasks", int, least=1, most=MAX_TASKS),
+                ),
             ),
+            least_given=1,
         ),
         of_one(
             "GET",

@@ -34,6 +34,8 @@ class Parameter:
     most: float = _MOST
     longest: int = MOST_CHARS
     is_required: bool = False
+    values: Parameter | None = None
+    """What each value of an object is, of which there has to be one; None: anything."""
 
     def of_text(self, text: str) -> Any:
         """Return the value that stands in a path or query as `text`."""
@@ -56,6 +58,8 @@ class Parameter:
             value = int(value)  # to JSON, 5.0 is an integer
         if not self._accepts(value):
             raise self._invalid(value)
+        if self.values is not None:
+            return {key: self.values.checked(each) for key, each in value.items()}
         return value
 
     def _accepts(self, value: Any) -> bool:
@@ -64,7 +68,7 @@ class Parameter:
         if isinstance(value, str):
             return self.kind is str and len(value) <= self.longest
         if isinstance(value, dict):
-            return self.kind is dict
+            return self.kind is dict and (self.values is None or bool(value))
         if isinstance(value, bool) or type(value) is not self.kind:
             return self.kind is bool and isinstance(value, bool)
         return isinstance(value, int | float) and self.least <= value <= self.most
@@ -90,6 +94,8 @@ class Endpoint:
     """Called in a thread with the parameters by name."""
     parameters: tuple[Parameter, ...] = ()
     body: tuple[Parameter, ...] = ()
+    least_given: int = 0
+    """How many of the body's parameters there have to be."""
     status: int = 200
     streams: bool = False
     most_bytes: int = MOST_BODY_BYTES
@@ -125,6 +131,8 @@ class Endpoint:
         for one in self.body:
             if one.is_required and one.name not in document:
                 raise Refused(400, f"{one.name} is missing", hint=one.meaning)
+        if len(document) < self.least_given:
+            raise Refused(400, f"the body has none of {', '.join(known)}", hint="/api/openapi.json")
         return {
             name: one.checked(document[name]) if name in document else one.default
             for name, one in known.items()

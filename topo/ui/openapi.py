@@ -69,7 +69,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     if endpoint.body:
         operation["requestBody"] = {
-            "required": any(one.is_required for one in endpoint.body),
+            "required": bool(endpoint.least_given) or any(one.is_required for one in endpoint.body),
             "content": {
                 "application/json": {
                     "schema": {
@@ -77,6 +77,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
                         "properties": {one.name: _of_parameter(one) for one in endpoint.body},
                         "required": [one.name for one in endpoint.body if one.is_required],
                         "additionalProperties": False,
+                        "minProperties": endpoint.least_given,
                     }
                 }
             },
@@ -105,6 +106,8 @@ def _of_parameter(parameter: Parameter) -> dict[str, Any]:
         schema["maximum"] = parameter.most
     elif parameter.kind is str and not parameter.choices:
         schema |= {"minLength": int(parameter.place == "path"), "maxLength": parameter.longest}
+    if parameter.values is not None:
+        schema |= {"additionalProperties": _of_parameter(parameter.values), "minProperties": 1}
     if parameter.form:
         schema["format"] = parameter.form
     return schema
