@@ -8,12 +8,11 @@ attribute. Windows are dealt by their key; what holds tuples, and spouts, keep t
 
 from __future__ import annotations
 
-from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from tests.fault.exactly_once import Count, Hold, LogSpout, RawWindows, Windows, run_job, write
-from topo import Count as CountOf
-from topo import EventTime, Topology, TopologyBuilder, Tumbling, Tuple, WindowAggregate
+from tests.fault.exactly_once import Count, run_job, topology, write
+from topo import Tuple
 
 
 class Chains(Count):
@@ -45,21 +44,5 @@ class Chains(Count):
         write(self.directory, f"count-{self.context.this_task_id}", known)
 
 
-def topology(directory: str) -> Topology:
-    builder = TopologyBuilder()
-    builder.set_spout("log", LogSpout(directory), parallelism=2)
-    builder.set_bolt("hold", Hold(), parallelism=3).fields_grouping("log", "key")
-    builder.set_bolt("count", Chains(directory), parallelism=3).fields_grouping("hold", "key")
-    time = EventTime("offset", unit="us", idle=None)
-    panes = WindowAggregate(key="key", window=Tumbling(20), time=time, aggregates={"n": CountOf()})
-    builder.set_bolt("panes", panes, parallelism=2).fields_grouping("log", "key")
-    raw = RawWindows().with_tumbling_window(timedelta(microseconds=30)).with_key("key")
-    raw.with_event_time(time)
-    builder.set_bolt("raw", raw, parallelism=2).fields_grouping("log", "key")
-    windows = builder.set_bolt("windows", Windows(directory))
-    windows.global_grouping("panes").global_grouping("raw")
-    return builder.create_topology()
-
-
 if __name__ == "__main__":
-    run_job(topology)
+    run_job(partial(topology, count=Chains))

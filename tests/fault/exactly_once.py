@@ -205,11 +205,11 @@ def write(directory: str, name: str, known: dict[str, Any]) -> None:
     unfinished.rename(Path(directory, f"{name}.json"))
 
 
-def topology(directory: str) -> Topology:
+def topology(directory: str, count: type[Count] = Count) -> Topology:
     builder = TopologyBuilder()
     builder.set_spout("log", LogSpout(directory), parallelism=2)
     builder.set_bolt("hold", Hold(), parallelism=3).fields_grouping("log", "key")
-    builder.set_bolt("count", Count(directory), parallelism=3).fields_grouping("hold", "key")
+    builder.set_bolt("count", count(directory), parallelism=3).fields_grouping("hold", "key")
     # Offsets are times: a task's come in order, but the tasks' at their own speed.
     time = EventTime("offset", unit="us", idle=None)
     panes = WindowAggregate(key="key", window=Tumbling(20), time=time, aggregates={"n": CountOf()})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,19 +56,7 @@ def test_other_slots_while_it_runs_and_kills_on_the_way(
     """Every other move is let alone; in the others, everything dies at a random moment."""
     count = kills(2)
     with Job(tmp_path, PLACES, conf) as job:
-        job.append(MESSAGES_A_KILL)
-        job.await_commits(2)
-        for number, moment in enumerate(moments(count), 1):
-            job.append(MESSAGES_A_KILL)
-            pause(moment)
-            job.rebalance(SLOTS[number % len(SLOTS)])
-            if number % 2:
-                pause(4 * random.random())
-                job.kill_tree()
-                job.start()
-            wait_until(lambda: job.is_rebalanced or job.has_ended(), "the move")
-            job.await_commits(1)
-        job.finish()
+        move_and_kill(job, count, lambda number: job.rebalance(SLOTS[number % len(SLOTS)]))
     check(tmp_path, conf, f"{count} moves, every other killed")
 
 
@@ -105,21 +94,26 @@ def test_other_tasks_while_it_runs_and_kills_on_the_way(
     """Keyed state, a keyed attribute and windows are dealt; every other time, everything dies."""
     count = kills(4)
     with Job(tmp_path, PLACES, conf, "tests.fault.dealt") as job:
+        move_and_kill(job, count, lambda number: job.deal(TASKS[number % len(TASKS)]))
+    tasks = TASKS[count % len(TASKS)]["count"]
+    check(tmp_path, conf, f"{count} times other tasks, every other killed", tasks)
+
+
+def move_and_kill(job: Job, count: int, move: Callable[[int], None]) -> None:
+    """Make moves, by their numbers from 1, while messages come; kill everything in every other."""
+    job.append(MESSAGES_A_KILL)
+    job.await_commits(2)
+    for number, moment in enumerate(moments(count), 1):
         job.append(MESSAGES_A_KILL)
-        job.await_commits(2)
-        for number, moment in enumerate(moments(count), 1):
-            job.append(MESSAGES_A_KILL)
-            pause(moment)
-            tasks = TASKS[number % len(TASKS)]
-            job.deal(tasks)
-            if number % 2:
-                pause(4 * random.random())
-                job.kill_tree()
-                job.start()
-            wait_until(lambda: job.is_rebalanced or job.has_ended(), "the move")
-            job.await_commits(1)
-        job.finish()
-    check(tmp_path, conf, f"{count} times other tasks, every other killed", tasks["count"])
+        pause(moment)
+        move(number)
+        if number % 2:
+            pause(4 * random.random())
+            job.kill_tree()
+            job.start()
+        wait_until(lambda: job.is_rebalanced or job.has_ended(), "the move")
+        job.await_commits(1)
+    job.finish()
 
 
 def check(directory: Path, conf: dict[str, Any], what: str, tasks: int = 3) -> None:

@@ -8,12 +8,11 @@ named by the label `le`, and the sum of the values by `le="sum"`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import inf, isfinite
+from math import inf
 
 import numpy as np
 
@@ -74,12 +73,13 @@ class Observed:
         The last one is infinite. Those that nothing lay at are given too: what reads the histogram
         again later finds the limits of before.
         """
-        limits = [limit for limit in self.buckets if isfinite(limit)]
+        finite = [bound for bound in _BOUNDS if bound in self.buckets]
+        first, last = (finite[0], finite[-1]) if finite else (inf, -inf)
         below = 0
-        for bound in _BOUNDS:
-            if limits and min(limits) <= bound <= max(limits):
+        for bound, limit in zip(_BOUNDS, _LIMITS, strict=False):  # the last limit has no bound
+            if first <= bound <= last:
                 below += self.buckets.get(bound, 0)
-                yield _LIMITS[bisect_left(_BOUNDS, bound)], below
+                yield limit, below
         yield _LIMITS[-1], self.count
 
 
