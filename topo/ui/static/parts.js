@@ -58,11 +58,13 @@ export class Table {
     this.none = onempty;
     this.table = h('table', {}, h('thead', {}, h('tr', {}, this.heads)), this.body);
     this.element = h('div', { class: 'scroll' }, this.table);
-    // One that is wider than its place is scrolled by the keyboard as well.
-    new ResizeObserver(() => {
+    // One that is wider than its place is scrolled by the keyboard as well. A cell whose text becomes
+    // longer makes the table wider, not its place.
+    const sizes = new ResizeObserver(() => {
       if (this.element.scrollWidth <= this.element.clientWidth) this.element.removeAttribute('tabindex');
       else this.element.tabIndex = 0;
-    }).observe(this.element);
+    });
+    for (const each of [this.element, this.table]) sizes.observe(each);
     this.marked();
   }
 
