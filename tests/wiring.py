@@ -51,7 +51,7 @@ class Fed:
 
 def saves_of(run: SteppedRun) -> list[int]:
     """Return a list to which each batch of an inline run adds how many bytes it saves."""
-    host: Any = vars(run)["_host"]
+    host: Any = vars(run)["_level"].host
     keep, sizes = host.save, []
 
     def save() -> Any:

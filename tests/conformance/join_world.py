@@ -70,7 +70,7 @@ class JoinWorld:
 
     @property
     def operators(self) -> list[Any]:
-        host: Any = vars(self.run)["_host"]
+        host: Any = vars(self.run)["_level"].host
         return [task._operator for task in host.timed]
 
     def kept(self, side: str) -> list[int]:

@@ -125,7 +125,7 @@ class PatternWorld:
 
     def open(self) -> int:
         """Return how many partial matches are kept."""
-        host: Any = vars(self.run)["_host"]
+        host: Any = vars(self.run)["_level"].host
         return sum(task._operator._machine.count for task in host.timed)
 
 

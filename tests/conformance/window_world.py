@@ -230,7 +230,7 @@ class World:
 
     def held(self) -> list[Any]:
         """Return the windows in state, as records."""
-        host: Any = vars(self.run)["_host"]
+        host: Any = vars(self.run)["_level"].host
         return [record for task in host.timed for record in task._operator._windows.records()]
 
 

@@ -256,6 +256,38 @@ def test_a_batch_is_done_again_when_what_was_away_is_back(hook: str) -> None:
         assert run.tuples("b1")[-3:] == [[0, 0], [1, 1], [2, 3]]
 
 
+class Closing(StatefulBolt):
+    """Emits a total at each tick; its target is away when the last one is committed."""
+
+    outputs = ("count",)
+    errors: ClassVar[list[Exception]] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.state["count"] = self.state.get("count", 0) + 1
+        self.ack(tup)
+
+    def on_tick(self, tup: Tuple) -> None:
+        self.state["ticks"] = self.state.get("ticks", 0) + 1
+        self.emit([self.state["count"]])
+
+    def committed(self, batch_id: int) -> None:
+        if self.state.get("ticks") and self.errors:
+            raise self.errors.pop()
+
+
+def test_what_is_away_after_the_last_tick_brings_no_second_one() -> None:
+    Flaky.errors[:] = []
+    Closing.errors[:] = [Unavailable("the target restarts", after_secs=2)]
+    with TestCluster() as cluster:
+        conf = {"topology.tick.tuple.freq.secs": 3600}
+        run = cluster.submit_topology("t", line(Flaky(), Closing()), conf)
+        run.settle()
+        assert run.reason.endswith("the target restarts")
+        cluster.advance(2)
+        assert run.status == "COMPLETED"
+        assert run.tuples("b1") == [[3]]
+
+
 @pytest.mark.parametrize("policy", ["stop", "fail"])
 def test_a_tuple_does_not_fail_for_what_is_away(policy: str) -> None:
     Sums.errors = {"execute": [Unavailable("away")]}

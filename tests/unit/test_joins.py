@@ -283,7 +283,7 @@ def saved_of(joined: Joined) -> dict[str, bytes]:
     """Return what is saved of the rows of the join's only task."""
     joined.run.settle()
     run: Any = joined.run
-    (task,) = vars(run)["_host"].timed
+    (task,) = vars(run)["_level"].host.timed
     saved = run._saved[task.id]
     return {key: data for key, data in saved.items() if key.startswith(("left:", "right:"))}
 

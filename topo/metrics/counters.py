@@ -134,6 +134,10 @@ class TaskMetrics:
         """True iff something was counted, noted or went wrong; how levels stand does not matter."""
         return bool(self.errors) or any(getattr(self, name) for name in _REPORTED_ON_CHANGE)
 
+    def note_saved(self, nbytes: int) -> None:
+        """Note how large the saved state of the task is now."""
+        self.saved_bytes = nbytes
+
     def levels(self) -> tuple[float, ...]:
         """Return the levels that every report has, to be compared with those of another one."""
         return tuple(getattr(self, name) for name in _REPORTED_ALWAYS)

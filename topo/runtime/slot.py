@@ -1,9 +1,9 @@
 """Execution of the tasks of one slot, or of a whole topology, batch by batch: the engines' seam.
 
 An engine makes a SlotTasks for the tasks that live together, and in each batch calls, in order:
-`begin`, then for spouts `deliver` and `poll`, then `work` with the frames that arrived, then
-`save`, `take_updates` and `take_metrics`. Frames between tasks of the same slot are processed at
-once, those to other tasks come out of `work`. This module knows no Spark, gRPC or threads.
+`begin`, then for spouts `deliver` and `poll`, then `work` with the frames that arrived, and what a
+`SlotLevel` does at the end. Frames between tasks of the same slot are processed at once, those to
+other tasks come out of `work`. This module knows no Spark, gRPC or threads.
 """
 
 from __future__ import annotations
@@ -264,6 +264,11 @@ class SlotTasks:
     def exhausted(self) -> bool:
         """True iff every spout task, when last asked, was exhausted."""
         return len(self._exhausted) == len(self.spouts)
+
+    @property
+    def is_done(self) -> bool:
+        """True iff nothing more will come of the spouts, and no message of theirs is pending."""
+        return self.exhausted and not self.pending
 
     @property
     def is_waiting(self) -> bool:

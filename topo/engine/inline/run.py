@@ -40,6 +40,7 @@ from topo.running import (
 )
 from topo.runtime.bolt_task import BoltTask
 from topo.runtime.dealing import deal_all, dealers, resizes_to
+from topo.runtime.level import SlotLevel
 from topo.runtime.roundabout import is_too_full, rounds_in_words
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.runtime.spout_task import Pause
@@ -51,6 +52,7 @@ from topo.topology.model import Topology
 from topo.tracing.exporting import check_tracing
 from topo.tracking.ids import root_id
 from topo.tracking.ledger import Ledger
+from topo.tracking.plan import Mode
 
 _MOST_PER_BATCH = 10_000
 _FEWEST_ROUNDS, _MOST_ROUNDS = 16, 4096
@@ -108,8 +110,9 @@ class InlineRun(RecordedRun, Completion):
         self._desk = self._opened_desk()
         self._ledger = self._new_ledger()
         self._incarnation = 1  # of the ledger; each restart loses it, as a driver's death does
-        self._host: SlotTasks | None = None
+        self._level: SlotLevel | None = None
         self._saved: dict[int, dict[str, bytes]] = {}
+        self._had_last_tick = False
         self._batch_id = 0
         self._polled = 0
         self._book = RunTotals(topology, self.layout)
@@ -127,6 +130,10 @@ class InlineRun(RecordedRun, Completion):
     @property
     def reason(self) -> str:
         return self._reason or self._stall or self._rounds
+
+    @property
+    def _host(self) -> SlotTasks | None:
+        return self._level.host if self._level is not None else None
 
     @property
     def looping(self) -> int:
@@ -260,10 +267,9 @@ class InlineRun(RecordedRun, Completion):
         It is None before every input has spoken, and at the end of a finite input.
         """
         task = next(iter(self.layout.tasks_of(component)))
+        if self._level is None and self._saved and self._is_live():
+            self._level = self._opened()
         found = self._host.tasks.get(task) if self._host is not None else None
-        if self._host is None and self._saved and self._is_live():
-            self._host = self._opened()
-            found = self._host.tasks[task]
         return found.shown_watermark if isinstance(found, TimedBoltTask) else None
 
     def activate(self) -> None:
@@ -283,7 +289,7 @@ class InlineRun(RecordedRun, Completion):
             for sequence, reason in self._ledger.verdicts(spout.id, spout.cursor).failed()
             if not reason.startswith("timeout")  # those are pending again
         }
-        self._host = None
+        self._level = None
         self._setting.shared.close()
         self._ledger = self._new_ledger()
         self._ledger.foretell(failures)
@@ -315,7 +321,7 @@ class InlineRun(RecordedRun, Completion):
 
     def stop(self) -> None:
         """End it without closing anything."""
-        self._host = None
+        self._level = None
         self.kill()
 
     def _set_active(self, active: bool) -> None:
@@ -344,13 +350,13 @@ class InlineRun(RecordedRun, Completion):
         if self._pause.reason and self._now() < self._pause.until:
             return 0
         try:
-            if self._host is None:
+            if self._level is None:
                 if not self._wanted_active and not self._saved:
                     return 0  # never was active: nothing is opened before it is
-                self._host = self._opened()
-            moved = self._guarded_batch(self._host, rounds)
-            if not moved and self._host.exhausted and not self._host.pending and self._host.spouts:
-                self._finish(self._host)
+                self._level = self._opened()
+            moved = self._guarded_batch(self._level, rounds)
+            if not moved and self._level.host.is_done and self._level.host.spouts:
+                self._finish(self._level)
         except Unavailable as error:
             self._roll_back(error)
             return 0
@@ -360,13 +366,13 @@ class InlineRun(RecordedRun, Completion):
     def _roll_back(self, error: Unavailable) -> None:
         """Forget the batch: the next one begins with what was saved before it, after a pause."""
         assert isinstance(error, UncaughtError)
-        self._host = None
+        self._level = None
         self._pause = self._pause.longer(error, self._now())
 
-    def _guarded_batch(self, host: SlotTasks, rounds: int, last_tick: bool = False) -> int:
+    def _guarded_batch(self, level: SlotLevel, rounds: int, mode: Mode = Mode.ACTIVE) -> int:
         started = perf_counter()
         try:
-            moved = self._run_batch(host, rounds, last_tick)
+            moved = self._run_batch(level, rounds, mode)
         except Unavailable:
             raise
         except BaseException as error:
@@ -376,8 +382,8 @@ class InlineRun(RecordedRun, Completion):
         self._book.batch_done(self._batch_id, self._now(), ms=took_ms, rows=self._polled)
         return moved
 
-    def _run_batch(self, host: SlotTasks, rounds: int, last_tick: bool) -> int:
-        now = self._now()
+    def _run_batch(self, level: SlotLevel, rounds: int, mode: Mode) -> int:
+        host, now = level.host, self._now()
         self._ledger.expire(now)
         host.begin(Batch(self._batch_id, now, self._last_clock))
         host.meet_ackers({spout.id: self._incarnation for spout in host.spouts})
@@ -388,19 +394,17 @@ class InlineRun(RecordedRun, Completion):
         polls = self._wanted_active and rounds and not full
         self._polled = host.poll(_MOST_PER_BATCH, rounds=rounds) if polls else 0
         moved += self._polled + host.take_batch_ends()
-        for frame in host.work(looped.frames, last_tick=last_tick):
+        for frame in level.work(looped.frames, mode, more_came=bool(self._polled)):
             raise AssertionError(f"a frame for task {frame.target_task}, which no host has")
         host.take_handed_out()  # nobody is here to write it
-        changed = []
-        for task, changes in host.save().items():
+        end = level.finish(mode)
+        for task, changes in end.changes.items():
             changes.apply_to(self._saved.setdefault(task, {}))
-            changed.append(task)
+        self._had_last_tick = level.had_last_tick
         self._last_clock = now
         self._batch_id += 1
-        self._ledger.apply(host.take_updates(), now)
-        metrics = host.take_metrics()
-        for task in changed:
-            metrics[task].saved_bytes = sum(map(len, self._saved[task].values()))
+        self._ledger.apply(end.updates, now)
+        metrics = end.metrics
         self._book.add(metrics, now)
         host.tell_committed()
         fired = sum(task.moved() for task in host.timed)
@@ -417,7 +421,7 @@ class InlineRun(RecordedRun, Completion):
             self._ledger.forget(spout.id, verdicts.first - 1)
         return heard
 
-    def _opened(self) -> SlotTasks:
+    def _opened(self) -> SlotLevel:
         host = SlotTasks(
             self._setting,
             self.layout.ids,
@@ -432,7 +436,7 @@ class InlineRun(RecordedRun, Completion):
         except BaseException as error:
             self._fail(error)
             raise
-        return host
+        return SlotLevel(host, self._saved, had_last_tick=self._had_last_tick)
 
     def _tick_times(self) -> list[float | None]:
         if self._host is None:
@@ -447,14 +451,14 @@ class InlineRun(RecordedRun, Completion):
         times = [own, *(spout.pause_ends for spout in spouts)]
         return [time for time in times if time is not None and time > now]
 
-    def _finish(self, host: SlotTasks) -> None:
-        self._guarded_batch(host, 0, last_tick=True)
-        while self._guarded_batch(host, 0):
+    def _finish(self, level: SlotLevel) -> None:
+        self._guarded_batch(level, 0, Mode.LAST_TICK)
+        while self._guarded_batch(level, 0, Mode.LAST_TICK):  # one alone has the tick
             pass
         self._end(COMPLETED, "")
 
     def _end(self, status: str, reason: str) -> None:
-        host, self._host = self._host, None
+        host, self._level = self._host, None
         self._status, self._reason = status, reason
         if self._desk is not None:
             self._desk.close()
@@ -467,7 +471,7 @@ class InlineRun(RecordedRun, Completion):
             raise
 
     def _fail(self, error: BaseException) -> None:
-        self._status, self._host = FAILED, None
+        self._status, self._level = FAILED, None
         self._setting.shared.close()
         if self._desk is not None:
             self._desk.close()

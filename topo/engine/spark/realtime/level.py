@@ -30,10 +30,10 @@ from topo.engine.spark.realtime.portions import Portion, Queue, shares_of_turn
 from topo.engine.spark.realtime.rescaling import last_tick_key
 from topo.engine.spark.realtime.rounds import SavedRound
 from topo.engine.spark.worker.report import Capture, Report
-from topo.engine.spark.worker.state_size import StoredSizes
 from topo.logs.capture import collected_lines
 from topo.metrics.counters import TaskMetrics
 from topo.runtime.input_times import Marks
+from topo.runtime.level import SlotLevel
 from topo.runtime.slot import Batch, SlotTasks
 from topo.runtime.task import TaskEnvironment
 from topo.tracking.clock import monotonic
@@ -62,7 +62,7 @@ class Level:
         plan: Plan = setup.plan
         self.number = number
         self.output = Output(plan, number, setup.slot)
-        self.host: SlotTasks | None = None
+        self._level: SlotLevel | None = None
         self.saved_round: SavedRound | None = None
         """What its tasks have sent over loops, once they are open."""
         self.epoch = start.epoch + 1
@@ -87,7 +87,6 @@ class Level:
         self._last_tick_key = last_tick_key(number, setup.slot)
         self._had_last_tick = self._last_tick_key[1] in start.saved.get(0, {})
         self._more_came = False
-        self._closed = False
         self.has_ticks = self.is_woken = False  # if any of its tasks ticks, or has timers
         self._may_have_updates = False
         self._queue = Queue()
@@ -95,13 +94,6 @@ class Level:
         self._waits_for_end = {} if setup.acks_at_once else _longer_ways(plan, environment, number)
         self._near_tasks: frozenset[int] = frozenset()
         self._polls = Portion(_POLL_TUPLES * shares_of_turn(setup.epoch_ms))
-        self._sizes = StoredSizes(
-            {
-                (task, name): blob
-                for task, records in self._saved.items()
-                for name, blob in records.items()
-            }
-        )
         self._tuples = 0
         self._told: tuple[Any, ...] = ()
         self._told_levels: dict[int, tuple[float, ...]] = {}  # of figures, by task
@@ -110,19 +102,33 @@ class Level:
 
     def _open(self) -> SlotTasks:
         """Bring the tasks to life; those of a topology that was never active wait until it is."""
-        if self.host is None:
+        if self._level is None:
             host = SlotTasks(self._environment, self._tasks)
             with self._preparing():
                 host.open(self._saved)
             host.keep_decoded_for(self._near_tasks)
-            self._saved = {}
             if host.roundabout:
                 self.saved_round = SavedRound(host.roundabout)
             host.begin(Batch(self.epoch, self._now, self._now))
             self.has_ticks = host.next_tick() < math.inf
             self.is_woken = bool(host.timed)
-            self.host = host
-        return self.host
+            self._level = SlotLevel(
+                host,
+                self._saved,
+                had_last_tick=self._had_last_tick,
+                is_durable=not self._sends_updates,  # of updates sent at once nothing waits for it
+            )
+            self._saved = {}
+        return self._level.host
+
+    @property
+    def host(self) -> SlotTasks | None:
+        """Its tasks, once they are open."""
+        return self._level.host if self._level is not None else None
+
+    @property
+    def _closed(self) -> bool:
+        return self._level is not None and self._level.is_closed
 
     def connect(self, near: Level | None, tasks: frozenset[int]) -> None:
         """Hand what is for this slot to its next level, which is in this process.
@@ -276,7 +282,7 @@ class Level:
     def is_exhausted(self) -> bool:
         """True if the spouts say that nothing more will come, and nothing of them is pending."""
         host = self.host
-        return host is not None and bool(host.spouts) and host.exhausted and not host.pending
+        return host is not None and bool(host.spouts) and host.is_done
 
     @property
     def spouts_say(self) -> object:
@@ -324,85 +330,64 @@ class Level:
         self._mode = mode
         if mode == Mode.ACTIVE:
             self._open()
-        host, epoch = self.host, self.epoch
         puts: dict[Key, bytes] = {}
         deletes: list[Key] = []
         updates, cursors = Updates(), {}
+        report = Report({}, self._tuples, mode=mode)
+        self._tuples = 0
         marks = Marks()
         for packed in self.alignment.marks if self.alignment is not None else ():
             marks.add(Marks.unpack(packed))
-        if host is not None and not self._closed:
-            ticks_last = self._note_last_tick(mode, puts, deletes)
+        level = self._level
+        if level is not None and not level.is_closed:
+            host = level.host
             now = max(clock, self._now)
             host.turn(now, ticking=mode not in (Mode.LAST_TICK, Mode.CLOSE))
             self._now = now
-            self._collect(host.work(last_tick=ticks_last, marks=[marks]))
+            more_came, self._more_came = self._more_came, False
+            self._collect(level.work((), mode, more_came=more_came, marks=[marks]))
             marks = host.marks
-            if mode == Mode.CLOSE:
-                host.close()
-                self._closed = True
-            self._save(host, puts, deletes)
+            end = level.finish(mode)
+            if end.last_tick:
+                puts[self._last_tick_key] = b"\1"
+            elif end.last_tick is False:
+                deletes.append(self._last_tick_key)
+            for task, changes in end.changes.items():
+                puts |= {(task, name): blob for name, blob in changes.puts.items()}
+                deletes += [(task, name) for name in changes.deletes]
             if self.saved_round is not None:
                 self.saved_round.note_saved()
-            updates = host.take_updates()
+            updates = end.updates
             cursors = {spout.id: spout.cursor for spout in host.spouts}
-        report = self._report(mode)
-        self.output.end(epoch, mode, clock, marks.pack() if self._is_timed else b"")
+            report.metrics = self._untold(end.metrics)
+        if level is not None:
+            report.note_spouts(level.host)
+        self._capture.move_to(report)
+        report.lines = collected_lines()
+        self.output.end(self.epoch, mode, clock, marks.pack() if self._is_timed else b"")
         self.epoch += 1
-        if host is not None and not self._closed:
-            host.begin(Batch(self.epoch, self._now, self._now))
-        return Staged(puts, deletes, updates, cursors, report, self.output.take_moved())
-
-    def _save(self, host: SlotTasks, puts: dict[Key, bytes], deletes: list[Key]) -> None:
-        for task, changes in host.save().items():
-            if self._sends_updates:
-                continue  # nothing is kept, where nothing waits for it to be durable
-            self._sizes.change(task, changes)
-            puts |= {(task, name): blob for name, blob in changes.puts.items()}
-            deletes += [(task, name) for name in changes.deletes]
-
-    def _note_last_tick(self, mode: Mode, puts: dict[Key, bytes], deletes: list[Key]) -> bool:
-        """Return True if the tasks are to have their last tick now; it is saved that they had."""
-        more_came, self._more_came = self._more_came, False
-        if mode == Mode.LAST_TICK and not self._had_last_tick:
-            self._had_last_tick = True
-            puts[self._last_tick_key] = b"\1"
-            return True
-        if self._had_last_tick and more_came and mode == Mode.ACTIVE:
-            self._had_last_tick = False
-            deletes.append(self._last_tick_key)
-        return False
+        if level is not None and not level.is_closed:
+            level.host.begin(Batch(self.epoch, self._now, self._now))
+        moved = self.output.take_moved()
+        return Staged(puts, deletes, updates, cursors, self._packed(report), moved)
 
     # -- reports ------------------------------------------------------------------------------
 
-    def _report(self, mode: Mode) -> bytes:
+    def _packed(self, report: Report) -> bytes:
         """Return what the driver is told of the epoch; nothing if nothing happened in it."""
-        host = self.host
-        report = Report({}, self._tuples, mode=mode)
-        self._tuples = 0
-        if host is not None:
-            report.metrics = self._figures(host)
-            if host.spouts:
-                report.exhausted = self.is_exhausted
-                report.at_limit = tuple(spout.id for spout in host.spouts if spout.at_limit)
-                report.stalls = host.stalls
-        self._capture.move_to(report)
-        report.lines = collected_lines()
-        state = (mode, report.exhausted, report.at_limit, report.stalls)
+        state = (report.mode, report.exhausted, report.at_limit, report.stalls)
         rest = report.rows or report.concluded or report.lines
         if not (report.metrics or rest or state != self._told):
             return b""
         self._told = state
         return report.pack(self._reports)
 
-    def _figures(self, host: SlotTasks) -> dict[int, TaskMetrics]:
-        """Return what the tasks counted; those of which the driver knows all are left out.
+    def _untold(self, metrics: Mapping[int, TaskMetrics]) -> dict[int, TaskMetrics]:
+        """Return what the tasks counted without those of which the driver knows all.
 
         A task that did nothing may have other levels: another has executed what it had on a loop.
         What the driver knows of a task from before this start is not known here.
         """
-        metrics = host.take_metrics()
-        self._sizes.report(metrics)
         figures = {}
         for task, counted in metrics.items():
             levels = counted.levels()

@@ -27,9 +27,9 @@ from topo.engine.spark.worker.relay import RelayLost
 from topo.engine.spark.worker.report import Report
 from topo.engine.spark.worker.rounds import TakenRound, drop_taken
 from topo.engine.spark.worker.spool import each_frame
-from topo.engine.spark.worker.state_size import StoredSizes
 from topo.logs.capture import collected_lines
 from topo.runtime.input_times import Marks
+from topo.runtime.level import BatchEnd, SlotLevel
 from topo.runtime.roundabout import is_too_full
 from topo.runtime.slot import Batch, SlotTasks
 from topo.tracking.client import BatchStart
@@ -50,15 +50,22 @@ _HELD_SECS = 0.05
 class Instances:
     """The tasks of one level, and the execution that left their present state."""
 
-    host: SlotTasks
+    level: SlotLevel
     committed: bytes
-    sizes: StoredSizes
-    last_ticked: bool
     batch: int = -1
     """The last batch that they have executed."""
     epoch: int = -1
     """That in which they have executed it."""
-    closed: bool = False
+
+    @property
+    def host(self) -> SlotTasks:
+        """The tasks by themselves."""
+        return self.level.host
+
+    @property
+    def closed(self) -> bool:
+        """True once the tasks are closed."""
+        return self.level.is_closed
 
 
 class Execution:
@@ -79,7 +86,6 @@ class Execution:
         self._has_news = False
         self._is_too_full = False
         self._is_restored = False
-        self._ticks_last = False
         self._outcome = Outcome()
         self._marks: list[Marks] = []
 
@@ -239,7 +245,7 @@ class Execution:
 
     def _says_exhausted(self, host: SlotTasks) -> bool:
         """Return True if the driver has yet to hear that these spouts are exhausted."""
-        exhausted = host.exhausted and not host.pending
+        exhausted = host.is_done
         said, self._runner.said_exhausted = self._runner.said_exhausted, exhausted
         return exhausted and not said
 
@@ -267,7 +273,7 @@ class Execution:
         """True iff an earlier batch has done the one-time work of this mode."""
         known = self.instances
         return known is not None and (
-            known.closed or (mode == Mode.LAST_TICK and known.last_ticked)
+            known.closed or (mode == Mode.LAST_TICK and known.level.had_last_tick)
         )
 
     # -- both ---------------------------------------------------------------------------------
@@ -296,9 +302,8 @@ class Execution:
                 saved.setdefault(task, {})[name] = bytes(record)
             host.open(saved)
             self._is_restored = bool(saved)
-            had_last_tick = LAST_TICKED in records
-            sizes = StoredSizes(records)
-            found = self.instances = Instances(host, work.committed, sizes, had_last_tick)
+            level = SlotLevel(host, saved, had_last_tick=LAST_TICKED in records)
+            found = self.instances = Instances(level, work.committed)
         elif not found.closed:  # of the committed state, which another epoch's level has not heard
             found.host.tell_committed()
         return found.host
@@ -315,22 +320,15 @@ class Execution:
         busy = False
         updates = Updates.empty()
         if host is not None and not self._closed:
-            self._note_last_tick(header.mode, more_came=bool(payloads) or report.tuples > 0)
-            self._run_tasks(host, payloads)
-            if header.mode == Mode.CLOSE:
-                host.close()
-                assert self.instances is not None
-                self.instances.closed = True
-            self._save(host)
-            updates = host.take_updates()
-            report.metrics = host.take_metrics()
             assert self.instances is not None
-            self.instances.sizes.report(report.metrics)
+            level = self.instances.level
+            self._run_tasks(level, header.mode, payloads, report)
+            end = level.finish(header.mode)
+            self._save(end)
+            updates = end.updates
+            report.metrics = end.metrics
             busy = bool(report.tuples) or not updates.is_empty
-            if host.spouts:
-                report.exhausted = host.exhausted and not host.pending
-                report.stalls = host.stalls
-                report.at_limit = tuple(s.id for s in host.spouts if s.at_limit)
+            report.note_spouts(host)
         busy |= self._has_news
         report.mode = header.mode
         self._runner.capture.move_to(report)
@@ -348,29 +346,14 @@ class Execution:
         )
         return self._outcome
 
-    def _note_last_tick(self, mode: Mode, *, more_came: bool) -> None:
-        """Decide if the tasks get their last tick now, and record it.
-
-        The fact is saved with the state after the tick, or another process would give it again.
-        Only a restarted driver lets spouts resume afterwards: a level that then gets tuples will
-        have a last tick again.
-        """
-        assert self.instances is not None
-        had_it = self.instances.last_ticked
-        self._ticks_last = mode == Mode.LAST_TICK and not had_it
-        if self._ticks_last:
-            self.instances.last_ticked = True
-            if self._keeps_state:
-                self._outcome.writes.append((LAST_TICKED, b"\1"))
-        elif had_it and more_came and mode == Mode.ACTIVE:
-            self.instances.last_ticked = False
-            if self._keeps_state:
-                self._outcome.removes.append(LAST_TICKED)
-
-    def _run_tasks(self, host: SlotTasks, payloads: list[Payload]) -> None:
+    def _run_tasks(
+        self, slot_level: SlotLevel, mode: Mode, payloads: list[Payload], report: Report
+    ) -> None:
+        host = slot_level.host
         frames = map(PackedFrame.of, each_frame(payloads))
+        more_came = bool(payloads) or report.tuples > 0
         with self._runner.spool.begin(self._work.batch) as bundle:
-            for frame in host.work(frames, last_tick=self._ticks_last, marks=self._marks):
+            for frame in slot_level.work(frames, mode, more_came=more_came, marks=self._marks):
                 assert isinstance(frame, PackedFrame), "here nothing stays decoded"
                 level, slot = self._plan.place_of(frame.target_task)
                 bundle.add(slot, level, frame.data)
@@ -402,11 +385,18 @@ class Execution:
                 payload = bytes([MARKS]) + own.pack()
                 self._outcome.sends += [(s, deeper, payload) for s in range(self._plan.slots)]
 
-    def _save(self, host: SlotTasks) -> None:
+    def _save(self, end: BatchEnd) -> None:
+        """Note what is to be written; of a last tick too, or another process would give it again.
+
+        The note is of the same commit as the state after that tick.
+        """
         outcome = self._outcome
         assert self.instances is not None
-        for task, changes in host.save().items():
-            self.instances.sizes.change(task, changes)
+        if self._keeps_state and end.last_tick:
+            outcome.writes.append((LAST_TICKED, b"\1"))
+        elif self._keeps_state and end.last_tick is False:
+            outcome.removes.append(LAST_TICKED)
+        for task, changes in end.changes.items():
             outcome.writes += [((task, name), blob) for name, blob in changes.puts.items()]
             outcome.removes += [(task, name) for name in changes.deletes]
         if outcome.writes or outcome.removes:

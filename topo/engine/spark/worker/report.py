@@ -12,6 +12,7 @@ from typing import Any
 
 from topo.logs.capture import Line
 from topo.metrics.counters import TaskMetrics
+from topo.runtime.slot import SlotTasks
 from topo.tracking.plan import Mode
 from topo.wire.column import dump
 
@@ -43,6 +44,13 @@ class Report:
     """Conclusions, if requested: spout, message id, and the reason of a failure or None."""
     lines: list[Line] = field(default_factory=list)
     """Log lines and prints, if the driver stores them."""
+
+    def note_spouts(self, host: SlotTasks) -> None:
+        """Take in the state of a slot's spouts, if it has any."""
+        if host.spouts:
+            self.exhausted = host.is_done
+            self.at_limit = tuple(spout.id for spout in host.spouts if spout.at_limit)
+            self.stalls = host.stalls
 
     def pack(self, directory: str = "") -> bytes:
         """Encode the report; put a large one into a file of `directory`, if given.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from topo.engine.spark.worker.messages import Payload, RecordKey
 from topo.metrics.counters import TaskMetrics
 from topo.storage.saving import Changes
 
@@ -12,28 +11,29 @@ from topo.storage.saving import Changes
 class StoredSizes:
     """The bytes of each task's records, updated by the changes of each batch."""
 
-    def __init__(self, records: Mapping[RecordKey, Payload]) -> None:
-        self._records: dict[RecordKey, int] = {}
+    def __init__(self, saved: Mapping[int, Mapping[str, bytes]]) -> None:
+        self._records: dict[tuple[int, str], int] = {}
         self._tasks: dict[int, int] = {}
         self._news: set[int] = set()
-        for key, record in records.items():
-            self._put(key, len(record))
+        for task, records in saved.items():
+            for name, record in records.items():
+                self._put(task, name, len(record))
 
     def change(self, task: int, changes: Changes) -> None:
         for name, blob in changes.puts.items():
-            self._put((task, name), len(blob))
+            self._put(task, name, len(blob))
         for name in changes.deletes:
-            self._put((task, name), 0)
+            self._put(task, name, 0)
             del self._records[task, name]
 
     def report(self, metrics: Mapping[int, TaskMetrics]) -> None:
-        """Copy the sizes that changed since the last report into the metrics."""
+        """Note the sizes that changed since the last report in the metrics."""
         for task in self._news & metrics.keys():
-            metrics[task].saved_bytes = self._tasks[task]
+            metrics[task].note_saved(self._tasks[task])
         self._news.clear()
 
-    def _put(self, key: RecordKey, size: int) -> None:
-        task = key[0]
-        self._tasks[task] = self._tasks.get(task, 0) + size - self._records.get(key, 0)
-        self._records[key] = size
+    def _put(self, task: int, name: str, size: int) -> None:
+        before = self._records.get((task, name), 0)
+        self._tasks[task] = self._tasks.get(task, 0) + size - before
+        self._records[task, name] = size
         self._news.add(task)
