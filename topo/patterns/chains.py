@@ -13,6 +13,9 @@ from typing import Any, TypeAlias
 from topo.conditions import Aggregate, PartField
 from topo.traces import GENERATED
 
+NOT_MATCHED = -1
+"""The place in time of an event that waits."""
+
 
 class Event:
     """An event, as far as it is kept."""
@@ -21,12 +24,12 @@ class Event:
 
     def __init__(
         self, ts: int, number: int, key: Any, values: tuple[Any, ...], payload: Any,
-        component: str, mask: int,
+        component: str, mask: int, order: int = NOT_MATCHED,
     ) -> None:  # fmt: skip
         self.ts = ts
         self.number = number
-        """Its number by arrival."""
-        self.order = -1
+        """Its number by arrival, of those that have waited."""
+        self.order = order
         """Its number by time, once it is matched."""
         self.key = key
         self.values = values

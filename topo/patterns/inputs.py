@@ -15,9 +15,11 @@ class TupleInput:
     def __init__(self, key: Sequence[str]) -> None:
         self._key = key
 
-    def keys(self, rows: Rows) -> Sequence[Any]:
-        """Return the key of each row."""
-        return keys_of([rows.columns[rows.fields.index(name)] for name in self._key], rows.count)
+    def keys(self, rows: Rows, places: Sequence[int]) -> Sequence[Any]:
+        """Return the keys of the rows at some places."""
+        columns = [rows.columns[rows.fields.index(name)] for name in self._key]
+        picked = [list(map(column.__getitem__, places)) for column in columns]
+        return keys_of(picked, len(places))
 
     def payload(self, rows: Rows) -> Callable[[int], Any]:
         """Return the function that gives the event of a row, as functions get it."""

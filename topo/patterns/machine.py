@@ -14,9 +14,12 @@ open; an event's own matches are settled before the next event.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from operator import attrgetter
+from typing import Any, Protocol, TypeAlias
 
 from topo.event_time import AFTER_ALL
 from topo.patterns.chains import Event, Node, Update
@@ -25,6 +28,9 @@ from topo.patterns.positions import Position, Positions
 
 State: TypeAlias = "tuple[int, int, bool, bool]"
 """The position, the open edges as bits, whether no event has come since, whether it waits."""
+
+Arrival: TypeAlias = tuple[int, Any, int, Any, Any, Any]
+"""An event that has come: its time, its key, its mask, and what makes an `Event` of it."""
 
 Ask: TypeAlias = Callable[[Event, "Node | None"], bool]
 
@@ -62,20 +68,67 @@ Moves: TypeAlias = "dict[int, Move | tuple[int, ...] | None]"
 class Start:
     """All that began with one event."""
 
-    __slots__ = ("key", "nodes", "order", "partials", "ts", "wholes")
+    __slots__ = ("key", "nodes", "only", "order", "others", "ts", "wholes")
 
     def __init__(self, key: Key, event: Event) -> None:
         self.key = key
         self.ts = event.ts
         self.order = event.order
-        self.partials: dict[int, Partial] = {}
+        self.only: Partial | None = None
+        """Its partial match, if it has one: most never have more, and need no dict."""
+        self.others: dict[int, Partial] | None = None
+        """All of them by number, once it has had several."""
         self.wholes = 0
-        self.nodes: list[Node] = []
+        self.nodes: list[Node] | None = None
         """Those that were saved."""
+
+    @property
+    def is_open(self) -> bool:
+        """True iff it has partial matches."""
+        return self.only is not None or bool(self.others)
+
+    def has(self, partial: Partial) -> bool:
+        """Return True if a partial match of it has not ended."""
+        return self.only is partial or (self.others is not None and partial.number in self.others)
+
+    def partials(self) -> list[Partial]:
+        """Return its partial matches."""
+        if self.others is not None:
+            return list(self.others.values())
+        return [] if self.only is None else [self.only]
+
+    def add(self, partial: Partial) -> None:
+        """Take a partial match in."""
+        others = self.others
+        if others is not None:
+            others[partial.number] = partial
+        elif self.only is None:
+            self.only = partial
+        else:
+            self.others = {self.only.number: self.only, partial.number: partial}
+            self.only = None
+
+    def remove(self, partial: Partial) -> None:
+        """Let go of a partial match that has ended."""
+        if self.others is None:
+            self.only = None
+        else:
+            del self.others[partial.number]
+
+    def sort(self) -> None:
+        """Put its partial matches into the order of their numbers."""
+        if self.others is not None:
+            self.others = dict(sorted(self.others.items()))
+
+    def note_saved(self, node: Node) -> None:
+        """Note a node that was saved."""
+        if self.nodes is None:
+            self.nodes = []
+        self.nodes.append(node)
 
     def take_nodes(self) -> list[Node]:
         """Return the nodes that were saved, which are not from now on."""
-        nodes, self.nodes = self.nodes, []
+        nodes, self.nodes = self.nodes or [], None
         return nodes
 
 
@@ -137,21 +190,25 @@ class Key:
         """The number of partial matches."""
 
 
-class Result(NamedTuple):
+class Result:
     """A match, or a partial one that timed out."""
 
-    key: Any
-    node: Node
-    start: int
-    end: int
-    is_match: bool
+    __slots__ = ("end", "is_match", "key", "node", "start")
+
+    def __init__(self, key: Any, node: Node, start: int, end: int, is_match: bool) -> None:
+        self.key = key
+        self.node = node
+        self.start = start
+        self.end = end
+        self.is_match = is_match
 
 
 class Journal(Protocol):
     """Whoever saves what changes."""
 
-    def partial(self, partial: Partial) -> None:
-        """Note a partial match that is new, has moved or has ended."""
+    @property
+    def changed_partials(self) -> dict[int, Partial]:
+        """The partial matches that are new, have moved or have ended, by number; to be added to."""
 
     def whole(self, whole: Whole) -> None:
         """Note a whole match that waits, or does no more."""
@@ -169,6 +226,30 @@ def path_of(node: Node) -> tuple[list[int], list[int]]:
     return [each.event.order for each in chain], [each.position for each in chain]
 
 
+class Reached:
+    """A match that has become whole."""
+
+    __slots__ = ("_event", "_node", "_position", "end", "start")
+
+    def __init__(
+        self, start: Start, node: Node | None, end: int, event: Event | None = None,
+        position: int = -1,
+    ) -> None:  # fmt: skip
+        self.start = start
+        self.end = end
+        self._node = node
+        """The last node; with an event, the one before it."""
+        self._event = event
+        self._position = position
+
+    def node(self, node_of: Callable[[Node | None, Event, int], Node]) -> Node:
+        """Return the last node, which is made if the match comes out, or has to wait."""
+        if self._event is not None:
+            self._node, self._event = node_of(self._node, self._event, self._position), None
+        assert self._node is not None, "it was reached by an event or from a node"
+        return self._node
+
+
 @dataclass(frozen=True)
 class Rules:
     """What holds for all matches of a pattern; durations are in ticks."""
@@ -179,20 +260,16 @@ class Rules:
 
 
 class _Step:
-    """What one event does to one key."""
+    """What one event does to one key, besides beginning anew."""
 
     __slots__ = ("ended", "fresh", "moving", "moving_buckets", "reached")
 
     def __init__(self) -> None:
         self.fresh: list[tuple[Start, Node]] = []
-        self.reached: list[tuple[Start, Node, int]] = []
+        self.reached: list[Reached] = []
         self.moving: list[tuple[Partial, State | None]] = []
         self.moving_buckets: list[tuple[Bucket, State | None]] = []
         self.ended: dict[Start, None] = {}
-
-
-def _rank(whole: tuple[Start, Node, int]) -> tuple[Any, ...]:
-    return (whole[0].order, *path_of(whole[1]))
 
 
 _MOST_MOVES = 100_000
@@ -212,6 +289,7 @@ class Machine:
         sums: tuple[Any, ...],
         rules: Rules,
         journal: Journal,
+        event_of: Callable[[Arrival, int], Event],
     ) -> None:
         self._positions = positions.positions
         self._names = positions.names
@@ -220,20 +298,30 @@ class Machine:
         self._rules = rules
         self._skips = rules.strategy[0] != NONE
         self._journal = journal
+        self._changed = journal.changed_partials
+        self._event_of = event_of
         self._keys: dict[Any, Key] = {}
-        self.open_keys = self._keys.keys()
         """Those of which something is open."""
-        self.idle_masks: set[int] = set()
+        self._idle_masks: set[int] = set()
         """Masks of events that begin nothing, as far as known: they are nothing to other keys."""
         self._tables: dict[State, Moves] = {}
         self._table_size = 0
         self._answered_moves: dict[Any, Move] = {}
-        self._due: list[tuple[int, int, int, int, Any]] = []
-        """What ends by itself: (when, order of the start, number, gap, Start or Partial)."""
-        self._ended = 0  # of those, how many are over already, about
+        self._within = rules.within or 0
+        self._aging: deque[Start] = deque()
+        """The starts that the pattern's time will end, by their times."""
+        self._ended = 0  # of those, how many are over already
+        self._due: list[tuple[int, int, int, int, Partial]] = []
+        """Gaps that end: (when, order of the start, number, gap, partial match)."""
         self._start_state: State = (0, self._all_edges(self._positions[0]), False, False)
         self._start_moves = self._table_of(self._start_state)
         self._first_states = [self._first_state(position) for position in self._positions]
+        self._final = {
+            position.number
+            for position, state in zip(self._positions, self._first_states, strict=True)
+            if position.is_last and state is None
+        }
+        """Positions at which a match is whole, and ends."""
         self._position_updates = [updates[position.part] for position in self._positions]
         self._has_times = [
             position.quiet is not None or any(edge.gap is not None for edge in position.edges)
@@ -276,47 +364,71 @@ class Machine:
 
     # -- an event -----------------------------------------------------------------------------
 
-    def take(self, event: Event) -> None:
-        """Take in an event, once what is over by its time has been dealt with."""
-        if self._due and self._due[0][0] <= event.ts:
-            self.pass_to(event.ts)
-        event.place(self.next_order)
-        self.next_order += 1
-        mask = event.mask
-        key = self._keys.get(event.key)
-        targets = self._targets_of_start(event)
-        step: _Step | None = None
-        if key is None:
-            if not targets:
-                return
-            key = self._keys[event.key] = Key(event.key)
-        else:
+    def take(self, arrivals: Iterable[Arrival]) -> None:
+        """Take in events, each once what is over by its time has been dealt with.
+
+        Those that change nothing are passed over, and need no object.
+        """
+        keys, idle_masks, start_moves = self._keys, self._idle_masks, self._start_moves
+        aging, due, within, limit = self._aging, self._due, self._within, self._rules.limit
+        looks = 0
+        for arrival in arrivals:
+            ts, key_value, mask, _, _, _ = arrival
+            if mask in idle_masks and key_value not in keys:
+                continue
+            if (aging and aging[0].ts + within <= ts) or (due and due[0][0] <= ts):
+                self.pass_to(ts)
+            order = self.next_order
+            self.next_order = order + 1
+            key = keys.get(key_value)
+            event: Event | None = None
+            targets: tuple[int, ...] = ()
+            try:
+                start_move = start_moves[mask]
+            except KeyError:
+                start_move = self._move(self._start_state, mask)
+            if start_move is not None:
+                if isinstance(start_move, tuple):
+                    event = self._event_of(arrival, order)
+                    start_move = self._answered(self._start_state, event, None, start_move)
+                targets = start_move.targets
+            if key is None:
+                if not targets:
+                    continue
+                key = keys[key_value] = Key(key_value)
+            acting = None
             for bucket in key.buckets.values():
                 try:
                     move = bucket.moves[mask]
                 except KeyError:
                     move = self._move(bucket.state, mask)
-                self.looks += 1
                 if move is not None:
-                    if step is None:
-                        step = _Step()
-                    self._meet(bucket, move, event, step)
-        if step is None:
-            if targets:
+                    if acting is None:
+                        acting = []
+                    acting.append((bucket, move))
+            looks += len(key.buckets)
+            if acting is None and not targets:
+                continue
+            if event is None:
+                event = self._event_of(arrival, order)
+            if acting is None:
                 self._start(key, event, targets, None)
-        else:
-            self._do(key, step, event, targets)
-        if self._rules.limit is not None and key.count > self._rules.limit:
-            self._drop_oldest(key, self._rules.limit)
-        self._forget_if_empty(key)
+            else:
+                step = _Step()
+                for bucket, move in acting:
+                    self._meet(bucket, move, event, step)
+                self._do(key, step, event, targets)
+            if limit is not None and key.count > limit:
+                self._drop_oldest(key, limit)
+            if not key.count:
+                self._forget_if_empty(key)
+        self.looks += looks
 
     def _do(self, key: Key, step: _Step, event: Event, targets: tuple[int, ...]) -> None:
         """Do what an event does, once all buckets were seen."""
         if step.moving_buckets or step.moving:
             self._move_on(key, step)
         for start, node in step.fresh:
-            if self._positions[node.position].is_last:
-                step.reached.append((start, node, event.ts))
             self._open(key, start, node)
         if targets:
             self._start(key, event, targets, step.reached)
@@ -325,37 +437,32 @@ class Machine:
         if step.reached or key.wholes:
             self._finish(key, step.reached, event.order)
         for start in step.ended:
-            self._check_over(start)
+            if start.nodes is not None:
+                self._check_over(start)
 
     def _start(
-        self,
-        key: Key,
-        event: Event,
-        targets: tuple[int, ...],
-        reached: list[tuple[Start, Node, int]] | None,
+        self, key: Key, event: Event, targets: tuple[int, ...], reached: list[Reached] | None
     ) -> None:
         """Begin with an event; without `reached`, nothing else is whole at it."""
         start = Start(key, event)
-        within = self._rules.within
-        if within is not None:
-            heapq.heappush(self._due, (event.ts + within, start.order, -1, 0, start))
+        if self._rules.within is not None:
+            self._age(start)
         own = [] if reached is None else reached
         for target in targets:
-            node = self._node(None, event, target)
             if self._positions[target].is_last:
-                own.append((start, node, event.ts))
-            self._open(key, start, node)
+                own.append(Reached(start, None, event.ts, event, target))
+            if self._first_states[target] is not None:
+                self._open(key, start, self._node(None, event, target))
         if own and reached is None:
             self._finish(key, own, event.order)
 
-    def _targets_of_start(self, event: Event) -> tuple[int, ...]:
-        try:
-            move = self._start_moves[event.mask]
-        except KeyError:
-            move = self._move(self._start_state, event.mask)
-        if isinstance(move, tuple):
-            move = self._answered(self._start_state, event, None, move)
-        return () if move is None else move.targets
+    def _age(self, start: Start) -> None:
+        """Note a start that the pattern's time will end; the clock of arrivals may go back."""
+        aging = self._aging
+        if aging and start.ts < aging[-1].ts:
+            insort(aging, start, key=attrgetter("ts"))
+        else:
+            aging.append(start)
 
     def _meet(
         self, bucket: Bucket, move: Move | tuple[int, ...], event: Event, step: _Step
@@ -372,65 +479,75 @@ class Machine:
             return
         if move.advance is not None:
             target = move.targets[0]
+            update = self._position_updates[target]
+            self.looks += len(bucket.partials)
             for partial in bucket.partials.values():
-                self.looks += 1
-                partial.node = self._node(partial.node, event, target)
+                node = partial.node
+                sums = node.sums if update is None else update(node.sums, event.values)
+                partial.node = Node(node, event, target, sums)
             step.moving_buckets.append((bucket, move.advance))
             return
         if move.targets or move.is_whole:
-            for partial in bucket.partials.values():
-                self.looks += 1
-                self._take_by(partial, move, event, step)
+            self.looks += len(bucket.partials)
+            if not move.is_whole and len(move.targets) == 1 and move.targets[0] in self._final:
+                ts, target, reached = event.ts, move.targets[0], step.reached
+                for partial in bucket.partials.values():
+                    reached.append(Reached(partial.start, partial.node, ts, event, target))
+            else:
+                for partial in bucket.partials.values():
+                    self._take_by(partial, move, event, step)
         if move.after != state:
             step.moving_buckets.append((bucket, move.after))
 
     def _take_by(self, partial: Partial, move: Move, event: Event, step: _Step) -> None:
         start, node = partial.start, partial.node
         for target in move.targets:
-            step.fresh.append((start, self._node(node, event, target)))
+            if self._positions[target].is_last:
+                step.reached.append(Reached(start, node, event.ts, event, target))
+            if self._first_states[target] is not None:
+                step.fresh.append((start, self._node(node, event, target)))
         if move.is_whole:
-            step.reached.append((start, node, event.ts))
+            step.reached.append(Reached(start, node, event.ts))
 
     def _move_on(self, key: Key, step: _Step) -> None:
         """Bring what has moved into its states: all is taken out before anything is put in."""
-        moving: list[tuple[list[Partial], Bucket | None, State]] = []
+        moving: list[tuple[Bucket | Partial, State]] = []
         for bucket, after in step.moving_buckets:
-            partials = list(bucket.partials.values())
             if after is None:
                 self._end_bucket(key, bucket, step)
             else:
-                moving.append((partials, bucket, after))
+                del key.buckets[bucket.state]
+                moving.append((bucket, after))
         for partial, after in step.moving:
             if after is None:
                 self._remove(partial)
                 step.ended[partial.start] = None
             else:
-                moving.append(([partial], None, after))
-        for partials, whole_bucket, _ in moving:
-            if whole_bucket is not None:
-                del key.buckets[whole_bucket.state]
+                self._take_out(key, partial)
+                moving.append((partial, after))
+        for what, after in moving:
+            if isinstance(what, Partial):
+                self._put(key, what, after)
+                self._changed[what.number] = what
+                continue
+            self._changed.update(what.partials)
+            if after not in key.buckets:
+                what.state = after  # nothing is there, so it is the bucket
+                what.moves = self._table_of(after)
+                key.buckets[after] = what
             else:
-                self._take_out(key, partials[0])
-        for partials, whole_bucket, after in moving:
-            if whole_bucket is not None and after not in key.buckets:
-                whole_bucket.state = after  # nothing is there, so it is the bucket
-                whole_bucket.moves = self._table_of(after)
-                key.buckets[after] = whole_bucket
-            else:
-                for partial in partials:
+                for partial in what.partials.values():
                     self._put(key, partial, after)
-            for partial in partials:
-                self._journal.partial(partial)
 
     def _end_bucket(self, key: Key, bucket: Bucket, step: _Step) -> None:
         """End all partial matches of a bucket."""
         del key.buckets[bucket.state]
-        note, ended = self._journal.partial, step.ended
-        for number, partial in bucket.partials.items():
+        ended = step.ended
+        for partial in bucket.partials.values():
             start = partial.start
-            del start.partials[number]
+            start.remove(partial)
             ended[start] = None
-            note(partial)
+        self._changed.update(bucket.partials)
         count = len(bucket.partials)
         key.count -= count
         self.count -= count
@@ -461,7 +578,7 @@ class Machine:
             is_idle = own.after == state and not own.targets and not own.is_whole
             move = None if is_idle else self._with_advance(state, own)
             if state == self._start_state and not own.targets:
-                self.idle_masks.add(mask)
+                self._idle_masks.add(mask)
         if self._table_size > _MOST_MOVES:
             for table in self._tables.values():
                 table.clear()
@@ -551,11 +668,9 @@ class Machine:
     # -- partial matches ----------------------------------------------------------------------
 
     def _open(self, key: Key, start: Start, node: Node) -> None:
-        """Begin a partial match at a node, if anything may follow there."""
-        state = self._first_states[node.position]
-        if state is not None:
-            self.next_number += 1
-            self._journal.partial(self._add(key, self.next_number, start, node, state))
+        """Begin a partial match at a node, where something may follow."""
+        number = self.next_number = self.next_number + 1
+        self._changed[number] = self._add(key, number, start, node)
 
     def _first_state(self, position: Position) -> State | None:
         """Return the state of what has just reached a position; None if nothing may follow."""
@@ -565,14 +680,23 @@ class Machine:
         is_fresh = bool(position.never_next) or position.waits_for_next
         return position.number, self._all_edges(position), is_fresh, waits
 
-    def _add(self, key: Key, number: int, start: Start, node: Node, state: State) -> Partial:
+    def _add(
+        self, key: Key, number: int, start: Start, node: Node, state: State | None = None
+    ) -> Partial:
+        """Take a partial match in; without a state, it has just reached its node."""
+        if state is None:
+            state = self._first_states[node.position]
+            assert state is not None, "something may follow"
         bucket = key.buckets.get(state)
         if bucket is None:
             bucket = key.buckets[state] = Bucket(state, self._table_of(state))
         partial = bucket.partials[number] = Partial(number, start, node, bucket)
-        if not start.partials:
+        if start.only is None and start.others is None:
+            start.only = partial
             key.starts[start.order] = start
-        start.partials[partial.number] = partial
+        else:
+            key.starts.setdefault(start.order, start)
+            start.add(partial)
         key.count += 1
         self.count += 1
         if self._has_times[state[0]]:
@@ -609,23 +733,23 @@ class Machine:
         start = partial.start
         key = start.key
         self._take_out(key, partial)
-        del start.partials[partial.number]
+        start.remove(partial)
         key.count -= 1
         self.count -= 1
         if by_time:
             self._journal.timed_out(partial)
         else:
-            self._journal.partial(partial)
+            self._changed[partial.number] = partial
 
     def _leave_out(self, start: Start) -> None:
         """Take a start out of its key's if nothing of it is open; it would come back last."""
-        if not start.partials and start.key.starts.pop(start.order, None) is not None:
+        if not start.is_open and start.key.starts.pop(start.order, None) is not None:
             self._ended += 1
 
     def _check_over(self, start: Start, by_time: bool = False) -> None:
         """Tell the journal if nothing is left of a start."""
         self._leave_out(start)
-        if start.nodes and not start.partials and not start.wholes:
+        if start.nodes is not None and not start.is_open and not start.wholes:
             self._journal.over(start, by_time)
 
     def _forget_if_empty(self, key: Key) -> None:
@@ -635,7 +759,7 @@ class Machine:
     def _drop_oldest(self, key: Key, limit: int) -> None:
         while key.count > limit:
             start = next(iter(key.starts.values()))
-            self._remove(next(iter(start.partials.values())))
+            self._remove(start.partials()[0])
             self._check_over(start)
             self._dropped.append(key.value)
         if self._skips:
@@ -643,26 +767,43 @@ class Machine:
 
     # -- whole matches ------------------------------------------------------------------------
 
-    def _finish(self, key: Key, reached: list[tuple[Start, Node, int]], order: int) -> None:
+    def _finish(self, key: Key, reached: list[Reached], order: int) -> None:
         """Deal with matches that became whole at one event."""
         if not self._skips:
             if len(reached) > 1:
-                reached.sort(key=_rank)
-            for start, node, end in reached:
-                self._results.append(Result(key.value, node, start.ts, end, True))
+                reached = sorted(reached, key=self._rank)
+            for whole in reached:
+                self._come_out(key, whole.start, whole.node(self._node), whole.end)
             return
         if reached and not key.wholes:
-            start, node, end = reached[0] if len(reached) == 1 else min(reached, key=_rank)
+            first = self._first_of(reached)
+            start = first.start
             if not key.starts or next(iter(key.starts)) >= start.order:  # it need not wait
+                node = first.node(self._node)
                 bound = self._bound(start, node)
-                if len(reached) == 1 or all(other[0].order < bound for other in reached):
-                    self._results.append(Result(key.value, node, start.ts, end, True))
+                if len(reached) == 1 or max([w.start.order for w in reached]) < bound:
+                    self._come_out(key, start, node, first.end)
                     self._skip(key, bound)
                     return
-        for start, node, end in reached:
+        for whole in reached:
             self.next_number += 1
-            self._keep(key, Whole(self.next_number, start, node, end, order))
+            node = whole.node(self._node)
+            self._keep(key, Whole(self.next_number, whole.start, node, whole.end, order))
         self._settle(key)
+
+    def _rank(self, whole: Reached) -> tuple[Any, ...]:
+        return (whole.start.order, *path_of(whole.node(self._node)))
+
+    def _first_of(self, reached: Sequence[Reached]) -> Reached:
+        """Return the match that comes out first; paths are read only where starts are the same."""
+        if len(reached) == 1:
+            return reached[0]
+        order = min([whole.start.order for whole in reached])
+        earliest = [whole for whole in reached if whole.start.order == order]
+        return earliest[0] if len(earliest) == 1 else min(earliest, key=self._rank)
+
+    def _come_out(self, key: Key, start: Start, node: Node, end: int) -> None:
+        self._results.append(Result(key.value, node, start.ts, end, True))
 
     def _keep(self, key: Key, whole: Whole) -> None:
         whole.waits = True
@@ -686,12 +827,12 @@ class Machine:
             if key.starts and next(iter(key.starts)) < whole.start.order:
                 return
             heapq.heappop(key.wholes)
-            self._results.append(Result(key.value, whole.node, whole.start.ts, whole.end, True))
+            self._come_out(key, whole.start, whole.node, whole.end)
             self._let_go(whole)
             self._skip(key, self._bound(whole.start, whole.node))
 
     def _bound(self, start: Start, node: Node) -> int:
-        """Return the order of events before which nothing may have begun, after a match."""
+        """Return the order of events before which nothing may have start_move, after a match."""
         word, *names = self._rules.strategy
         if word == TO_NEXT:
             return start.order + 1
@@ -709,7 +850,7 @@ class Machine:
             start = next(iter(key.starts.values()))
             if start.order >= bound:
                 break
-            for partial in list(start.partials.values()):
+            for partial in start.partials():
                 self._remove(partial)
             self._check_over(start)
         skipped = [whole for _, whole in key.wholes if whole.start.order < bound]
@@ -723,42 +864,49 @@ class Machine:
 
     def next_due(self) -> int | None:
         """Return when something is over by itself; None: nothing is."""
-        return self._due[0][0] if self._due else None
+        times = [self._aging[0].ts + self._within] if self._aging else []
+        if self._due:
+            times.append(self._due[0][0])
+        return min(times, default=None)
 
     def oldest(self) -> int | None:
         """Return the time of the earliest start that is open, of those that end by themselves."""
-        within = self._rules.within
-        return None if within is None or not self._due else self._due[0][0] - within
+        return self._aging[0].ts if self._aging else None
 
     def pass_to(self, ts: int) -> None:
         """Deal with all that is over at a time, in the order in which it is."""
-        due = self._due
-        while due and due[0][0] <= ts:
-            at, _, _, gap, subject = heapq.heappop(due)
-            if isinstance(subject, Start):
-                self._end_start(subject, at)
-            elif subject.number in subject.start.partials:
-                self._end_gap(subject, gap, at)
-        if self._ended > 1_000 + len(due) // 2:
-            self._due = [entry for entry in due if self._is_open(entry[4])]
-            heapq.heapify(self._due)
+        aging, due, within = self._aging, self._due, self._within
+        while True:
+            start = aging[0] if aging and aging[0].ts + within <= ts else None
+            if due and due[0][0] <= ts:
+                at, order, _, gap, partial = due[0]
+                if start is None or (at, order) < (start.ts + within, start.order):
+                    heapq.heappop(due)
+                    if partial.start.has(partial):
+                        self._end_gap(partial, gap, at)
+                    continue
+            if start is None:
+                break
+            aging.popleft()
+            self._end_start(start, start.ts + within)
+        if self._ended > 1_000 + len(aging) // 2:
+            still_open = [start for start in aging if start.is_open]
+            aging.clear()
+            aging.extend(still_open)
+            due[:] = [entry for entry in due if entry[4].start.has(entry[4])]
+            heapq.heapify(due)
             self._ended = 0
-
-    def _is_open(self, subject: Start | Partial) -> bool:
-        if isinstance(subject, Start):
-            return bool(subject.partials)
-        return subject.number in subject.start.partials
 
     def _end_start(self, start: Start, at: int) -> None:
         """End what began so long ago that it can take no event any more."""
-        if not start.partials:
+        if not start.is_open:
             return
         self.expired += 1
         key = start.key
         reached = []
-        for partial in list(start.partials.values()):
+        for partial in start.partials():
             if partial.bucket.state[3]:
-                reached.append((start, partial.node, at))
+                reached.append(Reached(start, partial.node, at))
             else:
                 self._time_out(partial, at)
             self._remove(partial, by_time=True)
@@ -775,7 +923,7 @@ class Machine:
         if gap == _QUIET:
             if not waits:
                 return
-            reached = [(partial.start, partial.node, at)]
+            reached = [Reached(partial.start, partial.node, at)]
             self._change(partial, (number, is_open, is_fresh, False))
             self._finish(key, reached, self.next_order)
         else:
@@ -796,7 +944,7 @@ class Machine:
             return
         self._take_out(partial.start.key, partial)
         self._put(partial.start.key, partial, state)
-        self._journal.partial(partial)
+        self._changed[partial.number] = partial
 
     def _time_out(self, partial: Partial, at: int) -> None:
         start = partial.start
@@ -808,9 +956,9 @@ class Machine:
         for key in list(self._keys.values()):
             for start in list(key.starts.values()):
                 reached = []
-                for partial in list(start.partials.values()):
+                for partial in start.partials():
                     if partial.bucket.state[3]:
-                        reached.append((start, partial.node, partial.node.event.ts))
+                        reached.append(Reached(start, partial.node, partial.node.event.ts))
                     self._remove(partial)
                 self._leave_out(start)
                 self._finish(key, reached, self.next_order)
@@ -831,8 +979,7 @@ class Machine:
             key = self._keys[key_value] = Key(key_value)
         start = Start(key, event)
         if self._rules.within is not None:
-            at = event.ts + self._rules.within
-            heapq.heappush(self._due, (at, start.order, -1, 0, start))
+            self._age(start)
         return start
 
     def open_again(self, number: int, start: Start, node: Node, state: State) -> Partial:
@@ -848,4 +995,4 @@ class Machine:
         for key in self._keys.values():
             key.starts = dict(sorted(key.starts.items()))
             for start in key.starts.values():
-                start.partials = dict(sorted(start.partials.items()))
+                start.sort()

@@ -9,6 +9,7 @@ is saved with the batch; results belong to no tuple tree.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, repeat
 from operator import itemgetter
@@ -16,13 +17,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from topo.errors import PatternError, shown
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
-from topo.patterns.chains import Event, Match, Node
+from topo.patterns.chains import NOT_MATCHED, Event, Match, Node
 from topo.patterns.inputs import TupleInput
 from topo.patterns.machine import Machine, Result, Rules
 from topo.patterns.positions import Positions
 from topo.patterns.questions import Masks, Questions, masks_of
 from topo.patterns.saving import SavedMatches
-from topo.storage.saving import with_one_nan
 from topo.timed import Clock, Operator, OperatorTask, Rows
 
 RowOf: TypeAlias = Callable[[Result], Sequence[Any]]
@@ -39,6 +39,19 @@ class _Source(NamedTuple):
 
 _Arrival: TypeAlias = "tuple[int, Any, int, tuple[Any, ...], int, _Source]"
 """An event that has come: its time, its key, its mask, what is kept of it, its place and source."""
+
+_TS = itemgetter(0)
+
+
+def _event_of(arrival: _Arrival, order: int, number: int = 0) -> Event:
+    """Return the event of an arrival, with its place in time; few arrivals need one."""
+    ts, key, mask, values, place, (component, payload, event) = arrival
+    if event is not None:
+        event.place(order)
+        return event
+    original = None if payload is None else payload(place)
+    return Event(ts, number, key, values, original, component, mask, order)
+
 
 FIGURES = ("partial_matches", "waiting_events", "waiting_matches")
 COUNTS = ("matches", "timed_out", "dropped")
@@ -96,7 +109,7 @@ class PatternOperator(Operator):
         self._saved = SavedMatches(task.owner, text, rules.within, lag)
         sums = questions.sums
         self._machine = Machine(
-            positions, questions.asked, sums.updates(), sums.first, rules, self._saved
+            positions, questions.asked, sums.updates(), sums.first, rules, self._saved, _event_of
         )
         self._passes_over = not self._machine.needs_every_event
         self._masks: dict[str, tuple[tuple[str, ...], Masks]] = {}
@@ -119,7 +132,7 @@ class PatternOperator(Operator):
         arrivals = self._arrived(rows, times)
         if self._by_arrival:
             self._is_busy = True
-            self._match(arrivals)
+            self._match(list(arrivals))
         else:
             self._fresh += arrivals
 
@@ -131,7 +144,7 @@ class PatternOperator(Operator):
 
         Nothing is done here for one event at a time: most fulfil no condition.
         """
-        late: list[int] = []
+        late: Sequence[int] = ()
         if not self._by_arrival:
             late = self._late(rows, times)
             if late:
@@ -149,38 +162,27 @@ class PatternOperator(Operator):
         parts = [map(column.__getitem__, places) for column in columns]
         values = zip(*parts, strict=True) if parts else repeat(())
         source = repeat(_Source(rows.component, payload if self._keeps_events else None))
-        heads = [map(each.__getitem__, places) for each in (times, reads.keys(rows), masks)]
-        keys = map(with_one_nan, heads[1])
-        return zip(heads[0], keys, heads[2], values, places, source, strict=False)
+        own_times, own_masks = (map(each.__getitem__, places) for each in (times, masks))
+        keys = reads.keys(rows, places)
+        return zip(own_times, keys, own_masks, values, places, source, strict=False)
 
-    def _late(self, rows: Rows, times: Sequence[Any]) -> list[int]:
+    def _late(self, rows: Rows, times: Sequence[Any]) -> Sequence[int]:
         """Return the places of rows before the watermark, and of those without a time."""
         watermark = self._watermark
-        if rows.span is not None and rows.span[0] >= watermark and None not in times:
-            return []
+        try:
+            if min(times, default=watermark) >= watermark:
+                return ()
+        except TypeError:  # one has no time
+            pass
         return [n for n, ts in enumerate(times) if ts is None or ts < watermark]
 
-    def _event(self, arrival: _Arrival) -> Event:
-        """Return the event of an arrival: few need one."""
-        ts, key, mask, values, place, (component, payload, event) = arrival
-        if event is not None:
-            return event
-        self._arrivals += 1
-        original = None if payload is None else payload(place)
-        return Event(ts, self._arrivals, key, values, original, component, mask)
-
-    def _match(self, arrivals: Iterable[_Arrival]) -> None:
-        """Match events in their order; those that change nothing are passed over."""
-        machine = self._machine
-        take, open_keys, idle_masks = machine.take, machine.open_keys, machine.idle_masks
-        key: Any = None
+    def _match(self, arrivals: Sequence[_Arrival]) -> None:
+        """Match events in their order."""
         try:
-            for arrival in arrivals:
-                key = arrival[1]
-                if arrival[2] not in idle_masks or key in open_keys:
-                    take(self._event(arrival))
+            self._machine.take(arrivals)
         except TypeError:
-            self._check_key(key)
+            for arrival in arrivals:
+                self._check_key(arrival[1])
             raise
 
     def _check_key(self, key: Any) -> None:
@@ -246,15 +248,19 @@ class PatternOperator(Operator):
             self._saved.matched(event)
             source = _Source(event.component, None, event)
             due.append((event.ts, event.key, event.mask, event.values, 0, source))
-        for arrival in self._fresh:
-            if arrival[0] <= watermark:
-                due.append(arrival)
-            else:
-                event = self._event(arrival)
-                heapq.heappush(waiting, (event.ts, event.number, event))
-                self._saved.wait(event)
-        self._fresh = []
-        due.sort(key=itemgetter(0))  # what came first stays first
+        fresh, self._fresh = self._fresh, []
+        fresh.sort(key=_TS)  # what came first stays first
+        first_to_wait = bisect_right(fresh, watermark, key=_TS)
+        for arrival in fresh[first_to_wait:]:
+            self._arrivals += 1
+            event = _event_of(arrival, NOT_MATCHED, self._arrivals)
+            heapq.heappush(waiting, (event.ts, event.number, event))
+            self._saved.wait(event)
+        if due:
+            due += fresh[:first_to_wait]
+            due.sort(key=_TS)
+        else:
+            due = fresh[:first_to_wait]
         self._match(due)
 
     # -- results ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ when nothing is left of it. Events that wait for the watermark lie by stretches 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from topo.errors import CheckpointError
@@ -26,27 +26,15 @@ _STRETCHES = 8
 """A pattern's time is divided into so many stretches."""
 
 
-class _Records(Mapping[int, Any], Generic[T]):
-    """Things by number, which become records when they are saved."""
+class _Records(dict[int, Any]):
+    """Things by number, which are read as the records that are saved of them."""
 
-    def __init__(self, record: Callable[[T], Any]) -> None:
-        self.things: dict[int, T] = {}
+    def __init__(self, record: Callable[[Any], Any]) -> None:
+        super().__init__()
         self._record = record
 
     def __getitem__(self, number: int) -> Any:
-        return self._record(self.things[number])
-
-    def __contains__(self, number: object) -> bool:
-        return number in self.things
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.things)
-
-    def __reversed__(self) -> Iterator[int]:
-        return reversed(self.things)
-
-    def __len__(self) -> int:
-        return len(self.things)
+        return self._record(super().__getitem__(number))
 
 
 class _Kind(Generic[T]):
@@ -55,7 +43,7 @@ class _Kind(Generic[T]):
     def __init__(self, name: str, owner: str, record: Callable[[T], Any]) -> None:
         self._saved = SavedNamespaces(name, owner)
         self._record = record
-        self._stretches: dict[int, _Records[T]] = {}
+        self._stretches: dict[int, _Records] = {}
         self._open: list[int] = []
 
     def put(self, stretch: int, number: int, thing: T) -> None:
@@ -64,20 +52,20 @@ class _Kind(Generic[T]):
         if records is None:
             records = self._stretches[stretch] = _Records(self._record)
             heapq.heappush(self._open, stretch)
-        records.things[number] = thing
+        records[number] = thing
         self._saved.touch(stretch, number)
 
     def delete(self, stretch: int, number: int) -> None:
         """Note that a thing is gone."""
         records = self._stretches.get(stretch)
-        if records is not None and records.things.pop(number, None) is not None:
+        if records is not None and records.pop(number, None) is not None:
             self._saved.touch(stretch, number)
 
     def forget(self, stretch: int, number: int) -> None:
         """Let go of a thing whose record goes with its stretch."""
         records = self._stretches.get(stretch)
         if records is not None:
-            records.things.pop(number, None)
+            records.pop(number, None)
 
     def drop_before(self, stretch: int) -> None:
         """Drop all stretches before one."""
@@ -97,7 +85,7 @@ class _Kind(Generic[T]):
 
     def adopt(self, stretch: int, number: int, thing: T) -> None:
         """Take a thing over that was loaded."""
-        self._stretches[stretch].things[number] = thing
+        self._stretches[stretch][number] = thing
 
     def save(self, changes: Any) -> None:
         self._saved.save(self._stretches, changes)
@@ -143,7 +131,7 @@ class SavedMatches:
         self._waiting: _Kind[Event] = _Kind("waiting", owner, _event_record)
         self._head = SavedNamespaces("pattern", owner)
         self._heads: dict[str, Any] = {}
-        self._changed_partials: dict[int, Partial] = {}
+        self.changed_partials: dict[int, Partial] = {}
         self._changed_wholes: dict[int, Whole] = {}
         """What has changed since the last commit: what came and went is never written."""
         self._next_node = 0
@@ -153,14 +141,11 @@ class SavedMatches:
 
     # -- the machine's journal ----------------------------------------------------------------
 
-    def partial(self, partial: Partial) -> None:
-        self._changed_partials[partial.number] = partial
-
     def whole(self, whole: Whole) -> None:
         self._changed_wholes[whole.number] = whole
 
     def timed_out(self, partial: Partial) -> None:
-        self._changed_partials.pop(partial.number, None)
+        self.changed_partials.pop(partial.number, None)
         self._partials.forget(self._stretch_of(partial.start.ts), partial.number)
 
     def over(self, start: Start, by_time: bool) -> None:
@@ -198,9 +183,9 @@ class SavedMatches:
 
     def save(self, head: Mapping[str, Any], changes: Any) -> None:
         """Write what changed; `head` are the machine's counts."""
-        for number, partial in self._changed_partials.items():
+        for number, partial in self.changed_partials.items():
             start = partial.start
-            if number in start.partials:
+            if start.has(partial):
                 self._save_chain(start, partial.node)
                 self._partials.put(self._stretch_of(start.ts), number, partial)
             else:
@@ -212,7 +197,7 @@ class SavedMatches:
                 self._wholes.put(stretch, number, whole)
             else:
                 self._wholes.delete(stretch, number)
-        self._changed_partials.clear()
+        self.changed_partials.clear()
         self._changed_wholes.clear()
         for kind in (self._partials, self._wholes, self._nodes, self._taken, self._waiting):
             kind.save(changes)
@@ -232,7 +217,7 @@ class SavedMatches:
         for node in reversed(nodes):
             node.number_as(self._next_node)
             self._next_node += 1
-            start.nodes.append(node)
+            start.note_saved(node)
             event = node.event
             if event.note_use(1):
                 self._taken.put(self._stretch_of(event.ts), event.order, event)
@@ -291,7 +276,7 @@ class SavedMatches:
                 start = starts[order] = machine.start_again(event.key, event)
             node = machine.node_behind(None if parent is None else parent[0], event, position)
             node.number_as(number)
-            start.nodes.append(node)
+            start.note_saved(node)
             nodes[number] = node, start
             event.note_use(1)
             self._nodes.adopt(stretch, number, node)
