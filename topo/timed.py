@@ -108,6 +108,14 @@ class Rows:
         return list(map(self.tuple, range(self.count)))
 
 
+def is_in_time(times: Sequence[Any], watermark: int) -> bool:
+    """Return True if none of the times is before the watermark, and none is None."""
+    try:
+        return min(times, default=watermark) >= watermark
+    except TypeError:  # one is None
+        return False
+
+
 class OperatorTask(Protocol):
     """The task of an operator, as far as the operator may use it."""
 

@@ -152,8 +152,9 @@ def test_counts_are_those_of_a_list(having: str, again: Any, seed: int) -> None:
         late_by = chance.randint(0, 3)  # less than the lag
         events.append((chance.choice("kk"), ts - late_by, chance.choice(CHOICES), number))
     rule = Rule(
-        "law", "True", by="key", having=having, within=WITHIN, again=again, emit={"n": "number"}
-    )
+        "law", "True", by="key", having=having, within=WITHIN, again=again, emit={"n": "number"},
+        let=chance.choice([None, {"one": "1"}]),  # which needs each event as a row
+    )  # fmt: skip
     feeder = FeederSpout(["key", "ts", "v", "number"])
     builder = TopologyBuilder()
     builder.set_spout("events", feeder)
@@ -173,6 +174,43 @@ def test_counts_are_those_of_a_list(having: str, again: Any, seed: int) -> None:
         feeder.observe_time(ts + number)
         run.settle()
     assert run.stats().components["rules"].state_rows == 0
+
+
+@pytest.mark.parametrize("match", ["all", "first"])
+@pytest.mark.parametrize("seed", seeds(5))
+def test_rules_that_count_by_themselves_say_what_they_say_by_rows(seed: int, match: str) -> None:
+    """Rules with `let` see each event as a row; without, each takes in a batch by itself."""
+
+    def alerts_of(let: dict[str, str] | None) -> list[Any]:
+        chance = random.Random(f"{seed} {match}")
+        rules = [
+            Rule(name, chance.choice(["v == 3", "v in (3, -2)", "v is None or v > 0"]), by="key",
+                 having=chance.choice(["count() >= 2", "sum(v) > 4", "count() > 1 and max(v) > 1"]),
+                 within=WITHIN, again=chance.choice(AGAIN), let=let,
+                 emit={"n": "number", "of": "count()"})
+            for name in "abc"
+        ]  # fmt: skip
+        feeder = FeederSpout(["key", "ts", "v", "number"])
+        builder = TopologyBuilder()
+        builder.set_spout("events", feeder)
+        bolt = RuleBolt(rules, key="key", time=EventTime("ts", lag=3), match=match)
+        builder.set_bolt("rules", bolt).fields_grouping("events", ["key"])
+        run = TestCluster(seed=seed).submit_topology("t", builder.create_topology())
+        rows = []
+        for number in range(80):
+            key, value = chance.choice([math.nan, "k", None]), chance.choice([None, -2, 0, 3, 4.5])
+            rows.append([key, number // 2 - chance.randint(0, 3), value, number])
+        for batch in batches_of(rows, chance):
+            for row in batch:
+                feeder.feed(row, msg_id=object())
+            run.settle()
+            if chance.random() < 0.3:
+                run.restart()
+        return list(map(repr, run.tuples("rules", "alerts")))
+
+    alerts = alerts_of(None)
+    assert alerts == alerts_of({"one": "1"})
+    assert alerts
 
 
 # -- subscriptions --------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from topo.conditions.code import (
     raised_by,
     row_function,
     text_of,
+    value_function,
 )
 from topo.conditions.condition import Condition, parse
 from topo.conditions.grammar import EVENT, HAVING, PATTERN
@@ -63,4 +64,5 @@ __all__ = [
     "row_function",
     "terms",
     "text_of",
+    "value_function",
 ]

@@ -92,13 +92,21 @@ def text_of(condition: Condition, read: ReadText, prefix: str = "t") -> str:
     return _Writer(condition, read, prefix).text(condition.tree)
 
 
+def value_function(
+    condition: Condition, read: ReadText, parameters: str, lookup: Lookup | None = None
+) -> Callable[..., Any]:
+    """Return a condition as a function of what `read` makes texts of."""
+    text = f"def value({parameters}):\n    return {text_of(condition, read)}\n"
+    value: Callable[..., Any] = _compiled(text, {"lookup": lookup})["value"]
+    return value
+
+
 def row_function(
     condition: Condition, fields: Sequence[str], lookup: Lookup | None = None
 ) -> Callable[[Sequence[Any]], Any]:
     """Return the condition as a function of a row, whose values are those of the fields."""
     places = {name: place for place, name in enumerate(fields)}
-    text = text_of(condition, lambda read: f"row[{places[str(read)]}]")
-    value = _compiled(f"def value(row):\n    return {text}\n", {"lookup": lookup})["value"]
+    value = value_function(condition, lambda read: f"row[{places[str(read)]}]", "row", lookup)
 
     def checked(row: Sequence[Any]) -> Any:
         try:
@@ -213,7 +221,7 @@ def raised_by(
 
 
 def _compiled(text: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    namespace = {**NAMES, **names, "__builtins__": {"zip": zip}}
+    namespace = {**NAMES, **names, "__builtins__": {"len": len, "zip": zip}}
     exec(compile(text, GENERATED, "exec"), namespace)
     return namespace
 

@@ -15,6 +15,7 @@ from topo.conditions import (
     Read,
     parse,
     raised_by,
+    value_function,
 )
 from topo.errors import ConditionError, PatternError, Problem, WindowError, did_you_mean
 from topo.event_time import Duration, EventTime
@@ -24,7 +25,7 @@ from topo.patterns.machine import Result, Rules
 from topo.patterns.operator import PatternOperator, RowOf, Views
 from topo.patterns.pattern import NONE, RESERVED, Part, Pattern
 from topo.patterns.positions import Positions, expand
-from topo.patterns.questions import Questions, split, value_function
+from topo.patterns.questions import Questions, split
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
 from topo.windows.aggregate import key_fields, key_problems

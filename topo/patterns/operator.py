@@ -23,7 +23,7 @@ from topo.patterns.machine import Machine, Result, Rules
 from topo.patterns.positions import Positions
 from topo.patterns.questions import Masks, Questions, masks_of
 from topo.patterns.saving import SavedMatches
-from topo.timed import Clock, Operator, OperatorTask, Rows
+from topo.timed import Clock, Operator, OperatorTask, Rows, is_in_time
 
 RowOf: TypeAlias = Callable[[Result], Sequence[Any]]
 
@@ -169,11 +169,8 @@ class PatternOperator(Operator):
     def _late(self, rows: Rows, times: Sequence[Any]) -> Sequence[int]:
         """Return the places of rows before the watermark, and of those without a time."""
         watermark = self._watermark
-        try:
-            if min(times, default=watermark) >= watermark:
-                return ()
-        except TypeError:  # one has no time
-            pass
+        if is_in_time(times, watermark):
+            return ()
         return [n for n, ts in enumerate(times) if ts is None or ts < watermark]
 
     def _match(self, arrivals: Sequence[_Arrival]) -> None:

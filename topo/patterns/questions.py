@@ -20,7 +20,7 @@ from topo.conditions import (
     mask_function,
     parse,
     raised_by,
-    text_of,
+    value_function,
 )
 from topo.errors import shown
 from topo.event_time import EventTime
@@ -28,7 +28,6 @@ from topo.patterns.chains import Event, Match, Node, Sums
 from topo.patterns.machine import Asked
 from topo.patterns.pattern import RESERVED, parameters
 from topo.patterns.positions import Positions, Question
-from topo.traces import GENERATED
 
 View: TypeAlias = Callable[["Node | None", Any], Match]
 """Makes a Match of what was taken."""
@@ -137,17 +136,6 @@ class Questions:
         """Return what a condition read, for messages."""
         known_names = {**NAMES, "v": event.values, "ts": ts, "source": event.component, "k": sums}
         return {str(read): eval(self.read(read), known_names) for read in condition.reads}
-
-
-def value_function(
-    condition: Condition, read: Callable[[Read], str], parameters: str
-) -> Callable[..., Any]:
-    """Return a condition as a function of what `read` makes texts of."""
-    text = f"def value({parameters}):\n    return {text_of(condition, read)}\n"
-    namespace: dict[str, Any] = {**NAMES, "__builtins__": {"len": len}}
-    exec(compile(text, GENERATED, "exec"), namespace)
-    value: Callable[..., Any] = namespace["value"]
-    return value
 
 
 def split(condition: Condition) -> tuple[Condition | None, Condition | None]:

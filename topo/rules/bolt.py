@@ -9,6 +9,7 @@ before its events are asked.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from hashlib import blake2b
 from itertools import compress, repeat
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from topo.components import OutputFieldsDeclarer
 from topo.errors import Problem, RuleError, TopoError, did_you_mean, shown
@@ -24,17 +25,18 @@ from topo.event_time import BEFORE_ALL, EventTime
 from topo.rules.counting import KeyCounts
 from topo.rules.files import read_rules
 from topo.rules.rule import Rule
-from topo.rules.ruleset import Outcome, Ruleset, check_rule, conditions_of
+from topo.rules.ruleset import Arrival, Outcome, Ruleset, check_rule, conditions_of
 from topo.rules.tables import ReferenceTables, check_tables, lookup_problems
 from topo.storage.saving import SavedMapping
 from topo.tables.declared import Table
-from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
+from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt, is_in_time
 from topo.tuples import DEFAULT_STREAM, Fields, Source, new_tuple
 from topo.windows.aggregate import key_fields, key_problems
 
 ALERTS, REJECTED, LATE = "alerts", "rejected", "late"
 _ALERT_FIELDS = ("rule", "key", "ts")
 MATCHES = ("all", "first")
+_TS = itemgetter(0)
 BY_CLOCK = EventTime(None)
 """The time of rules without event time: the batch's clock, in milliseconds."""
 
@@ -272,7 +274,7 @@ class _RuleOperator(Operator):
         self._lifetime_log = SavedMapping("lifetimes", task.owner)
         self._rulesets: dict[tuple[str, ...], Ruleset] = {}
         self._counts = KeyCounts(task.owner)
-        self._fresh: list[_Arrival] = []
+        self._fresh: list[Arrival] = []
         self._waiting: list[tuple[int, int, Source, Sequence[Any]]] = []
         self._waiting_rows: dict[int, Any] = {}
         self._waiting_touched: dict[int, None] = {}
@@ -280,6 +282,8 @@ class _RuleOperator(Operator):
         self._next = 0
         self._watermark = BEFORE_ALL
         self._firings: Counter[str] = Counter()
+        self._counting: Ruleset | None = None
+        """The rules, if each of them counts by itself and nothing else is wanted of an event."""
         self._labels: dict[str, None] = {}
         self._out: dict[str, list[list[Any]]] = {}
         self._compile()
@@ -293,6 +297,10 @@ class _RuleOperator(Operator):
             ruleset = self._bolt.ruleset(read.fields, self._tables.lookup, rules)
             ruleset.restore_lifetimes(self._lifetimes)
             self._rulesets[read.fields] = ruleset
+        own = list(self._rulesets.values())
+        sees_others = self._has_records or self._unmatched is not None
+        is_alone = len(own) == 1 and own[0].only_counts and not sees_others
+        self._counting = own[0] if is_alone else None
         tokens = {rule.name: self._token(rule) for rule in rules}
         self._counts.begin(next(iter(self._rulesets.values())).rules, tokens)
 
@@ -317,30 +325,38 @@ class _RuleOperator(Operator):
         elif self._bolt.late_stream is not None:
             times = self._set_late_aside(rows, times)
         if self._bolt.waits_for_batch:
-            self._keep(rows, times)
+            is_clean = self._bolt.late_stream is not None and times is rows.times
+            self._keep(rows, times, has_late=not is_clean)
         else:
             self._ask_now(rows, times)
 
-    def _keep(self, rows: Rows, times: Sequence[Any]) -> None:
+    def _keep(self, rows: Rows, times: Sequence[Any], *, has_late: bool) -> None:
         """Keep the events that are asked when all of the batch is there.
 
         Those that no rule can hold for are left out, unless somebody wants to see them.
         """
         ruleset = self._rulesets[rows.fields]
-        is_final = self._bolt.changes is None
-        masks = ruleset.masks(rows) if is_final else None
-        values = zip(*rows.columns, strict=True)
-        numbers = range(self._next, self._next + rows.count)
-        self._next += rows.count
-        arrivals = zip(
+        masks = ruleset.masks(rows) if self._bolt.changes is None else None
+        columns = [times, *rows.columns]
+        sees_all = self._unmatched is not None or ruleset.watches
+        if masks is not None and not sees_all and not all(masks):
+            places = list(compress(range(rows.count), masks))
+            columns = [list(map(column.__getitem__, places)) for column in columns]
+            masks = list(filter(None, masks))
+        times, *fields = columns
+        numbers = range(self._next, self._next + len(times))
+        self._next += len(times)
+        values = zip(*fields, strict=True)
+        arrivals: Iterable[Arrival] = zip(
             times, numbers, repeat(rows.source), values, masks or repeat(None), strict=False
         )
-        if masks is not None and self._unmatched is None and not ruleset.watches:
-            self._fresh += [each for each in compress(arrivals, masks) if each[0] is not None]
-        else:
-            self._fresh += [each for each in arrivals if each[0] is not None]
+        if has_late:
+            arrivals = (each for each in arrivals if each[0] is not None)
+        self._fresh += arrivals
 
     def _set_late_aside(self, rows: Rows, times: list[Any]) -> list[Any]:
+        if is_in_time(times, self._watermark):
+            return times
         late = [n for n, ts in enumerate(times) if ts is None or ts < self._watermark]
         if late:
             self._task.set_aside(rows, late)
@@ -378,10 +394,23 @@ class _RuleOperator(Operator):
             if self._unmatched is not None:
                 self._add(self._unmatched, list(values))
             return
-        for name in outcome.fired:
-            self._firings[name] += 1
         if self._has_records:
             self._add(DEFAULT_STREAM, row[: ruleset.width])
+        self._take(outcome, source, values)
+
+    def _ask_all(self, events: Sequence[Arrival]) -> None:
+        """Ask the events of a batch, in their order."""
+        if self._counting is not None:
+            for place, outcome in self._counting.count_all(events, self._counts, self._time):
+                self._take(outcome, events[place][2], events[place][3])
+            return
+        for ts, _, source, values, mask in events:
+            self._ask(self._rulesets[source.fields], ts, source, values, mask)
+
+    def _take(self, outcome: Outcome, source: Source, values: Sequence[Any]) -> None:
+        """Count, emit and call what follows from an event."""
+        for name in outcome.fired:
+            self._firings[name] += 1
         for alert in outcome.alerts:
             self._add(ALERTS, alert)
         if outcome.calls:
@@ -404,8 +433,7 @@ class _RuleOperator(Operator):
             watermark = self._time.clock_ticks(clock.now)
         self._watermark = clock.watermark
         events = self._due(watermark)
-        for ts, _, source, values, mask in events:
-            self._ask(self._rulesets[source.fields], ts, source, values, mask)
+        self._ask_all(events)
         count = len(events)
         for stream, rows in self._out.items():
             self._task.emit(rows, stream)
@@ -416,26 +444,28 @@ class _RuleOperator(Operator):
         self.state_rows = len(self._counts) + len(self._waiting) + len(self._tables)
         return count
 
-    def _due(self, watermark: int) -> list[_Arrival]:
+    def _due(self, watermark: int) -> list[Arrival]:
         """Return the events that are asked now, in order; keep the others."""
         fresh, self._fresh = self._fresh, []
         if self._bolt.event_time is None or not self._bolt.key:
             return fresh
-        due: list[_Arrival] = []
+        due: list[Arrival] = []
         while self._waiting and self._waiting[0][0] <= watermark:
             event = heapq.heappop(self._waiting)
             del self._waiting_rows[event[1]]
             self._waiting_touched[event[1]] = None
             due.append((*event, None))
-        for arrival in fresh:
-            if arrival[0] <= watermark:
-                due.append(arrival)
-            else:
-                event = arrival[:4]
-                heapq.heappush(self._waiting, event)
-                self._waiting_rows[event[1]] = event
-                self._waiting_touched[event[1]] = None
-        due.sort(key=itemgetter(0))  # what came first stays first
+        fresh.sort(key=_TS)  # what came first stays first
+        first_to_wait = bisect_right(fresh, watermark, key=_TS)
+        for arrival in fresh[first_to_wait:]:
+            event = arrival[:4]
+            heapq.heappush(self._waiting, event)
+            self._waiting_rows[event[1]] = event
+            self._waiting_touched[event[1]] = None
+        if not due:
+            return fresh[:first_to_wait]
+        due += fresh[:first_to_wait]
+        due.sort(key=_TS)
         return due
 
     def _count_firings(self) -> None:
@@ -521,9 +551,6 @@ class _RuleOperator(Operator):
             self._lifetimes |= lifetimes
             self._lifetime_log.save(self._lifetimes, {**lifetimes, **changed}, changes)
 
-
-_Arrival: TypeAlias = "tuple[int, int, Source, Sequence[Any], int | None]"
-"""An event that has come: its time, its number, its source, its values, the rules that hold."""
 
 _MOST_LABELS = 900
 """A task shows a thousand figures at most."""

@@ -8,18 +8,34 @@ the events of the chunks that are left again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from itertools import repeat
+from typing import Any
 
+from topo.conditions import raised_by
 from topo.errors import RuleError, shown
-from topo.rules.recent import Recent
+from topo.rules.recent import Recent, Shape
 from topo.rules.ruleset import CompiledRule
 from topo.storage.chunks import SavedChunks
-from topo.storage.saving import SavedMapping, with_one_nan
+from topo.storage.saving import SavedMapping, column_with_one_nan, with_one_nan
 
 _PARTS = 8
 """What is kept is let go in so many parts."""
-Slot: TypeAlias = tuple[str, Any]
-"""A rule, by its token, and a key."""
+_NO_PART = -1
+
+
+class Slot(Recent):
+    """What a rule has counted of one key, and when it has fired."""
+
+    __slots__ = ("fired", "key", "part", "token")
+
+    def __init__(self, token: str, key: Any, shape: Shape) -> None:
+        super().__init__(shape)
+        self.token = token
+        """Which rule it is of."""
+        self.key = key
+        self.fired: int | None = None
+        self.part = _NO_PART
+        """The last part that it changed in; as long as there is none, nothing is kept of it."""
 
 
 class KeyCounts:
@@ -30,20 +46,20 @@ class KeyCounts:
         self._tokens: dict[str, str] = {}  # by the rule's name
         self._rules: dict[str, CompiledRule] = {}  # by token
         self._span = 0
-        self._recent: dict[Slot, Recent] = {}
-        self._fired: dict[Slot, int] = {}
-        self._touched: dict[Slot, None] = {}
+        self._slots: dict[str, dict[Any, Slot]] = {}  # by token and key
+        self._fired: dict[tuple[str, Any], int] = {}
+        self._touched: dict[tuple[str, Any], None] = {}
         self._fired_log = SavedMapping("fired", owner)
         self._log = SavedChunks("counted")
         self._fresh: list[tuple[str, Any, int, tuple[Any, ...]]] = []
         self._part = 0
         self._first: int | None = None  # the first time of this part
         self._last: dict[int, int] = {}  # the last time of each part
-        self._slots: dict[int, set[Slot]] = {}  # those of each part
-        self._part_of: dict[Slot, int] = {}  # the last one
+        self._changed_in: dict[int, set[Slot]] = {}  # those of each part
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._recent)
+        return self._count
 
     def begin(self, rules: Iterable[CompiledRule], tokens: Mapping[str, str]) -> None:
         """Count for these rules from now on; a rule whose token changed begins anew."""
@@ -51,32 +67,82 @@ class KeyCounts:
         self._rules = {tokens[rule.name]: rule for rule in rules if rule.needs_key_state}
         spans = (max(rule.within, rule.pause or 0) for rule in self._rules.values())
         self._span = max(spans, default=0)
-        for slot in [slot for slot in self._part_of if slot[0] not in self._rules]:
-            self._forget(slot)
+        for token in self._slots.keys() - self._rules.keys():
+            for slot in list(self._slots[token].values()):
+                self._forget(slot)
+            del self._slots[token]
+        for token in self._rules:
+            self._slots.setdefault(token, {})
 
     # -- counting -----------------------------------------------------------------------------
+
+    def count_all(
+        self,
+        rule: CompiledRule,
+        times: Sequence[int],
+        keys: Sequence[Any],
+        values: Sequence[tuple[Any, ...]] | None,
+    ) -> list[tuple[int, list[Any]]]:
+        """Count events in the order of their times; return the places of those that fire.
+
+        With each place are the values of the rule's aggregates then. Values are None if the rule
+        only counts. This is `add` and `may_fire` for many events at once: it is what a rule costs.
+        """
+        token, within = self._tokens[rule.name], rule.within
+        keys = column_with_one_nan(keys)
+        slots, part, holds = self._slots[token], self._part, rule.holds
+        assert holds is not None, "the ruleset has looked"
+        firing: list[tuple[int, list[Any]]] = []
+        for place, (ts, key) in enumerate(zip(times, keys, strict=True)):
+            try:
+                slot = slots.get(key)
+            except TypeError:
+                raise self._no_key(key) from None
+            if slot is None:
+                slot = Slot(token, key, rule.shape)
+            if slot.part != part:
+                self._note(slot, ts)
+            recent = slot.times
+            if not recent or recent[0] <= ts - within:
+                self._make_room(rule, slot, ts)
+            if values is None:
+                recent.append(ts)
+            else:
+                _add(rule, slot, ts, values[place])
+            try:
+                is_true = holds(slot)
+            except Exception as error:
+                raise raised_by(rule.rule.having_condition, error, {}) from error
+            if is_true:
+                if self.may_fire(rule, slot, ts, holds=True):
+                    firing.append((place, slot.results()))
+            elif slot.fired is not None:
+                self.may_fire(rule, slot, ts, holds=False)
+        self._fresh += zip(repeat(token), keys, times, values or repeat(()), strict=False)
+        self._last[part] = max(self._last[part], times[-1])
+        return firing
 
     def add(
         self, rule: CompiledRule, slot: Slot, ts: int, values: tuple[Any, ...]
     ) -> Sequence[Any]:
         """Count an event; return the values of the rule's aggregates."""
-        recent = self._recent.get(slot)
-        if recent is None:
-            recent = self._recent[slot] = _recent_of(rule)
-        if recent.count(ts, values) and rule.rearms and slot in self._fired:
+        self._make_room(rule, slot, ts)
+        _add(rule, slot, ts, values)
+        self._fresh.append((slot.token, slot.key, ts, values))
+        self._note(slot, ts)
+        return slot.results()
+
+    def _make_room(self, rule: CompiledRule, slot: Slot, ts: int) -> None:
+        """Forget what is too old when an event comes."""
+        slot.forget_until(ts - rule.within)
+        if not slot.times and rule.rearms and slot.fired is not None:
             self._set_fired(slot, None)  # of nothing, the condition was false
-        self._fresh.append((*slot, ts, values))
-        if self._part_of.get(slot) != self._part:
-            self._note(slot, ts)
-        elif ts > self._last[self._part]:
-            self._last[self._part] = ts
-        return recent.results()
 
     def may_fire(self, rule: CompiledRule, slot: Slot, ts: int, *, holds: bool) -> bool:
         """Return True if a rule fires, given whether its condition holds."""
         if rule.pause is None and rule.fires_each:
             return holds
-        last = self._fired.get(slot)
+        last = slot.fired
         if not holds:
             if last is not None and rule.pause is None:
                 self._set_fired(slot, None)
@@ -89,24 +155,28 @@ class KeyCounts:
 
     def slot(self, rule: CompiledRule, key: Any) -> Slot:
         """Return where a rule counts the events of a key; raise an error if it can be none."""
-        slot = self._tokens[rule.name], key
+        token = self._tokens[rule.name]
+        key = with_one_nan(key)
         try:
-            if slot in self._part_of:
-                return slot
+            slot = self._slots[token].get(key)
         except TypeError:
-            raise RuleError(
-                f"{self._owner}: the key {shown(key)} is a {type(key).__name__}, which cannot be a "
-                "key",
-                hint="emit a str, a number or a tuple of them",
-            ) from None
-        return self._tokens[rule.name], with_one_nan(key)
+            raise self._no_key(key) from None
+        return Slot(token, key, rule.shape) if slot is None else slot
+
+    def _no_key(self, key: Any) -> RuleError:
+        return RuleError(
+            f"{self._owner}: the key {shown(key)} is a {type(key).__name__}, which cannot be a key",
+            hint="emit a str, a number or a tuple of them",
+        )
 
     def _set_fired(self, slot: Slot, ts: int | None) -> None:
-        self._touched[slot] = None
+        name = slot.token, slot.key
+        slot.fired = ts
+        self._touched[name] = None
         if ts is None:
-            del self._fired[slot]
+            self._fired.pop(name, None)
         else:
-            self._fired[slot] = ts
+            self._fired[name] = ts
 
     # -- what goes ----------------------------------------------------------------------------
 
@@ -114,9 +184,16 @@ class KeyCounts:
         """Note that a slot changed, in the part that is open."""
         if self._first is None:
             self._first = ts
-        self._last[self._part] = max(ts, self._last.get(self._part, ts))
-        self._slots.setdefault(self._part, set()).add(slot)
-        self._part_of[slot] = self._part
+        part = self._part
+        if ts >= self._last.get(part, ts):
+            self._last[part] = ts
+        if slot.part == part:
+            return
+        if slot.part == _NO_PART:
+            self._slots[slot.token][slot.key] = slot
+            self._count += 1
+        self._changed_in.setdefault(part, set()).add(slot)
+        slot.part = part
 
     def expire(self, watermark: int) -> None:
         """Forget what cannot count any more, since no event before the watermark comes."""
@@ -124,16 +201,17 @@ class KeyCounts:
         for part in over:
             del self._last[part]
             self._log.drop(part)
-            for slot in self._slots.pop(part, ()):
-                if self._part_of.get(slot) == part:
+            for slot in self._changed_in.pop(part, ()):
+                if slot.part == part:
                     self._forget(slot)
             if part == self._part:
                 self._begin_part()
 
     def _forget(self, slot: Slot) -> None:
-        del self._part_of[slot]
-        self._recent.pop(slot, None)
-        if slot in self._fired:
+        slot.part = _NO_PART
+        del self._slots[slot.token][slot.key]
+        self._count -= 1
+        if slot.fired is not None:
             self._set_fired(slot, None)
 
     def _begin_part(self) -> None:
@@ -149,22 +227,25 @@ class KeyCounts:
             self._part = part
             for token, key, ts, values in (event for chunk in chunks for event in chunk):
                 rule = self._rules.get(token)
-                slot = token, with_one_nan(key)
                 self._last[part] = max(ts, self._last.get(part, ts))
                 if rule is None:
                     continue
-                recent = self._recent.get(slot)
-                if recent is None:
-                    recent = self._recent[slot] = _recent_of(rule)
-                recent.count(ts, values)
+                slot = self.slot(rule, key)
+                slot.forget_until(ts - rule.within)
+                slot.add(ts, values)
                 self._note(slot, ts)
         self._begin_part()
         self._fired = self._fired_log.load(saved)
-        for slot in [slot for slot in self._fired if slot not in self._part_of]:
-            if slot[0] in self._rules:
-                self._note(slot, self._fired[slot])
-            else:
-                self._set_fired(slot, None)
+        for (token, key), ts in list(self._fired.items()):
+            rule = self._rules.get(token)
+            if rule is None:
+                self._touched[token, key] = None
+                del self._fired[token, key]
+                continue
+            slot = self.slot(rule, key)
+            slot.fired = ts
+            if slot.part == _NO_PART:
+                self._note(slot, ts)
 
     def save(self, changes: Any) -> None:
         fresh, self._fresh = self._fresh, []
@@ -180,5 +261,13 @@ class KeyCounts:
             self._begin_part()
 
 
-def _recent_of(rule: CompiledRule) -> Recent:
-    return Recent(rule.aggregates, rule.counted, rule.within)
+def _add(rule: CompiledRule, slot: Slot, ts: int, values: tuple[Any, ...]) -> None:
+    """Count an event of a key; raise an error if its values cannot be counted."""
+    try:
+        slot.add(ts, values)
+    except TypeError as error:
+        counted = dict(zip(rule.counted, values, strict=True))
+        raise RuleError(
+            f"{rule.rule.what} cannot count {shown(counted, 200)}: {error}",
+            hint="leave such events out in when=",
+        ) from error

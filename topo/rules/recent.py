@@ -182,47 +182,60 @@ def _aggregate(function: str) -> _Running | None:
     return classes[function]()
 
 
+class Shape:
+    """What is kept of each key of a rule, given its aggregates and the fields that are kept."""
+
+    def __init__(self, aggregates: Sequence[Aggregate], fields: Sequence[str]) -> None:
+        self.functions = [aggregate.function for aggregate in aggregates]
+        self.places = [0 if a.field is None else fields.index(a.field) for a in aggregates]
+        self.only_counts = all(function == "count" for function in self.functions)
+
+
 class Recent:
     """The events of one rule and key that are not older than `within`, with their aggregates.
 
-    An event is its time and the values of the fields that the aggregates read.
+    An event is its time and the values of the fields that the aggregates read. Of rules that only
+    count, the time is all that is kept: the most rules are such.
     """
 
-    __slots__ = ("_active", "_events", "_running", "_within")
+    __slots__ = ("_active", "_running", "_values", "_width", "times")
 
-    def __init__(self, aggregates: Sequence[Aggregate], fields: Sequence[str], within: int) -> None:
-        self._within = within
-        self._events: deque[tuple[int, tuple[Any, ...]]] = deque()
-        self._running = [_aggregate(aggregate.function) for aggregate in aggregates]
-        places = [0 if a.field is None else fields.index(a.field) for a in aggregates]
-        self._active = [
-            (running, place)
-            for running, place in zip(self._running, places, strict=True)
-            if running is not None
-        ]
+    def __init__(self, shape: Shape) -> None:
+        self.times: deque[int] = deque()
+        self._width = len(shape.functions)
+        self._values: deque[tuple[Any, ...]] | None = None
+        self._running: Sequence[_Running | None] = ()
+        self._active: Sequence[tuple[_Running, int]] = ()
+        if not shape.only_counts:
+            self._values = deque()
+            self._running = list(map(_aggregate, shape.functions))
+            self._active = [
+                (running, place)
+                for running, place in zip(self._running, shape.places, strict=True)
+                if running is not None
+            ]
 
-    def count(self, ts: int, values: tuple[Any, ...]) -> bool:
-        """Count an event, once those that are too old are forgotten; True if no other is left."""
-        events = self._events
-        if events and events[0][0] <= ts - self._within:
-            self.expire(ts)
-        is_only = not events
-        events.append((ts, values))
-        for running, place in self._active:
-            running.add(values[place])
-        return is_only
-
-    def expire(self, now: int) -> None:
-        """Forget the events that are `within` old, or older."""
-        events, last = self._events, now - self._within
-        while events and events[0][0] <= last:
-            _, values = events.popleft()
+    def add(self, ts: int, values: tuple[Any, ...]) -> None:
+        """Count an event, once those that are too old are forgotten."""
+        self.times.append(ts)
+        if self._values is not None:
+            self._values.append(values)
             for running, place in self._active:
-                running.drop(values[place])
+                running.add(values[place])
+
+    def forget_until(self, last: int) -> None:
+        """Forget the events until a time."""
+        times, kept_values = self.times, self._values
+        while times and times[0] <= last:
+            times.popleft()
+            if kept_values is not None:
+                values = kept_values.popleft()
+                for running, place in self._active:
+                    running.drop(values[place])
 
     def results(self) -> list[Any]:
         """Return the values of the aggregates."""
-        count = len(self._events)
-        if not self._active:
-            return [count] * len(self._running)
+        count = len(self.times)
+        if not self._running:
+            return [count] * self._width
         return [count if running is None else running.result() for running in self._running]

@@ -10,17 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, Protocol
+from operator import itemgetter
+from typing import Any, Protocol, TypeAlias, cast
 
-from topo.conditions import Aggregate, Condition, masks_by_value, row_function, terms
-from topo.errors import RuleError, did_you_mean, shown
+from topo.conditions import (
+    Aggregate,
+    Condition,
+    Read,
+    masks_by_value,
+    row_function,
+    terms,
+    value_function,
+)
+from topo.errors import RuleError, did_you_mean
 from topo.event_time import EventTime
 from topo.rules.index import ConditionIndex
 from topo.rules.lifetime import Lifetime, State
+from topo.rules.recent import Recent, Shape
 from topo.rules.rule import CHANGE, EACH, Firing, Rule, bound_of
 from topo.timed import Rows
+from topo.tuples import Source
 
 Lookup = Callable[[Any, str, str], Any]
+Arrival: TypeAlias = "tuple[int, int, Source, Sequence[Any], int | None]"
+"""An event that has come: its time, its number, its source, its values, the rules that hold."""
 
 
 class Counts(Protocol):
@@ -34,6 +47,15 @@ class Counts(Protocol):
 
     def may_fire(self, rule: CompiledRule, slot: Any, ts: int, *, holds: bool) -> bool:
         """Return True if a rule fires, given whether its condition holds."""
+
+    def count_all(
+        self,
+        rule: CompiledRule,
+        times: Sequence[int],
+        keys: Sequence[Any],
+        values: Sequence[tuple[Any, ...]] | None,
+    ) -> list[tuple[int, list[Any]]]:
+        """Count events; return the places of those that fire, with the rule's aggregates."""
 
 
 @dataclass
@@ -70,10 +92,13 @@ class CompiledRule:
         self.first_aggregate = base
         self.counted = tuple(dict.fromkeys(a.field for a in rule.aggregates if a.field is not None))
         """The fields that its aggregates read."""
+        self.shape = Shape(rule.aggregates, self.counted)
         self.counted_places = [names.index(name) for name in self.counted]
         self.counts = rule.within is not None
         self.needs_key_state = self.counts or self.pause is not None
-        self.key_places = [names.index(name) for name in rule.key]
+        places = [names.index(name) for name in rule.key]
+        self.key_of: Callable[[Sequence[Any]], Any] = itemgetter(*places) if places else _no_key
+        """The key of an event: a value, or a tuple of several."""
         functions = {
             at: row_function(condition, everything, lookup)
             for at, condition in rule.expressions.items()
@@ -90,13 +115,26 @@ class CompiledRule:
                 for word, value in (("start", rule.start), ("stop", rule.stop))
             ]
             self.lifetime = Lifetime(bounds[0], bounds[1], rule.times)
+        self.holds = self._holds()
 
-    def key_of(self, row: Sequence[Any]) -> Any:
-        """Return the key of an event: a value, or a tuple of several."""
-        places = self.key_places
-        if len(places) == 1:
-            return row[places[0]]
-        return tuple(row[place] for place in places) if places else None
+    def _holds(self) -> Callable[[Recent], Any] | None:
+        """Return `having` as a function of what was counted; None if the rule needs the row."""
+        condition, aggregates = self.rule.having_condition, self.rule.aggregates
+        only_counts = all(isinstance(read, Aggregate) for read in condition.reads)
+        does_more = self.lets or self.sets or self.lifetime is not None
+        if not self.counts or does_more or not only_counts or condition.tables:
+            return None
+
+        def read(what: Read) -> str:
+            if what == Aggregate("count"):
+                return "len(recent.times)"
+            return f"recent.results()[{aggregates.index(cast(Aggregate, what))}]"
+
+        return value_function(condition, read, "recent")
+
+
+def _no_key(row: Sequence[Any]) -> None:
+    """Return the key of all events, by a rule that counts nothing."""
 
 
 _MOST_MASKS = 10_000
@@ -134,6 +172,12 @@ class Ruleset:
         self._by_value = None if sets or not rules else masks_by_value(conditions, places)
         self._watching = [rule for rule in self.rules if rule.lifetime and rule.lifetime.watches]
         self.watches = bool(self._watching)
+        width = len(self.fields)
+        self.only_counts = all(
+            rule.holds is not None and all(place < width for place in rule.counted_places)
+            for rule in self.rules
+        ) and not (only_first and len(rules) > 1)
+        """True iff each rule counts by itself, whatever the others say: `count_all` takes them."""
         """True iff it has to see every event."""
         self.width = len(self._names) - 2
         """How many values a record has."""
@@ -194,6 +238,55 @@ class Ruleset:
                 break
         return outcome
 
+    def count_all(
+        self, arrivals: Sequence[Arrival], counts: Counts, time: EventTime
+    ) -> list[tuple[int, Outcome]]:
+        """Count events in the order of time; return the places of those at which rules fire.
+
+        This is `ask` for rules of which each counts by itself: one after the other they take in
+        all events, and only those that fire something become rows.
+        """
+        firing: list[tuple[int, int, list[Any]]] = []
+        for rule, places in self._places(arrivals, time):
+            own = arrivals if len(places) == len(arrivals) else [arrivals[n] for n in places]
+            rows = [arrival[3] for arrival in own]
+            columns = [map(itemgetter(place), rows) for place in rule.counted_places]
+            values = list(zip(*columns, strict=True)) if columns else None
+            keys = list(map(rule.key_of, rows))
+            times = [arrival[0] for arrival in own]
+            fired = counts.count_all(rule, times, keys, values)
+            firing += [(places[place], rule.number, results) for place, results in fired]
+        firing.sort(key=itemgetter(0, 1))
+        outcomes: list[tuple[int, Outcome]] = []
+        for place, number, results in firing:
+            ts, _, source, values_of_event, _ = arrivals[place]
+            rule = self.rules[number]
+            row = self.row(values_of_event, time.shown(ts), source.component)
+            row[rule.first_aggregate : rule.first_aggregate + len(results)] = results
+            if not outcomes or outcomes[-1][0] != place:
+                outcomes.append((place, Outcome()))
+            self._fire(rule, row, outcomes[-1][1])
+        return outcomes
+
+    def _places(
+        self, arrivals: Sequence[Arrival], time: EventTime
+    ) -> Iterable[tuple[CompiledRule, Sequence[int]]]:
+        """Return the places of the events that each rule counts."""
+        masks = {arrival[4] for arrival in arrivals}
+        if len(masks) == 1 and None not in masks:
+            every = range(len(arrivals))
+            return [(rule, every) for rule in self._rules_of(masks.pop() or 0)]
+        by_rule: dict[CompiledRule, list[int]] = {}
+        for place, (ts, _, source, values, mask) in enumerate(arrivals):
+            rules: Iterable[CompiledRule]
+            if mask is None:
+                rules = self._holding(self.row(values, time.shown(ts), source.component))
+            else:
+                rules = self._rules_of(mask)
+            for rule in rules:
+                by_rule.setdefault(rule, []).append(place)
+        return by_rule.items()
+
     def _fires(self, rule: CompiledRule, row: list[Any], ts: int, counts: Counts | None) -> bool:
         """Count an event for a rule, work out what it names, and ask whether it fires."""
         slot: Any = None
@@ -212,14 +305,7 @@ class Ruleset:
         self, rule: CompiledRule, slot: Any, row: list[Any], ts: int, counts: Counts
     ) -> None:
         values = tuple([row[place] for place in rule.counted_places])
-        try:
-            results = counts.add(rule, slot, ts, values)
-        except TypeError as error:
-            counted = dict(zip(rule.counted, values, strict=True))
-            raise RuleError(
-                f"{rule.rule.what} cannot count {shown(counted, 200)}: {error}",
-                hint="leave such events out in when=",
-            ) from error
+        results = counts.add(rule, slot, ts, values)
         row[rule.first_aggregate : rule.first_aggregate + len(results)] = results
 
     def _fire(self, rule: CompiledRule, row: list[Any], outcome: Outcome) -> None:
