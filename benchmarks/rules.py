@@ -1,7 +1,8 @@
 """`topo bench rules`: one rule that counts by key, and a plain loop over a deque for each key.
 
-Both work on the same columns, in processor time: the operator alone, without a spout and frames.
-Saving is measured beside it. `share` is the part of the events that the rule counts.
+Beside it a rule that counts nothing, and a loop with an `if`. Rules and loops work on the same
+columns, in processor time: the operator alone, without a spout and frames. Saving is measured
+beside it. `share` is the part of the events that the rule is fulfilled by.
 """
 
 from __future__ import annotations
@@ -35,9 +36,13 @@ OFTEN = Rule(
 )  # fmt: skip
 
 
+EACH = Rule("each", "group == 'brute'", emit={"dst": "dst"})
+
+
 def run(options: BenchOptions) -> list[Measurement]:
     total = max(_BATCH, int(options.seconds * _EVENTS_A_SECOND))
-    return [_measure(options, total, keys, share) for keys, share in ((1_000, 1.0), (1_000, 0.1))]
+    cases = ((OFTEN, 1_000, 1.0), (OFTEN, 1_000, 0.1), (OFTEN, 100_000, 1.0), (EACH, 1_000, 0.1))
+    return [_measure(options, total, rule, keys, share) for rule, keys, share in cases]
 
 
 def events(total: int, keys: int, share: float) -> list[Columns]:
@@ -55,16 +60,16 @@ def events(total: int, keys: int, share: float) -> list[Columns]:
     ]
 
 
-def _measure(options: BenchOptions, total: int, keys: int, share: float) -> Measurement:
-    params = {"keys": keys, "share": share}
+def _measure(options: BenchOptions, total: int, rule: Rule, keys: int, share: float) -> Measurement:
+    params = {"counts": rule is OFTEN, "keys": keys, "share": share}
     rates, loop_rates, verified, saving = [], [], True, 0.0
     batches = events(total, keys, share)
     for repeat in range(options.repeat):
         options.progress(f"rules {params}: {repeat + 1} of {options.repeat}")
         before = process_time()
-        wanted = counted_by_hand(batches)
+        wanted = counted_by_hand(batches) if rule is OFTEN else picked_by_hand(batches)
         loop_rates.append(total / (process_time() - before))
-        count, seconds, saved = counted(batches)
+        count, seconds, saved = fired(batches, rule)
         rates.append(total / seconds)
         saving += saved
         verified = verified and count == wanted
@@ -88,15 +93,20 @@ class _Task:
     def emit(self, rows: list[list[Any]], stream: str = "default") -> None:
         self.count += len(rows)
 
+    def emit_anchored(
+        self, rows: Rows, places: Any, values: list[list[Any]], stream: str = "default"
+    ) -> None:
+        self.count += len(values)
+
 
 def _nothing(*arguments: Any, **labels: Any) -> None:
     """Stand for the figures of a task."""
 
 
-def counted(batches: list[Columns]) -> tuple[int, float, float]:
-    """Return how many alerts an operator emits, and its seconds of counting and of saving."""
+def fired(batches: list[Columns], rule: Rule) -> tuple[int, float, float]:
+    """Return how many alerts an operator emits, and its seconds of work and of saving."""
     task: Any = _Task()
-    bolt = RuleBolt([OFTEN], key="dst", time=EventTime("ts"))
+    bolt = RuleBolt([rule], key=rule.by, time=EventTime("ts"))
     bolt.read_inputs([InputFields("events", "default", FIELDS, "fields", ("dst",))])
     operator = bolt.operator(task)
     operator.load({}, BEFORE_ALL)
@@ -142,3 +152,13 @@ def counted_by_hand(batches: list[Columns]) -> int:
                 fired.add(key)
                 count += 1
     return count
+
+
+def picked_by_hand(batches: list[Columns]) -> int:
+    """Return how many alerts a loop with an `if` makes."""
+    alerts = []
+    for targets, times, groups in batches:
+        for key, ts, group in zip(targets, times, groups, strict=True):
+            if group == "brute":
+                alerts.append(["each", None, ts, key])
+    return len(alerts)

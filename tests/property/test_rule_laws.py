@@ -20,7 +20,9 @@ from topo import EventTime, Rule, RuleBolt, SubscriptionBolt, TopologyBuilder
 from topo.conditions import parse, row_function, terms
 from topo.errors import ConditionError
 from topo.rules.index import ConditionIndex
+from topo.rules.ruleset import Ruleset
 from topo.testing import FeederSpout, TestCluster
+from topo.timed import Rows
 
 FIELDS = ["a", "b", "s", "x"]
 VALUES: list[Any] = [None, math.nan, math.inf, -2, 0, 1, True, 1.5, 3, "", "x", "xy", [1], (1,)]
@@ -78,6 +80,10 @@ def test_the_index_finds_what_asking_all_finds(
         assert not set(sure) & set(open_ones)
         told = set(sure) | {n for n in open_ones if holds(functions[n], row)}
         assert told == {n for n, function in functions.items() if holds(function, row)}
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(FIELDS)}
+    selected = index.may_hold(columns)
+    for row, may_hold in zip(rows, selected or [], strict=selected is not None):
+        assert may_hold or not any(holds(function, row) for function in functions.values())
 
 
 # -- counting -------------------------------------------------------------------------------------
@@ -211,6 +217,42 @@ def test_rules_that_count_by_themselves_say_what_they_say_by_rows(seed: int, mat
     alerts = alerts_of(None)
     assert alerts == alerts_of({"one": "1"})
     assert alerts
+
+
+RULES_OF_EVENTS = st.tuples(CONDITIONS, st.sampled_from([None, {"a": "3"}, {"s": "'x'"}]))
+
+
+@given(
+    st.lists(RULES_OF_EVENTS, min_size=1, max_size=4), st.lists(ROWS, min_size=1, max_size=6),
+    st.sampled_from(["all", "first"]),
+)  # fmt: skip
+def test_what_is_passed_over_by_columns_fires_nothing(
+    texts: list[tuple[str, Any]], rows: list[tuple[Any, ...]], match: str
+) -> None:
+    """A rule that may set what others read is asked in its turn; an event as it has come first."""
+    rules = [Rule(f"r{n}", text, set=set_, emit={}) for n, (text, set_) in enumerate(texts)]
+    only_first = match == "first"
+    ruleset = Ruleset(
+        rules, FIELDS, (), (), EventTime(None), lambda *_: None, only_first=only_first
+    )
+    columns = [[row[place] for row in rows] for place in range(4)]
+    asked, masks = ruleset.asked(rows_of(columns), every=False)
+    known_masks = dict(zip(asked, masks, strict=False))
+    for place, row in enumerate(rows):
+        try:
+            wanted = ruleset.ask(ruleset.row(row, 0, "events"), 0, None)
+        except ConditionError:
+            continue
+        if place in known_masks:
+            outcome = ruleset.ask(ruleset.row(row, 0, "events"), 0, None, known_masks[place])
+            assert repr(outcome) == repr(wanted)
+        else:
+            assert wanted is None
+
+
+def rows_of(columns: Sequence[Sequence[Any]]) -> Rows:
+    make: Any = list(zip(*columns, strict=True)).__getitem__
+    return Rows("events", "default", tuple(FIELDS), columns, len(columns[0]), None, make)
 
 
 # -- subscriptions --------------------------------------------------------------------------------

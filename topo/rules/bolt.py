@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import compress, repeat
+from itertools import repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -336,19 +336,16 @@ class _RuleOperator(Operator):
         Those that no rule can hold for are left out, unless somebody wants to see them.
         """
         ruleset = self._rulesets[rows.fields]
-        masks = ruleset.masks(rows) if self._bolt.changes is None else None
-        columns = [times, *rows.columns]
-        sees_all = self._unmatched is not None or ruleset.watches
-        if masks is not None and not sees_all and not all(masks):
-            places = list(compress(range(rows.count), masks))
-            columns = [list(map(column.__getitem__, places)) for column in columns]
-            masks = list(filter(None, masks))
-        times, *fields = columns
+        places: Sequence[int] = range(rows.count)
+        masks: Iterable[int | None] = repeat(None)
+        if self._bolt.changes is None:
+            places, masks = ruleset.asked(rows, every=self._unmatched is not None)
+        times, *fields = _picked([times, *rows.columns], places)
         numbers = range(self._next, self._next + len(times))
         self._next += len(times)
         values = zip(*fields, strict=True)
         arrivals: Iterable[Arrival] = zip(
-            times, numbers, repeat(rows.source), values, masks or repeat(None), strict=False
+            times, numbers, repeat(rows.source), values, masks, strict=False
         )
         if has_late:
             arrivals = (each for each in arrivals if each[0] is not None)
@@ -368,15 +365,18 @@ class _RuleOperator(Operator):
     def _ask_now(self, rows: Rows, times: Sequence[Any]) -> None:
         """Ask events that need nothing else of the batch; results are anchored to them."""
         ruleset = self._rulesets[rows.fields]
-        places: dict[str, list[int]] = {}
-        values = zip(*rows.columns, strict=True)
-        for place, (ts, row) in enumerate(zip(times, values, strict=True)):
-            self._ask(ruleset, ts, rows.source, row)
+        places, masks = ruleset.asked(rows, every=self._unmatched is not None)
+        times, *fields = _picked([times, *rows.columns], places)
+        anchors: dict[str, list[int]] = {}
+        values = zip(*fields, strict=True)
+        for place, ts, row, mask in zip(places, times, values, masks, strict=False):
+            if not self._ask(ruleset, ts, rows.source, row, mask):
+                continue
             for stream, out in self._out.items():
-                own = places.setdefault(stream, [])
+                own = anchors.setdefault(stream, [])
                 own += [place] * (len(out) - len(own))
         for stream, out in self._out.items():
-            self._task.emit_anchored(rows, places[stream], out, stream)
+            self._task.emit_anchored(rows, anchors[stream], out, stream)
         self._out = {}
 
     def _ask(
@@ -386,17 +386,22 @@ class _RuleOperator(Operator):
         source: Source,
         values: Sequence[Any],
         mask: int | None = None,
-    ) -> None:
-        shown_ts = None if ts is None else self._time.shown(ts)
-        row = ruleset.row(values, shown_ts, source.component)
-        outcome = ruleset.ask(row, BEFORE_ALL if ts is None else ts, self._counts, mask)
+    ) -> bool:
+        """Ask an event; return True if something may follow from it."""
+        row: list[Any] = []
+        outcome = None
+        if mask != 0 or ruleset.watches:
+            shown_ts = None if ts is None else self._time.shown(ts)
+            row = ruleset.row(values, shown_ts, source.component)
+            outcome = ruleset.ask(row, BEFORE_ALL if ts is None else ts, self._counts, mask)
         if outcome is None:
             if self._unmatched is not None:
                 self._add(self._unmatched, list(values))
-            return
+            return self._unmatched is not None
         if self._has_records:
             self._add(DEFAULT_STREAM, row[: ruleset.width])
         self._take(outcome, source, values)
+        return True
 
     def _ask_all(self, events: Sequence[Arrival]) -> None:
         """Ask the events of a batch, in their order."""
@@ -550,6 +555,13 @@ class _RuleOperator(Operator):
         if lifetimes or changed:
             self._lifetimes |= lifetimes
             self._lifetime_log.save(self._lifetimes, {**lifetimes, **changed}, changes)
+
+
+def _picked(columns: Sequence[Sequence[Any]], places: Sequence[int]) -> Sequence[Sequence[Any]]:
+    """Return what columns have at some places, which may be all."""
+    if isinstance(places, range):
+        return columns
+    return [list(map(column.__getitem__, places)) for column in columns]
 
 
 _MOST_LABELS = 900

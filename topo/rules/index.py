@@ -17,7 +17,9 @@ with others, by methods of its class, has all of a list asked.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from operator import ge, gt, le, lt, or_
 from typing import Any, TypeAlias
 
 from topo.conditions import Comparison, Rest
@@ -25,6 +27,9 @@ from topo.conditions.terms import Term
 
 _BOUNDS = ("<", "<=", ">", ">=")
 _NUMBERS = (bool, int, float)
+_PLAIN_NUMBERS = {*_NUMBERS, type(None)}
+_TEXTS = {str, type(None)}
+_COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 Place: TypeAlias = "tuple[_Shelf, tuple[str, str, bool] | None, Any]"
 """Where a term is filed: shelf, list of bounds, bound."""
@@ -62,6 +67,14 @@ class _Bounds:
         if self.operator == ">":
             return self.entries[: bisect_left(self.values, value)]
         return self.entries[: bisect_right(self.values, value)]
+
+    def may_keep(self, values: Sequence[Any], *, is_text: bool) -> list[bool] | None:
+        """Return which values keep at least one of the bounds; None if their kinds do not tell."""
+        if not set(map(type, values)) <= (_TEXTS if is_text else _PLAIN_NUMBERS):
+            return None
+        weakest = self.values[0 if self.operator in (">", ">=") else -1]
+        keeps = _COMPARED[self.operator]
+        return [value is not None and keeps(value, weakest) for value in values]
 
 
 class _Shelf:
@@ -186,6 +199,28 @@ class ConditionIndex:
         for number in sure.keys() & open_ones.keys():
             del open_ones[number]
         return sure, open_ones
+
+    def may_hold(self, columns: Mapping[str, Sequence[Any]]) -> Sequence[bool] | None:
+        """Return for each of many events whether `find` finds anything; None if it has to be asked.
+
+        A pass over a column answers this for all events: most of them are nothing to any condition.
+        """
+        others = self._others
+        fields = [*self._by_value, *(field for field, _, _ in others.bounds)]
+        if others.plain or not fields or not columns.keys() >= set(fields):
+            return None
+        passes: list[Iterable[bool]] = [
+            map(by_value.__contains__, columns[field]) for field, by_value in self._by_value.items()
+        ]
+        for (field, _, is_text), bounds in others.bounds.items():
+            in_bounds = bounds.may_keep(columns[field], is_text=is_text)
+            if in_bounds is None:
+                return None
+            passes.append(in_bounds)
+        try:
+            return list(reduce(partial(map, or_), passes))
+        except TypeError:  # a value is not hashable
+            return None
 
     def words(self) -> str:
         """Return how the conditions are found, for `topo explain`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import compress, repeat
 from operator import itemgetter
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -58,7 +58,7 @@ class Counts(Protocol):
         """Count events; return the places of those that fire, with the rule's aggregates."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Outcome:
     """What rules say about one event."""
 
@@ -76,6 +76,7 @@ class CompiledRule:
         self.rule = rule
         self.number = number
         self.name = rule.name
+        self.alerts = rule.alerts
         self.within, self.pause = rule.ticks(time.unit)
         self.fires_each = rule.again == EACH or rule.having is None
         self.rearms = rule.again == CHANGE
@@ -164,12 +165,14 @@ class Ruleset:
         ]
         self._room = [None] * max((rule.room for rule in self.rules), default=0)
         self._added = [None] * (len(self._names) - len(fields) - 2)
-        self._index = index_of(rules)
+        set_names = {name for rule in rules for name in rule.set_texts}
+        self._index = index_of(rules, set_names)
+        self._first_index = index_of(rules) if set_names else self._index
+        """Of events as they come: the first rule that fires has seen no field that another set."""
         self._by_mask: dict[int, Sequence[CompiledRule]] = {}
         places = {name: place for place, name in enumerate(fields)}
-        sets = any(rule.set_texts for rule in rules)
         conditions = [rule.condition for rule in rules]
-        self._by_value = None if sets or not rules else masks_by_value(conditions, places)
+        self._by_value = None if set_names or not rules else masks_by_value(conditions, places)
         self._watching = [rule for rule in self.rules if rule.lifetime and rule.lifetime.watches]
         self.watches = bool(self._watching)
         width = len(self.fields)
@@ -198,6 +201,21 @@ class Ruleset:
             return list(map(table.get, rows.columns[place], repeat(0)))
         except TypeError:  # a value that has no hash
             return None
+
+    def asked(self, rows: Rows, *, every: bool) -> tuple[Sequence[int], Iterable[int | None]]:
+        """Return the places of the rows to ask, and for each which rules hold, if that is known.
+
+        Rows that no rule can hold for are left out, unless `every` one is wanted.
+        """
+        places: Sequence[int] = range(rows.count)
+        masks = self.masks(rows)
+        selected: Sequence[Any] | None = masks
+        if masks is None and not self.watches and not every:
+            selected = self._first_index.may_hold(dict(zip(self.fields, rows.columns, strict=True)))
+        if every or self.watches or selected is None or all(selected):
+            return places, repeat(None) if masks is None else masks
+        places = list(compress(places, selected))
+        return places, repeat(None) if masks is None else list(filter(None, masks))
 
     def _rules_of(self, mask: int) -> Sequence[CompiledRule]:
         rules = self._by_mask.get(mask)
@@ -314,9 +332,8 @@ class Ruleset:
         outcome.fired.append(rule.name)
         key, ts = rule.key_of(row), row[len(self._names) - 2]
         values = {name: value(row) for name, value in rule.emits.items()}
-        if rule.rule.alerts:
-            fields = (values.get(name) for name in self._alert_fields)
-            outcome.alerts.append([rule.name, key, ts, *fields])
+        if rule.alerts:
+            outcome.alerts.append([rule.name, key, ts, *map(values.get, self._alert_fields)])
         if rule.rule.then is not None:
             outcome.calls.append((rule.rule.then, Firing(rule.name, key, ts, values)))
 
@@ -341,9 +358,9 @@ class Ruleset:
         return self._index.words()
 
 
-def index_of(rules: Sequence[Rule]) -> ConditionIndex:
+def index_of(rules: Sequence[Rule], unindexed: Iterable[str] = ()) -> ConditionIndex:
     """Return the index of some rules, by their numbers."""
-    index = ConditionIndex(name for rule in rules for name in rule.set_texts)
+    index = ConditionIndex(unindexed)
     for number, rule in enumerate(rules):
         index.add(number, terms(rule.condition))
     return index
