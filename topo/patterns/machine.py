@@ -551,6 +551,7 @@ class Machine:
         count = len(bucket.partials)
         key.count -= count
         self.count -= count
+        bucket.partials.clear()  # they know the bucket: only the garbage collector would free them
 
     def _node(self, parent: Node | None, event: Event, position: int) -> Node:
         sums = self._sums if parent is None else parent.sums
