@@ -22,7 +22,7 @@ from topo.distribution import NAME
 
 MODULES = (
     *("boto3", "confluent_kafka", "duckdb", "h11", "moto", "opentelemetry", "paho", "pika"),
-    *("fastavro", "jsonschema", "msgpack"),
+    *("bson", "fastavro", "jsonschema", "msgpack", "pymongo"),
     *(
         "playwright",
         "psycopg",

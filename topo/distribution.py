@@ -26,6 +26,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "http": ("h11", "httpx", "websockets"),
     "kafka": ("confluent-kafka",),
     "learn": ("river",),
+    "mongodb": ("pymongo",),
     "mqtt": ("paho-mqtt",),
     "msgpack": ("msgpack",),
     "otel": ("opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"),

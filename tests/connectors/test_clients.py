@@ -12,11 +12,15 @@ import pytest
 from topo import MissingExtra
 from topo.connectors.amqp import AmqpBolt, AmqpSpout
 from topo.connectors.http import HttpBolt, HttpPollSpout, HttpSpout, SseSpout
+from topo.connectors.mongodb import MongoBolt, MongoChanges
 from topo.connectors.mqtt import MqttBolt, MqttSpout
 from topo.connectors.websocket import WebSocketBolt, WebSocketSpout
 from topo.testing import make_tuple, run_bolt, run_spout
 
-CLIENTS = ("paho", "pika", "httpx", "h11", "websockets", "fastavro", "jsonschema", "msgpack")
+CLIENTS = (
+    *("paho", "pika", "httpx", "h11", "websockets", "fastavro", "jsonschema", "msgpack"),
+    *("bson", "pymongo"),
+)
 _BUILD = """
 import sys
 from topo import TopologyBuilder
@@ -26,6 +30,7 @@ from topo.connectors.clickhouse import ClickHouseBolt
 from topo.connectors.elasticsearch import ElasticsearchBolt
 from topo.connectors.files import FileSpout
 from topo.connectors.http import HttpBolt, HttpPollSpout, HttpSpout, SseSpout
+from topo.connectors.mongodb import MongoBolt, MongoChanges
 from topo.connectors.mqtt import MqttBolt, MqttSpout
 from topo.connectors.schemas import Avro, JsonSchema
 
@@ -41,9 +46,11 @@ builder.set_spout("h", MqttSpout("mqtt://h", "t", value=Avro(schema="long")))
 builder.set_spout("i", MqttSpout("mqtt://h", "t", value=JsonSchema(schema={})))
 builder.set_spout("j", MqttSpout("mqtt://h", "t", value="msgpack"))
 builder.set_spout("k", FileSpout("x.avro", "avro"))
+builder.set_spout("l", MongoChanges("mongodb://h", "d"))
 for name, bolt in {
     "x": AmqpBolt("amqp://h", "q"), "y": HttpBolt("http://h"), "z": MqttBolt("mqtt://h", "t"),
     "c1": ClickHouseBolt("http://h", "t"), "e1": ElasticsearchBolt("http://h", "i"),
+    "m1": MongoBolt("mongodb://h", "d", "c"),
     "w1": websocket.WebSocketBolt("ws://h"),
 }.items():
     builder.set_bolt(name, bolt).shuffle_grouping("a")
@@ -66,6 +73,8 @@ def test_topologies_are_built_without_clients() -> None:
         ("pika", "amqp", lambda: run_bolt(AmqpBolt("amqp://127.0.0.1:1", "q"))),
         ("paho.mqtt.client", "mqtt", lambda: run_spout(MqttSpout("mqtt://127.0.0.1:1", "t"))),
         ("paho.mqtt.client", "mqtt", lambda: run_bolt(MqttBolt("mqtt://127.0.0.1:1", "t"))),
+        ("pymongo", "mongodb", lambda: run_spout(MongoChanges("mongodb://h", "d"))),
+        ("pymongo", "mongodb", lambda: run_bolt(MongoBolt("mongodb://h", "d", "c"))),
         ("h11", "http", lambda: run_spout(HttpSpout("127.0.0.1:0"))),
         ("httpx", "http", lambda: run_spout(HttpPollSpout("http://127.0.0.1:1"))),
         ("httpx", "http", lambda: run_spout(SseSpout("http://127.0.0.1:1"))),

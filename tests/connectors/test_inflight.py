@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ import pytest
 
 from tests.connectors.moving import Collects, Once, Told, counters, moved_until
 from tests.connectors.scripted_kafka import Broker, ScriptedSpout
+from tests.connectors.scripted_mongodb import MongoServer
 from tests.connectors.test_http import Server, server
 from tests.connectors.test_push import Server as PushServer
 from tests.connectors.test_push import resuming
@@ -30,6 +32,7 @@ from topo.connectors.amqp import AmqpSpout
 from topo.connectors.aws import KinesisSpout, SqsSpout
 from topo.connectors.files import FileSpout
 from topo.connectors.http import HttpPollSpout, HttpSpout
+from topo.connectors.mongodb import MongoChanges
 from topo.connectors.mqtt import MqttSpout
 from topo.connectors.redis import RedisListSpout, RedisPubSubSpout, RedisStreamSpout
 from topo.connectors.replay import ReplaySpout
@@ -137,6 +140,15 @@ def files(request: pytest.FixtureRequest) -> Make:
 
 def replay(request: pytest.FixtureRequest) -> Make:
     return lambda **more: ReplaySpout([{"n": number} for number in NUMBERS], **more)
+
+
+def mongodb(request: pytest.FixtureRequest) -> Make:
+    server = MongoServer()
+    request.addfinalizer(server.close)
+    for number in NUMBERS:
+        server.insert("t", {"_id": number, "n": number})
+    start = datetime(2020, 1, 1, tzinfo=UTC)
+    return lambda **more: MongoChanges(server.url, "d", "t", start=start, fields="n", **more)
 
 
 def kafka(request: pytest.FixtureRequest) -> Make:
@@ -296,7 +308,9 @@ SERVERS = (
     kinesis, sqs, redis_stream, redis_group, redis_list, redis_published, mqtt, amqp,
     postgres_changes,
 )  # fmt: skip
-SOURCES = (sql, files, replay, kafka, feed, websocket, http_poll, http_ingest, *SERVERS)
+SOURCES = (
+    sql, files, replay, mongodb, kafka, feed, websocket, http_poll, http_ingest, *SERVERS,
+)  # fmt: skip
 FORGET = (redis_published,)
 """Those that nobody keeps for a spout that does not listen."""
 MAY_REPEAT = (mqtt, amqp, sqs)

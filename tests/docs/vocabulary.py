@@ -13,6 +13,7 @@ from topo.connectors.elasticsearch import ElasticsearchBolt
 from topo.connectors.files import FileBolt, FileSpout
 from topo.connectors.http import HttpBolt, HttpPollSpout, HttpSpout, SseSpout
 from topo.connectors.kafka import KafkaBolt, KafkaSpout
+from topo.connectors.mongodb import MongoBolt, MongoChanges
 from topo.connectors.mqtt import MqttBolt, MqttSpout
 from topo.connectors.redis import (
     RedisListSpout,
@@ -46,13 +47,13 @@ VOCABULARY: Mapping[str, str] = {
 """Each word with its meaning."""
 
 SOURCES: tuple[type[Any], ...] = (
-    AmqpSpout, FileSpout, HttpPollSpout, HttpSpout, KafkaSpout, KinesisSpout, MqttSpout,
-    PostgresChanges, RedisListSpout, RedisPubSubSpout, RedisStreamSpout, ReplaySpout, SocketSpout,
-    SparkSource, SqlSpout, SqsSpout, SseSpout, WebSocketSpout,
+    AmqpSpout, FileSpout, HttpPollSpout, HttpSpout, KafkaSpout, KinesisSpout, MongoChanges,
+    MqttSpout, PostgresChanges, RedisListSpout, RedisPubSubSpout, RedisStreamSpout, ReplaySpout,
+    SocketSpout, SparkSource, SqlSpout, SqsSpout, SseSpout, WebSocketSpout,
 )  # fmt: skip
 SINKS: tuple[type[Any], ...] = (
     AmqpBolt, ClickHouseBolt, ElasticsearchBolt, FileBolt, HttpBolt, KafkaBolt, KinesisBolt,
-    MqttBolt, RedisStoreBolt, SparkSink, SqlBolt, SqsBolt, WebSocketBolt,
+    MongoBolt, MqttBolt, RedisStoreBolt, SparkSink, SqlBolt, SqsBolt, WebSocketBolt,
 )  # fmt: skip
 
 

@@ -1,0 +1,177 @@
+"""A client of MongoDB, and its errors as topo's."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from topo.config.secrets import HIDDEN, Secret, is_secret, revealed
+from topo.connectors.addresses import check_tls
+from topo.connectors.base import load_client
+from topo.errors import ComponentError, Unavailable
+
+REQUIRES = "pymongo>=4.9"
+_URL = re.compile(r"mongodb(\+srv)?://[^\s/?]+")
+_DEFAULTS = {
+    "serverSelectionTimeoutMS": 5_000,
+    "connectTimeoutMS": 5_000,
+    "socketTimeoutMS": 30_000,
+    "appname": "topo",
+}
+_OWN = {
+    **dict.fromkeys(("document_class", "type_registry", "tz_aware", "uuidrepresentation"), "types"),
+    **dict.fromkeys(("datetime_conversion", "unicode_decode_error_handler"), "types"),
+    **dict.fromkeys(("tls", "ssl", "tlscafile", "tlscertificatekeyfile"), "tls="),
+    **dict.fromkeys(("tlsallowinvalidcertificates", "tlsinsecure"), "tls="),
+    "host": "url",
+    "port": "url",
+}
+"""Settings of the client that are topo's own, and where they are given."""
+
+_NO_ACCESS = (13, 18, 8000)
+_NO_REPLICA_SET = 40573
+_HISTORY_LOST = (136, 280, 286)
+_PASSING = frozenset(
+    [
+        *(6, 7, 43, 50, 63, 64, 89, 91, 112, 133, 150, 189, 202, 234, 262, 317, 358, 384),
+        *(9001, 10107, 11600, 11602, 13388, 13435, 13436),
+    ]
+)
+"""Codes of elections, of servers that start or end, of limits of time, and of conflicts."""
+_LABELS = ("RetryableWriteError", "ResumableChangeStreamError", "TransientTransactionError")
+
+
+def check_access(
+    connector: str, url: Any, tls: Mapping[str, Any] | None, settings: Mapping[str, Any] | None
+) -> None:
+    """Raise ComponentError if a deployment cannot be reached so."""
+    if not isinstance(url, Secret) and not (isinstance(url, str) and _URL.match(url)):
+        text = _shown(url) if isinstance(url, str) else repr(url)
+        raise ComponentError(
+            f"{connector}: url={text!r}; it is mongodb://host:27017/?replicaSet=rs, for example",
+            hint="mongodb:// or mongodb+srv://; with a password in it, give Secret.env('NAME')",
+        )
+    check_tls(connector, tls)
+    if tls and tls.get("key"):
+        raise ComponentError(
+            f"{connector}: tls={{'key': ...}}: MongoDB's client wants the key in the certificate's "
+            "file",
+            hint='cat cert.pem key.pem > both.pem, and tls={"cert": "both.pem"}',
+        )
+    for name, value in (settings or {}).items():
+        if name.lower() in _OWN:
+            raise ComponentError(
+                f"{connector}: settings={{{name!r}: ...}} is not to be had: the connector sets it",
+                hint=f"see {_OWN[name.lower()]}",
+            )
+        if is_secret(name) and not isinstance(value, Secret):
+            raise ComponentError(
+                f"{connector}: settings={{{name!r}: ...}} is in the open",
+                hint="give Secret.env('NAME')",
+            )
+
+
+class Server:
+    """A client, which connects when it is first used; `about` names the place in messages."""
+
+    def __init__(
+        self,
+        connector: str,
+        url: str | Secret,
+        tls: Mapping[str, Any] | None,
+        settings: Mapping[str, Any],
+        about: str,
+    ) -> None:
+        pymongo = load_client("pymongo", connector, "mongodb")
+        self._errors = load_client("pymongo.errors", connector, "mongodb")
+        text = revealed(url)
+        self.shown = f"{connector}: {_shown(text)}: {about}"
+        self._is_by_name = text.startswith("mongodb+srv:")
+        options = {
+            name: value
+            for name, value in _DEFAULTS.items()
+            if f"{name.lower()}=" not in text.lower()
+        }
+        options |= _tls_options(tls) | revealed(settings)
+        with self.reaching():
+            try:
+                self.client: Any = pymongo.MongoClient(text, **options)
+            except (self._errors.InvalidURI, TypeError, ValueError):
+                # Its words may have a part of the password.
+                raise ComponentError(
+                    f"{self.shown}: the URL or settings= cannot be read",
+                    hint="user and password are percent-encoded: urllib.parse.quote_plus",
+                ) from None
+        # An instance that is rebuilt elsewhere is let go without a word.
+        weakref.finalize(self, self.client.close).atexit = False
+
+    def close(self) -> None:
+        self.client.close()
+
+    @contextmanager
+    def reaching(self) -> Iterator[None]:
+        """Turn what may pass into Unavailable, and the rest into a ComponentError."""
+        errors = self._errors
+        try:
+            yield
+        except errors.ConfigurationError as error:
+            if self._is_by_name:
+                raise Unavailable(f"{self.shown}: {error}") from error
+            raise ComponentError(f"{self.shown}: {error}") from error
+        except errors.ConnectionFailure as error:
+            words = str(error).partition(", Timeout:")[0]
+            if "CERTIFICATE_VERIFY_FAILED" in words:
+                raise ComponentError(
+                    f"{self.shown}: the server's certificate is refused: {words}",
+                    hint='tls={"ca": FILE} names the authority that signed it',
+                ) from error
+            raise Unavailable(f"{self.shown}: {words}") from error
+        except errors.OperationFailure as error:
+            raise self.in_words(error) from error
+        except errors.PyMongoError as error:
+            raise ComponentError(f"{self.shown}: {error}") from error
+
+    def in_words(self, error: Any) -> Exception:
+        """Return what to raise for what the server answers."""
+        words = f"{self.shown}: {(error.details or {}).get('errmsg') or error}"
+        if error.code in _HISTORY_LOST:
+            return ComponentError(
+                f"{words}: the changes after the saved position are gone from the oplog",
+                hint="start with a fresh checkpoint, from what the collection has now; a longer "
+                "oplog (replSetResizeOplog) lets topologies rest for longer",
+            )
+        if error.code in _NO_ACCESS:
+            return ComponentError(
+                words, hint="user, password and authSource are in the URL: Secret.env('NAME')"
+            )
+        if error.code == _NO_REPLICA_SET:
+            return ComponentError(
+                words, hint="mongod --replSet rs, and rs.initiate() once; one node will do"
+            )
+        is_cursor = isinstance(error, self._errors.CursorNotFound)
+        if is_cursor or passes(error.code) or any(map(error.has_error_label, _LABELS)):
+            return Unavailable(words)
+        return ComponentError(words)
+
+
+def passes(code: int | None) -> bool:
+    """Return True if an answer of this code may be another one soon."""
+    return code in _PASSING
+
+
+def _shown(url: str) -> str:
+    """Return a URL without its password, which in one that is wrong may have any character."""
+    return re.sub(r"(://[^/:@\s]*):.*@", rf"\1:{HIDDEN}@", url)
+
+
+def _tls_options(tls: Mapping[str, Any] | None) -> dict[str, Any]:
+    if tls is None:
+        return {}
+    files = {"tlsCAFile": tls.get("ca"), "tlsCertificateKeyFile": tls.get("cert")}
+    options: dict[str, Any] = {name: path for name, path in files.items() if path}
+    if tls.get("check") is False:
+        options["tlsAllowInvalidCertificates"] = True
+    return {"tls": True, **options}
