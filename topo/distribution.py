@@ -31,6 +31,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "msgpack": ("msgpack",),
     "otel": ("opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"),
     "postgres": ("psycopg", "sqlalchemy"),
+    "pubsub": ("google-cloud-pubsub",),
     "query": ("duckdb", "pyarrow"),
     "redis": ("redis",),
     "schemas": ("fastavro", "httpx", "jsonschema"),

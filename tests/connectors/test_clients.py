@@ -14,12 +14,13 @@ from topo.connectors.amqp import AmqpBolt, AmqpSpout
 from topo.connectors.http import HttpBolt, HttpPollSpout, HttpSpout, SseSpout
 from topo.connectors.mongodb import MongoBolt, MongoChanges
 from topo.connectors.mqtt import MqttBolt, MqttSpout
+from topo.connectors.pubsub import PubSubBolt, PubSubSpout
 from topo.connectors.websocket import WebSocketBolt, WebSocketSpout
 from topo.testing import make_tuple, run_bolt, run_spout
 
 CLIENTS = (
     *("paho", "pika", "httpx", "h11", "websockets", "fastavro", "jsonschema", "msgpack"),
-    *("bson", "pymongo"),
+    *("bson", "google.api_core", "google.pubsub_v1", "pymongo"),
 )
 _BUILD = """
 import sys
@@ -32,6 +33,7 @@ from topo.connectors.files import FileSpout
 from topo.connectors.http import HttpBolt, HttpPollSpout, HttpSpout, SseSpout
 from topo.connectors.mongodb import MongoBolt, MongoChanges
 from topo.connectors.mqtt import MqttBolt, MqttSpout
+from topo.connectors.pubsub import PubSubBolt, PubSubSpout
 from topo.connectors.schemas import Avro, JsonSchema
 
 builder = TopologyBuilder()
@@ -47,10 +49,12 @@ builder.set_spout("i", MqttSpout("mqtt://h", "t", value=JsonSchema(schema={})))
 builder.set_spout("j", MqttSpout("mqtt://h", "t", value="msgpack"))
 builder.set_spout("k", FileSpout("x.avro", "avro"))
 builder.set_spout("l", MongoChanges("mongodb://h", "d"))
+builder.set_spout("m", PubSubSpout("projects/p/subscriptions/s"))
 for name, bolt in {
     "x": AmqpBolt("amqp://h", "q"), "y": HttpBolt("http://h"), "z": MqttBolt("mqtt://h", "t"),
     "c1": ClickHouseBolt("http://h", "t"), "e1": ElasticsearchBolt("http://h", "i"),
     "m1": MongoBolt("mongodb://h", "d", "c"),
+    "p1": PubSubBolt("projects/p/topics/t"),
     "w1": websocket.WebSocketBolt("ws://h"),
 }.items():
     builder.set_bolt(name, bolt).shuffle_grouping("a")
@@ -75,6 +79,9 @@ def test_topologies_are_built_without_clients() -> None:
         ("paho.mqtt.client", "mqtt", lambda: run_bolt(MqttBolt("mqtt://127.0.0.1:1", "t"))),
         ("pymongo", "mongodb", lambda: run_spout(MongoChanges("mongodb://h", "d"))),
         ("pymongo", "mongodb", lambda: run_bolt(MongoBolt("mongodb://h", "d", "c"))),
+        ("google.pubsub_v1", "pubsub",
+         lambda: run_spout(PubSubSpout("projects/p/subscriptions/s"))),
+        ("google.pubsub_v1", "pubsub", lambda: run_bolt(PubSubBolt("projects/p/topics/t"))),
         ("h11", "http", lambda: run_spout(HttpSpout("127.0.0.1:0"))),
         ("httpx", "http", lambda: run_spout(HttpPollSpout("http://127.0.0.1:1"))),
         ("httpx", "http", lambda: run_spout(SseSpout("http://127.0.0.1:1"))),

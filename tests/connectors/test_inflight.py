@@ -21,7 +21,6 @@ import pytest
 
 from tests.connectors.moving import Collects, Once, Told, counters, moved_until
 from tests.connectors.scripted_kafka import Broker, ScriptedSpout
-from tests.connectors.scripted_mongodb import MongoServer
 from tests.connectors.test_http import Server, server
 from tests.connectors.test_push import Server as PushServer
 from tests.connectors.test_push import resuming
@@ -34,6 +33,7 @@ from topo.connectors.files import FileSpout
 from topo.connectors.http import HttpPollSpout, HttpSpout
 from topo.connectors.mongodb import MongoChanges
 from topo.connectors.mqtt import MqttSpout
+from topo.connectors.pubsub import PubSubSpout
 from topo.connectors.redis import RedisListSpout, RedisPubSubSpout, RedisStreamSpout
 from topo.connectors.replay import ReplaySpout
 from topo.connectors.retries import Backoff
@@ -143,12 +143,24 @@ def replay(request: pytest.FixtureRequest) -> Make:
 
 
 def mongodb(request: pytest.FixtureRequest) -> Make:
+    from tests.connectors.scripted_mongodb import MongoServer
+
     server = MongoServer()
     request.addfinalizer(server.close)
     for number in NUMBERS:
         server.insert("t", {"_id": number, "n": number})
     start = datetime(2020, 1, 1, tzinfo=UTC)
     return lambda **more: MongoChanges(server.url, "d", "t", start=start, fields="n", **more)
+
+
+def pubsub(request: pytest.FixtureRequest) -> Make:
+    from tests.connectors.scripted_pubsub import PubSubServer
+
+    server = PubSubServer()
+    request.addfinalizer(server.close)
+    server.write(*(b'{"n": %d}' % number for number in NUMBERS))
+    name = "projects/p/subscriptions/t"
+    return lambda **more: PubSubSpout(name, emulator=server.emulator, fields="n", **more)
 
 
 def kafka(request: pytest.FixtureRequest) -> Make:
@@ -309,7 +321,7 @@ SERVERS = (
     postgres_changes,
 )  # fmt: skip
 SOURCES = (
-    sql, files, replay, mongodb, kafka, feed, websocket, http_poll, http_ingest, *SERVERS,
+    sql, files, replay, mongodb, pubsub, kafka, feed, websocket, http_poll, http_ingest, *SERVERS,
 )  # fmt: skip
 FORGET = (redis_published,)
 """Those that nobody keeps for a spout that does not listen."""

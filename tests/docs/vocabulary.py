@@ -15,6 +15,7 @@ from topo.connectors.http import HttpBolt, HttpPollSpout, HttpSpout, SseSpout
 from topo.connectors.kafka import KafkaBolt, KafkaSpout
 from topo.connectors.mongodb import MongoBolt, MongoChanges
 from topo.connectors.mqtt import MqttBolt, MqttSpout
+from topo.connectors.pubsub import PubSubBolt, PubSubSpout
 from topo.connectors.redis import (
     RedisListSpout,
     RedisPubSubSpout,
@@ -48,12 +49,12 @@ VOCABULARY: Mapping[str, str] = {
 
 SOURCES: tuple[type[Any], ...] = (
     AmqpSpout, FileSpout, HttpPollSpout, HttpSpout, KafkaSpout, KinesisSpout, MongoChanges,
-    MqttSpout, PostgresChanges, RedisListSpout, RedisPubSubSpout, RedisStreamSpout, ReplaySpout,
-    SocketSpout, SparkSource, SqlSpout, SqsSpout, SseSpout, WebSocketSpout,
+    MqttSpout, PostgresChanges, PubSubSpout, RedisListSpout, RedisPubSubSpout, RedisStreamSpout,
+    ReplaySpout, SocketSpout, SparkSource, SqlSpout, SqsSpout, SseSpout, WebSocketSpout,
 )  # fmt: skip
 SINKS: tuple[type[Any], ...] = (
     AmqpBolt, ClickHouseBolt, ElasticsearchBolt, FileBolt, HttpBolt, KafkaBolt, KinesisBolt,
-    MongoBolt, MqttBolt, RedisStoreBolt, SparkSink, SqlBolt, SqsBolt, WebSocketBolt,
+    MongoBolt, MqttBolt, PubSubBolt, RedisStoreBolt, SparkSink, SqlBolt, SqsBolt, WebSocketBolt,
 )  # fmt: skip
 
 
