@@ -183,11 +183,8 @@ def test_bad_messages_are_counted_and_acknowledged(server: PubSubServer) -> None
         assert counters(run)["bad_records"] == 1
 
 
-@pytest.mark.parametrize(("answer", "expired"), [("PERMANENT_FAILURE_INVALID_ACK_ID", 1),
-                                                 ("TRANSIENT_FAILURE_OTHER", 0)])  # fmt: skip
-def test_handles_that_exactly_once_delivery_refuses(
-    server: PubSubServer, answer: str, expired: int
-) -> None:
+def refuse(server: PubSubServer, method: str, answer: str) -> None:
+    """Have a method answer once for its first handle, as with exactly-once delivery."""
     from google.protobuf import any_pb2
     from google.rpc import error_details_pb2, status_pb2
     from grpc_status import rpc_status
@@ -195,11 +192,29 @@ def test_handles_that_exactly_once_delivery_refuses(
     def refuses(request: Any, context: Any) -> None:
         detail = any_pb2.Any()
         detail.Pack(error_details_pb2.ErrorInfo(metadata={request.ack_ids[0]: answer}))
-        del server.fails["Acknowledge"]
+        del server.fails[method]
         status = status_pb2.Status(code=9, message="some were not acked", details=[detail])
         context.abort_with_status(rpc_status.to_status(status))
 
-    server.fails["Acknowledge"] = refuses
+    server.fails[method] = refuses
+
+
+def test_the_lease_of_what_has_expired_meanwhile_is_no_error(server: PubSubServer) -> None:
+    refuse(server, "ModifyAckDeadline", "PERMANENT_FAILURE_INVALID_ACK_ID")
+    server.write(*numbers(0))
+    with TestCluster() as cluster:
+        run = started(cluster, spout(server), Waits)
+        moved_until(cluster, lambda: "ModifyAckDeadline" not in server.fails, 1)
+        server.expire(["handle-1"])
+        moved_until(cluster, lambda: len(run.tuples("s")) == 2, 0.1)
+
+
+@pytest.mark.parametrize(("answer", "expired"), [("PERMANENT_FAILURE_INVALID_ACK_ID", 1),
+                                                 ("TRANSIENT_FAILURE_OTHER", 0)])  # fmt: skip
+def test_handles_that_exactly_once_delivery_refuses(
+    server: PubSubServer, answer: str, expired: int
+) -> None:
+    refuse(server, "Acknowledge", answer)
     server.write(*numbers(0))
     with TestCluster() as cluster:
         run = started(cluster, spout(server))

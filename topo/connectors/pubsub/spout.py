@@ -87,11 +87,19 @@ class Subscriber(Service):
         self.stop()
         super().close()
 
-    def acknowledge(self, handles: Sequence[str]) -> None:
-        """Acknowledge messages; raise Refusal for handles that are not valid any more."""
-        request = self.types.AcknowledgeRequest(subscription=self._place, ack_ids=handles)
-        self.result_of(self.start("acknowledge", request, self._place))
-        self.lent.difference_update(handles)
+    def acknowledge(self, handles: Sequence[str]) -> int:
+        """Acknowledge messages; return how many come again, since their time has ended."""
+        expired = 0
+        for part in _parts(handles):
+            request = self.types.AcknowledgeRequest(subscription=self._place, ack_ids=part)
+            answers = self._answers("acknowledge", request, part)
+            if any(answer.startswith("TRANSIENT") for answer in answers):
+                raise Unavailable(
+                    f"{_NAME}: {self._place}: some are not acknowledged: {answers[0]}"
+                )
+            self.lent.difference_update(part)
+            expired += len(answers)
+        return expired
 
     def modify(self, handles: Sequence[str], secs: int) -> None:
         """Have messages lent for some seconds from now on; 0 gives them back."""
@@ -99,9 +107,23 @@ class Subscriber(Service):
             request = self.types.ModifyAckDeadlineRequest(
                 subscription=self._place, ack_ids=part, ack_deadline_seconds=secs
             )
-            self.result_of(self.start("modify_ack_deadline", request, self._place))
+            self._answers("modify_ack_deadline", request, part)  # what has expired comes again
             if not secs:
                 self.lent.difference_update(part)
+
+    def _answers(self, call: str, request: Any, handles: Sequence[str]) -> list[str]:
+        """Make a call; return what is said of the handles that it was not done for.
+
+        Only subscriptions with exactly-once delivery say that.
+        """
+        try:
+            self.result_of(self.start(call, request, self._place))
+        except Refusal as refusal:
+            answers = [refusal.by_handle[each] for each in handles if each in refusal.by_handle]
+            if not answers:
+                raise
+            return answers
+        return []
 
 
 class PubSubSpout(LeaseSpout):
@@ -233,17 +255,9 @@ class PubSubSpout(LeaseSpout):
         self._linked().modify(handles, 0)
 
     def delete(self, handles: Sequence[str]) -> None:
-        for part in _parts(handles):
-            try:
-                self._linked().acknowledge(part)
-            except Refusal as refusal:
-                # A subscription with exactly-once delivery answers for each handle.
-                answers = [refusal.by_handle.get(handle, "") for handle in part]
-                if not any(answers):
-                    raise
-                if any(answer.startswith("TRANSIENT") for answer in answers):
-                    raise Unavailable(refusal.message) from refusal
-                self.context.counter("expired", sum(map(bool, answers)))  # these come again
+        expired = self._linked().acknowledge(handles)
+        if expired:
+            self.context.counter("expired", expired)
 
 
 def _parts(handles: Sequence[str]) -> list[Sequence[str]]:
