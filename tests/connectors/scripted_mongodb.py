@@ -39,6 +39,8 @@ class MongoServer:
         """A field of which no two documents may have the same value."""
         self.answers_then = 10**9
         """After so many writes it does what is asked, and its answer is lost."""
+        self.repeated = 0
+        """So many documents were written as they were already."""
         self.opened: list[dict[str, Any]] = []
         """How change streams were opened."""
         self._cursors: dict[int, dict[str, Any]] = {}
@@ -182,6 +184,9 @@ class MongoServer:
             others = (each for other, each in there.items() if other != key)
             if self.unique and document[self.unique] in [each[self.unique] for each in others]:
                 return 11000, self.unique
+            if there.get(key) == document:
+                self.repeated += 1
+                return 0, ""  # what changes nothing is no change
             op = "insert" if key not in there else op
             there[key] = document
             self._log(op, name, key, fullDocument=document)

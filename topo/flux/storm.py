@@ -65,6 +65,7 @@ COUNTERPARTS: dict[str, str] = {
     "redis": "topo.connectors.redis.RedisStoreBolt or RedisLookupBolt",
     "hdfs": "topo.connectors.files.FileBolt",
     "jms": "topo.connectors.amqp.AmqpSpout or AmqpBolt",
+    "mongodb": "topo.connectors.mongodb.MongoBolt",
     "mqtt": "topo.connectors.mqtt.MqttSpout or MqttBolt",
     "kinesis": "topo.connectors.aws.KinesisSpout",
     "windowing": "topo.WindowedBolt",
