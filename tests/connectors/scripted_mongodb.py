@@ -6,8 +6,10 @@ is a change, whose token is its number.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import socketserver
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ _FIRST_SECOND = 1_700_000_000
 class MongoServer:
     """The server: documents by collection and id, and the log of what was done to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.collections: dict[str, dict[Any, dict[str, Any]]] = {}
         self.log: list[dict[str, Any]] = []
         self.forgotten = 0
@@ -50,7 +52,15 @@ class MongoServer:
 
         class Handler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
-                server.serve(self.request)
+                if context is None:
+                    server.serve(self.request)
+                    return
+                # A client that does not trust it hangs up.
+                with (
+                    contextlib.suppress(OSError),
+                    context.wrap_socket(self.request, server_side=True) as connection,
+                ):
+                    server.serve(connection)
 
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = False

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import bson
 import pytest
 
+from tests.certificates import make_certificates
 from tests.connectors.moving import Keeps, Once, RollsBack, committed_numbers, counters, moved_until
 from tests.connectors.scripted_mongodb import MongoServer, failed
 from topo import ComponentError, TopologyBuilder, Tuple, Unavailable
@@ -191,6 +194,26 @@ def test_access_that_is_refused_is_no_outage(server: MongoServer, code: int) -> 
     with pytest.raises(ComponentError, match="not authorized on d") as caught:
         write(server, rows(("a", 1)))
     assert "authSource" in str(caught.value.hint)
+
+
+def test_a_certificate_of_an_authority_of_ones_own(tmp_path: Path) -> None:
+    make_certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+    server = MongoServer(context)
+    url = f"{server.url}/?serverSelectionTimeoutMS=500"
+    try:
+        for tls in ({"ca": str(tmp_path / "ca.pem")}, {"check": False}):
+            bolt = MongoBolt(url, "d", "clicks", id="user", tls=tls)
+            run_bolt(bolt, batches=[rows(("ann", 1))])
+            assert server.collections.pop("clicks")
+        with pytest.raises(ComponentError, match="certificate is refused") as caught:
+            run_bolt(MongoBolt(url, "d", "clicks", tls={}), batches=[rows(("ann", 1))])
+        assert "names the authority" in str(caught.value.hint)
+    finally:
+        server.close()
+    with pytest.raises(ComponentError, match=r"the files of tls=.* cannot be used"):
+        run_bolt(MongoBolt(url, "d", "c", tls={"ca": "/nowhere.pem"}), batches=[rows(("a", 1))])
 
 
 def test_a_url_that_the_client_refuses_is_not_repeated() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from topo.config.secrets import HIDDEN, Secret, is_secret, revealed
-from topo.connectors.addresses import check_tls
+from topo.connectors.addresses import check_tls, tls_context
 from topo.connectors.base import load_client
 from topo.errors import ComponentError, Unavailable
 
@@ -95,7 +95,7 @@ class Server:
             for name, value in _DEFAULTS.items()
             if f"{name.lower()}=" not in text.lower()
         }
-        options |= _tls_options(tls) | revealed(settings)
+        options |= _tls_options(connector, tls) | revealed(settings)
         with self.reaching():
             try:
                 self.client: Any = pymongo.MongoClient(text, **options)
@@ -167,9 +167,10 @@ def _shown(url: str) -> str:
     return re.sub(r"(://[^/:@\s]*):.*@", rf"\1:{HIDDEN}@", url)
 
 
-def _tls_options(tls: Mapping[str, Any] | None) -> dict[str, Any]:
+def _tls_options(connector: str, tls: Mapping[str, Any] | None) -> dict[str, Any]:
     if tls is None:
         return {}
+    tls_context(connector, tls)  # has words for files that cannot be read
     files = {"tlsCAFile": tls.get("ca"), "tlsCertificateKeyFile": tls.get("cert")}
     options: dict[str, Any] = {name: path for name, path in files.items() if path}
     if tls.get("check") is False:
