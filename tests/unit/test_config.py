@@ -72,7 +72,8 @@ def test_a_property_is_its_key() -> None:
         (
             "topology.workers",
             "4",
-            "topology.workers must be a whole number of at least 1, or null; got '4'",
+            'topology.workers must be a whole number of at least 1, or {"min": N, "max": M}, or '
+            "null; got '4'",
             "write 4, without quotes",
         ),
         (
@@ -84,7 +85,8 @@ def test_a_property_is_its_key() -> None:
         (
             "topology.workers",
             True,
-            "topology.workers must be a whole number of at least 1, or null; got True",
+            'topology.workers must be a whole number of at least 1, or {"min": N, "max": M}, or '
+            "null; got True",
             "",
         ),
         (

@@ -50,13 +50,31 @@ class TargetCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- ARGS]"]
 
 
+def slots_of(
+    context: click.Context | None, option: click.Parameter | None, text: str | None
+) -> int | dict[str, int] | None:
+    """Return a number of slots, or the limits that were given as MIN..MAX."""
+    if text is None:
+        return None
+    least, dots, most = text.partition("..")
+    try:
+        return {"min": int(least), "max": int(most)} if dots else int(least)
+    except ValueError:
+        words = f"{text!r} is no number of slots, and no MIN..MAX"
+        raise click.BadParameter(words, context, option) from None
+
+
+def _slots_in_words(workers: int | Mapping[str, int] | None) -> str:
+    return "{min}..{max}".format(**workers) if isinstance(workers, Mapping) else str(workers)
+
+
 @dataclass(frozen=True)
 class ConfOptions:
     """The flags that stand for settings."""
 
     config: str | None
     pairs: Sequence[str]
-    workers: int | None
+    workers: int | Mapping[str, int] | None
     ackers: int | None
     debug: bool
     filters: tuple[str, ...] = ()
@@ -66,13 +84,15 @@ class ConfOptions:
         layers += [Layer(f"-c {pair}", parse_pair(pair)) for pair in self.pairs]
         flags: dict[str, JSON] = {}
         if self.workers is not None:
-            flags[Config.workers.key] = self.workers
+            flags[Config.workers.key] = (
+                dict(self.workers) if isinstance(self.workers, Mapping) else self.workers
+            )
         if self.ackers is not None:
             flags[Config.acker_executors.key] = self.ackers
         if self.debug:
             flags[Config.debug.key] = True
         names = {
-            Config.workers.key: f"--workers {self.workers}",
+            Config.workers.key: f"--workers {_slots_in_words(self.workers)}",
             Config.acker_executors.key: f"-a {self.ackers}",
             Config.debug.key: "-d",
         }
@@ -238,7 +258,9 @@ def conf_options(function: F) -> F:
             shell_complete=files,
             help="Fill the placeholders of a TARGET in YAML from a .properties file.",
         ),
-        click.option("--workers", type=int, metavar="N", help=_meaning("workers")),
+        click.option(
+            "--workers", callback=slots_of, metavar="N|MIN..MAX", help=_meaning("workers")
+        ),
         click.option("-a", "--ackers", type=int, metavar="N", help=_meaning("acker_executors")),
         click.option("-d", "--debug", is_flag=True, help=_meaning("debug")),
     ]

@@ -20,6 +20,7 @@ from topo.config.layers import (
     merged,
 )
 from topo.config.settings import SETTINGS, Setting, Settings, settings_table
+from topo.config.slot_range import WORKERS, with_range_apart
 from topo.errors import UnknownSettingError, did_you_mean
 
 __all__ = [
@@ -93,12 +94,16 @@ class Config(_Reading, dict[str, Any]):
 
     def __setitem__(self, key: str, value: Any) -> None:
         check_setting(key, value)
-        super().__setitem__(key, value)
+        if key == WORKERS and isinstance(value, Mapping):
+            self.pop(key, None)
+            super().update(with_range_apart({key: value}))
+        else:
+            super().__setitem__(key, value)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         if key not in self:
             self[key] = default
-        return self[key]
+        return self.get(key)  # limits of slots have keys of their own
 
     def update(  # type: ignore[override]
         self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()

@@ -57,6 +57,16 @@ def share() -> ValueKind[float]:
     return ValueKind("a number from 0 to 1", accepts, _parse_number)
 
 
+def part() -> ValueKind[float]:
+    """Return the kind of a share that something has to have."""
+    kind = share()
+
+    def accepts(value: object) -> bool:
+        return kind.accepts(value) and value != 0
+
+    return ValueKind("a number above 0, and 1 at most", accepts, _parse_number)
+
+
 def period() -> ValueKind[float]:
     """Return the kind of what ackers count in seconds."""
     kind = number(0)
@@ -81,6 +91,23 @@ def task_ranges() -> ValueKind[dict[str, list[int]]]:
         )
 
     return ValueKind("a mapping of components to [first id, number of tasks]", accepts)
+
+
+def slots_or_range() -> ValueKind[int]:
+    """Return the kind of a number of slots, or of the least and the most there may be."""
+    positive = whole(1)
+
+    def accepts(value: object) -> bool:
+        if not isinstance(value, dict):
+            return positive.accepts(value)
+        ends = [value.get("min", 1), value.get("max")]
+        return (
+            value.keys() <= {"min", "max"}
+            and all(map(positive.accepts, ends))
+            and (ends[0] <= ends[1])
+        )
+
+    return ValueKind('a whole number of at least 1, or {"min": N, "max": M}', accepts, _parse_whole)
 
 
 def choice(*words: str) -> ValueKind[str]:
@@ -183,8 +210,22 @@ class Settings:
     workers = Setting[int | None](
         "topology.workers",
         None,
+        slots_or_range().or_null(),
+        "Slots over which tasks are dealt; null: the cores that Spark offers, also the maximum. "
+        "{min, max}: a submitted topology scales between the two.",
+    )
+    workers_min = Setting[int | None](
+        "topology.workers.min",
+        None,
         whole(1).or_null(),
-        "Slots over which tasks are dealt; null: the cores that Spark offers, also the maximum.",
+        "The fewest slots that a topology may scale to: the min of topology.workers. null: 1.",
+    )
+    workers_max = Setting[int | None](
+        "topology.workers.max",
+        None,
+        whole(1).or_null(),
+        "The most slots that a topology may scale to: the max of topology.workers. null: it does "
+        "not scale.",
     )
     tasks = Setting[int | None](
         "topology.tasks",
@@ -423,6 +464,60 @@ class Settings:
         period().or_null(),
         "In real-time mode on a cluster: seconds to wait for places that were lost; then it goes "
         "over to as many slots as there are places for. null: it waits.",
+    )
+    scale_secs = Setting[float](
+        "topology.scale.secs",
+        10,
+        period(),
+        "Seconds between two looks at whether a topology is to have more slots or fewer.",
+    )
+    scale_window_secs = Setting[float](
+        "topology.scale.window.secs",
+        300,
+        period(),
+        "Seconds of which the figures behind such a decision are.",
+    )
+    scale_utilization = Setting[float](
+        "topology.scale.utilization",
+        0.7,
+        part(),
+        "Part of its time for which a slot is to be busy.",
+    )
+    scale_catch_up_secs = Setting[float](
+        "topology.scale.catch.up.secs",
+        600,
+        period(),
+        "Seconds in which what waits in the sources is to be caught up.",
+    )
+    scale_up_secs = Setting[float](
+        "topology.scale.up.secs",
+        60,
+        period(),
+        "How long all looks have to agree before a topology gets more slots.",
+    )
+    scale_down_secs = Setting[float](
+        "topology.scale.down.secs",
+        1800,
+        period(),
+        "How long all looks have to agree before a topology gets fewer slots.",
+    )
+    scale_rest_secs = Setting[float](
+        "topology.scale.rest.secs",
+        300,
+        period(),
+        "Least time from one change of slots, or the start, to the next.",
+    )
+    scale_retry_secs = Setting[float](
+        "topology.scale.retry.secs",
+        3600,
+        period(),
+        "How long a change that failed, or brought nothing, is not tried again.",
+    )
+    scale_dry_run = Setting[bool](
+        "topology.scale.dry.run",
+        False,
+        FLAG,
+        "Decide on slots, and change nothing.",
     )
     restart_max = Setting[int](
         "topology.restart.max",

@@ -44,6 +44,7 @@ from topo.errors import (
 from topo.logs.capture import LOG_DIR, LOG_LEVEL
 from topo.logs.rotation import cut_down
 from topo.manage.answers import written_errors, written_figures
+from topo.manage.autoscaling import Autoscaling
 from topo.manage.documents import plain
 from topo.manage.exposing import exposed_figures, health_pages
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
@@ -114,6 +115,7 @@ class Driver:
         self._rebalanced_from: tuple[int | None, ...] = ()
         """The number of slots that was asked for before, while it goes over to another, or to other
         tasks."""
+        self._scaling: Autoscaling | None = None
 
     def main(self) -> int:
         """Run the topology to its end; return the process's exit code."""
@@ -237,9 +239,15 @@ class Driver:
             note_mark(self._directory, "rebalance", f"rebalance ended: {ended}")
             if run.rebalance_failure:
                 self._write_conf({Config.workers.key: workers})
+            if self._scaling is not None:
+                self._scaling.settle(run)
         if run.task_ids != self.submission.conf.get(Config.task_ids.key):
             self._write_conf({Config.task_ids.key: run.task_ids})
         self._rebalanced_from = ()
+
+    def scale(self) -> dict[str, Any]:
+        """Return the decisions on slots; nothing if the topology does not scale by itself."""
+        return self._scaling.document() if self._scaling is not None else {}
 
     def save(self, directory: str) -> dict[str, Any]:
         run = self._started()
@@ -309,7 +317,11 @@ class Driver:
             archives=self.submission.archives,
         )
         self._engine = engine_named(self.submission.engine)
-        return self._engine.launch(launch).start()
+        run = self._engine.launch(launch).start()
+        self._scaling = Autoscaling(
+            self._directory, launch, lambda slots: self.begin_rebalance(slots, {})
+        )
+        return run
 
     def _exposed(self, run: Run) -> Exposed:
         """Return what others are shown of this run."""
@@ -331,6 +343,8 @@ class Driver:
                 break
             self._note(run, status)
             self._follow_rebalance(run)
+            if self._scaling is not None:
+                self._scaling.follow(run)
             now = time.perf_counter()
             if now >= figures_due:
                 self._write_figures(run)
@@ -356,7 +370,8 @@ class Driver:
         self._note(run, run.status)
 
     def _note(self, run: Run, status: str) -> None:
-        reason = run.reason or ""
+        remark = self._scaling.remark if self._scaling is not None else ""
+        reason = "; ".join(filter(None, [run.reason, remark]))
         before = self._state
         last = run.batches()[-1:]  # not the figures of all tasks, five times a second
         drpc, token_file = run.drpc or ("", "")

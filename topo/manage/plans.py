@@ -12,7 +12,7 @@ from topo.engine.shapes import PlacedView
 from topo.manage.records import RunRecord
 from topo.manage.submit import SPARK
 from topo.manage.views import InputView, PlacedComponent, SlotView, StreamView, TopologyPlan
-from topo.storage.checkpoints import PLAN_FILE, local_path, slots_in
+from topo.storage.checkpoints import slots_at
 from topo.topology.layout import TASK_IDS, TaskLayout, with_other_counts
 from topo.topology.model import Topology
 
@@ -30,7 +30,7 @@ def plan_of(
         for name in tasks:
             topology.component(name)  # or an error that names those that there are
         conf[TASK_IDS] = with_other_counts(TaskLayout(topology, conf).components, tasks)
-    slots = workers or _written_slots(run)
+    slots = workers or slots_at(run.submission.checkpoint)
     if slots is not None:
         conf[Config.workers.key] = slots
     # A name that a file gives must not have this process import whatever it likes; and an engine
@@ -54,16 +54,6 @@ def slots_of(plan: TopologyPlan) -> list[SlotView]:
         for index, slot in enumerate(component.slots):
             slots[slot].setdefault(component.id, []).append(component.first_task + index)
     return [SlotView(number, tasks) for number, tasks in enumerate(slots)]
-
-
-def _written_slots(run: RunRecord) -> int | None:
-    path = local_path(run.submission.checkpoint)
-    if path is None:
-        return None
-    try:
-        return slots_in((path / PLAN_FILE).read_bytes())
-    except OSError:
-        return None
 
 
 def _placed(topology: Topology, placed: PlacedView, conf: Any) -> PlacedComponent:

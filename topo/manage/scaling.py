@@ -225,7 +225,7 @@ class Scaler:
         way = DOWN if last is not None and last.to < last.slots else UP
         self._trial = None
         self._barred[way] = now + self.rules.retry_secs
-        to = f"{last.to} slots" if last is not None else "other slots"
+        to = _slots(last.to) if last is not None else "other slots"
         self.decisions.append(
             Decision(
                 now, now, FAILED, f"{to} cannot be had: {failure}", slots, slots, None, Figures()
@@ -327,7 +327,7 @@ class Scaler:
             to = min(max(slots, floor), ceiling)
             way = UP if to > slots else DOWN
             if now < self._barred.get(way, now):
-                return BARRED, slots, f"{to} slots could not be had; it waits before another try"
+                return BARRED, slots, f"{_slots(to)} could not be had; it waits before another try"
             return way, to, f"it is to have {floor} to {ceiling} slots"
         if needed is None:
             reason = "it is measured" if figures.rate is None else "what waits is not read"
@@ -337,7 +337,7 @@ class Scaler:
             if trial.to == slots and (words := _brought_nothing(trial, figures, rules)):
                 return UNDO, min(max(trial.before, floor), ceiling), words
         if self._direction == STAY:
-            return STAY, slots, f"{slots} slots do what is to be done"
+            return STAY, slots, f"the load suits {_slots(slots)}"
         if skewed := self._skewed(figures):
             return SKEW, slots, f"{skewed}: more slots do not help"
         least = slots - max(1, math.floor(_MOST_DOWN * slots))
@@ -353,9 +353,9 @@ class Scaler:
             return BARRED, slots, "such a step failed, or brought nothing; it waits before another"
         patience = rules.up_secs if way == UP else rules.down_secs
         if sample.at - self._since < patience:
-            return WAIT, slots, f"{to} slots, if that is so for {patience:g} s"
-        more = "more" if way == UP else "less"
-        return way, to, f"{more} is to be done than {slots} slots are for"
+            return WAIT, slots, f"{_slots(to)}, if that is so for {patience:g} s"
+        words = "is more than {} can take" if way == UP else "is less than {} are for"
+        return way, to, f"the load {words.format(_slots(slots))}"
 
     def _step(self, decision: Decision) -> None:
         figures, now = decision.figures, decision.at
@@ -376,6 +376,10 @@ class Scaler:
             self.decisions.append(decision)
 
 
+def _slots(number: int) -> str:
+    return "1 slot" if number == 1 else f"{number} slots"
+
+
 def decisions_of(state: Mapping[str, Any]) -> list[Decision]:
     """Return the decisions of a state as it is written; raise an error if they are damaged."""
     return [
@@ -389,7 +393,7 @@ def _is_like(last: Decision, decision: Decision) -> bool:
 
 
 def _brought_nothing(trial: _Trial, figures: Figures, rules: Rules) -> str:
-    """Return in words how little a step up has brought; "" if that is enough, or was not patience."""
+    """Return in words how little a step up has brought; "" if enough, or not needed."""
     if figures.rate is None or figures.busy is None or figures.demand is None:
         return ""
     offered = math.inf if figures.busy >= rules.utilization else figures.demand
@@ -398,6 +402,6 @@ def _brought_nothing(trial: _Trial, figures: Figures, rules: Rules) -> str:
     if expected <= _LEAST_RISE * trial.rate or rise >= _LEAST_RISE * expected:
         return ""
     return (
-        f"{trial.to} slots do {figures.rate:.3g} tuples/s, {trial.before} did {trial.rate:.3g}: "
-        f"{expected:.3g} more were expected"
+        f"{trial.to} slots do {figures.rate:,.0f} tuples/s, {trial.before} did {trial.rate:,.0f}: "
+        f"{expected:,.0f} more were expected"
     )

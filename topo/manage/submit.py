@@ -13,6 +13,7 @@ from typing import Any
 
 from topo.config import Config
 from topo.config.masters import is_local
+from topo.config.slot_range import with_first_slots
 from topo.distribution import require
 from topo.errors import CheckpointError, RunError
 from topo.manage import supervisor
@@ -20,7 +21,7 @@ from topo.manage.checkpoints import check_usable, left_checkpoint, live_user, re
 from topo.manage.records import RunRecord, Submission
 from topo.manage.registry import NameTaken, Registry
 from topo.shipping.sources import pack_sources
-from topo.storage.checkpoints import holds_checkpoint, is_half_removed, local_path
+from topo.storage.checkpoints import holds_checkpoint, is_half_removed, local_path, slots_at
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 
@@ -99,17 +100,19 @@ def _forgotten_on_failure(registry: Registry, run: RunRecord) -> Iterator[None]:
 
 def _submission(registry: Registry, request: Request, run_id: str, place: _Place) -> Submission:
     settings = {Config.checkpoint_dir.key: place.checkpoint, Config.name.key: request.name}
+    present = slots_at(place.checkpoint) if place.is_resumed else None
+    conf = with_first_slots({**request.conf, **settings}, present)
     return Submission(
         id=run_id,
         directory=str(registry.directory_of(run_id)),
         name=request.name,
         engine=request.engine,
         master=request.master,
-        conf={**request.conf, **settings},
+        conf=conf,
         checkpoint=place.checkpoint,
         resumed=place.is_resumed,
         active=request.active,
-        workers=request.conf.workers,
+        workers=conf.get(Config.workers.key),
         tasks=TaskLayout(request.topology, request.conf).count,
         code_directory=str(request.code_directory),
         py_files=request.py_files,

@@ -13,6 +13,7 @@ from typing import Any
 from topo.components import Component, StatefulBasicBolt, StatefulBolt, StatefulSpout
 from topo.config import ConfigView, effective, for_component
 from topo.config.layers import Layer
+from topo.config.slot_range import with_first_slots, with_range_apart
 from topo.context import SharedObjects, TopologyContext
 from topo.errors import (
     CheckpointError,
@@ -128,7 +129,8 @@ def without_acker(saved: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def full_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     """Return a topology's settings merged over the defaults."""
-    return {key: found.value for key, found in effective(Layer("conf", conf)).items()}
+    layer = Layer("conf", with_range_apart(conf))
+    return with_first_slots({key: each.value for key, each in effective(layer).items()})
 
 
 class Task(LogSource):

@@ -126,6 +126,17 @@ def slots_in(plan: str | bytes) -> int | None:
     return slots if isinstance(slots, int) and slots > 0 else None
 
 
+def slots_at(checkpoint: str) -> int | None:
+    """Return the number of slots of a checkpoint; None if there is none that can be read here."""
+    path = local_path(checkpoint)
+    if path is None:
+        return None
+    try:
+        return slots_in((path / PLAN_FILE).read_bytes())
+    except OSError:
+        return None
+
+
 def checkpoint_id_in(path: Path) -> str | None:
     """Return the id of the checkpoint in a directory; None if there is none that can be read."""
     try:
