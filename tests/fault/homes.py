@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from topo.cli.root import run as topo
+from topo.manage.api import Management
 from topo.manage.records import RunRecord
 from topo.manage.registry import Registry
+from topo.manage.views import ScaleView
 
 Captured = pytest.CaptureFixture[str]
 
@@ -84,6 +86,15 @@ class Home:
         found = self.registry.latest("words")
         assert found is not None
         return found
+
+    @property
+    def scaling(self) -> ScaleView:
+        """The decisions on how many slots it has."""
+        return Management(self.registry).scale("words")
+
+    def decided(self, verdict: str) -> list[str]:
+        """The reasons of decisions of this kind."""
+        return [each.reason for each in self.scaling.decisions if each.verdict == verdict]
 
     def is_back(self, first: RunRecord) -> bool:
         """Another driver than that of `first` runs the topology."""

@@ -88,6 +88,59 @@ def test_other_slots_and_back_if_they_cannot_be_had(home: Home) -> None:
     ]
 
 
+def test_it_returns_within_its_limits_by_itself_and_tells_why(home: Home, tmp_path: Path) -> None:
+    conf = {"topology.scale.secs": 0.05, "topology.scale.rest.secs": 0.2}
+    (tmp_path / "conf.json").write_text(json.dumps(conf))
+    options = ("--master", "local[8]", "--config", str(tmp_path / "conf.json"))
+    home.submit("--workers", "3..4", *options)
+    assert home.run.submission.workers == 3, "the fewest to begin with"
+    home.topo("rebalance", "words", "-n", "2")
+    until(lambda: home.run.submission.workers == 3)
+    until(lambda: home.scaling.next and home.scaling.next.verdict == "wait")
+    decisions = json.loads(home.topo("scale", "words", "--json"))["decisions"]
+    steps = [each for each in decisions if each["to"] != each["slots"]]
+    assert [(each["slots"], each["to"], each["reason"]) for each in steps] == [
+        (2, 3, "it is to have 3 to 4 slots")
+    ]
+    shown = home.topo("scale", "words").splitlines()
+    assert shown[0] == "words: 3 slots, between 3 and 4"
+    assert shown[1].split()[:4] == ["AT", "FOR", "DECISION", "SLOTS"]
+    said = home.topo("scale", "words", "--dry-run")
+    assert said == "words keeps its 3 slots (wait): it is measured; not measured yet\n"
+    assert json.loads(home.topo("scale", "words", "--dry-run", "--json"))["verdict"] == "wait"
+    assert (
+        "words scales from 2 to 3 slots (up): it is to have 3 to 4 slots"
+        in home.run.log.read_text()
+    )
+
+    home.say(rebalance_failure="the disk is full")
+    home.topo("rebalance", "words", "-n", "5", code=7)
+    assert not home.decided("failed"), "it was somebody else's"
+    home.say()
+    home.topo("rebalance", "words", "-n", "5")
+    home.say(rebalance_failure="the disk is full")
+    until(lambda: home.decided("failed"))
+    assert home.run.submission.workers == 5
+    first = home.run
+    end(first.driver_pid)
+    until(lambda: home.is_back(first))
+    until(lambda: home.decided("barred"))
+    assert home.decided("failed") == ["4 slots cannot be had: the disk is full"], "it remembers"
+    home.topo("kill", "words")
+    assert "up" in home.topo("scale", "words"), "what it wrote last"
+    assert "nothing is known of words" in home.topo("scale", "words", "--dry-run", code=4)
+
+
+def test_without_limits_it_does_not_scale(home: Home) -> None:
+    home.submit()
+    assert home.topo("scale", "words") == (
+        "words does not scale by itself: it was not given --workers MIN..MAX\n"
+    )
+    said = home.topo("scale", "words", "--dry-run", code=4)
+    assert "words does not scale by itself" in said
+    assert "topo rebalance words -n N; or submit it with --workers MIN..MAX" in said
+
+
 def test_other_tasks_are_asked_of_the_driver_and_stored_for_the_next_one(home: Home) -> None:
     home.submit()
     shown = home.topo("rebalance", "words", "-e", "sink=4", "--explain").splitlines()

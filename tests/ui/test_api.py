@@ -13,10 +13,11 @@ import httpx
 import pytest
 
 from tests.ui.conftest import Serve, Site
-from tests.ui.worlds import HOSTILE, World, word_count
+from tests.ui.worlds import HOSTILE, World, decision, word_count
 from topo.engine.spark.plan import make_plan
 from topo.logs.requests import read_requests
 from topo.manage.api import Management
+from topo.manage.files import write_json
 from topo.manage.processes import _role
 from topo.storage.checkpoints import PLAN_FILE
 from topo.topology.model import Topology
@@ -283,6 +284,33 @@ def test_only_operators_may_ask_a_slot_for_its_stacks(world: World, site: Site) 
     assert [slot["pid"] for slot in slots] == [None, None]
     audit = (run.directory.parent.parent / "ui-audit.jsonl").read_text().splitlines()
     assert {json.loads(line)["action"] for line in audit} == {f"POST {path}"}
+
+
+def test_decisions_on_slots_are_shown_the_latest_first(world: World, site: Site) -> None:
+    limits = {"topology.workers": {"min": 1, "max": 4}}
+    run = world.add("words", conf=limits)
+    stay = decision(verdict="stay", to=1, needed=None, figures=dict.fromkeys(decision()["figures"]))
+    damaged: list[Any] = [
+        {"at": 1},
+        7,
+        decision(at="x"),
+        decision(figures=[]),
+        decision(needed="3"),
+    ]
+    world.drivers["words"].decisions = [stay, decision(), *damaged]
+    with site.client() as client:
+        view = client.get("/api/topologies/words/scale").json()
+        assert [view[key] for key in ("slots", "least", "most", "is_dry")] == [1, 1, 4, False]
+        assert [each["verdict"] for each in view["decisions"]] == ["up", "stay"]
+        assert [view["decisions"][0][key] for key in ("to", "needed", "lag")] == [3, 3, 500]
+        assert [view["decisions"][1][key] for key in ("needed", "busy")] == [None, None]
+        write_json(run.directory / "scale.json", {"is_dry": True, "decisions": [decision()]})
+        world.end("words")
+        view = client.get("/api/topologies/words/scale").json()
+        assert (view["is_dry"], len(view["decisions"])) == (True, 1), "what it wrote last"
+        world.add("others")
+        view = client.get("/api/topologies/others/scale").json()
+        assert (view["most"], view["decisions"], view["next"]) == (None, [], None)
 
 
 def test_other_slots_are_asked_of_the_driver(world: World, site: Site) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.ui.browsers import browser
 from tests.ui.conftest import Serve, Site, serving
-from tests.ui.worlds import HOSTILE, World, error_of, fan, word_count
+from tests.ui.worlds import HOSTILE, World, decision, error_of, fan, word_count
 from topo.logs.requests import read_requests
 from topo.manage.marks import note_mark
 from topo.manage.views import StacksView, StackView, StateView, ThreadView
@@ -206,6 +206,21 @@ def test_what_a_slot_does_is_a_list_of_threads_and_a_flame_graph(
         watched.go("topology/words/workers")
         watched.shows("4711")
         assert watched.page.get_by_role("button", name="Threads").count() == 0
+
+
+def test_decisions_on_slots_are_shown(chrome: Browser, world: World, site: Site) -> None:
+    world.add("words", conf={"topology.workers": {"min": 1, "max": 4}})
+    world.add("fixed")
+    world.drivers["words"].decisions = [decision(), decision(verdict="skew", to=1, reason=HOSTILE)]
+    with shown(chrome, site) as watched:
+        watched.go("topology/words/workers")
+        watched.shows("between 1 and 4 slots")
+        watched.shows("1 → 3")
+        watched.shows(HOSTILE)
+        assert watched.page.evaluate("window.broken") is None
+        watched.go("topology/fixed/workers")
+        watched.shows("Processes on this machine")
+        assert not watched.page.get_by_role("heading", name="Scaling").is_visible()
 
 
 def test_errors_are_ordered_and_batches_paged(chrome: Browser, world: World, site: Site) -> None:

@@ -104,6 +104,15 @@ def error_of(component: str, message: str, at: float, **more: Any) -> dict[str, 
     }  # fmt: skip
 
 
+def decision(**others: Any) -> dict[str, Any]:
+    """A decision on slots, as a driver tells it."""
+    figures = {"rate": 100.0, "demand": 201.0, "busy": 1.0, "slot_rate": 100.0, "lag": 500.0}
+    return {
+        "at": 1000.0, "until": 1060.0, "verdict": "up", "reason": "the load is more", "slots": 1,
+        "to": 3, "needed": 3, "figures": figures, "is_dry": False, **others,
+    }  # fmt: skip
+
+
 def figures_of(topology: Topology, status: str = "ACTIVE") -> dict[str, Any]:
     """A document as `Run.stats()` makes it."""
     return {
@@ -131,6 +140,7 @@ class StagedDriver:
         self.killed_after: float | None = None
         self.workers_now = 2
         self.tasks_now: dict[str, int] = {}
+        self.decisions: list[dict[str, Any]] = []
         self.saved: dict[Any, Any] = {"cow": 3, "cat": HOSTILE}
         self.ends_at: float | None = None
         """Of the history; None: now."""
@@ -170,6 +180,9 @@ class StagedDriver:
             }
             for number in range(713, 813)
         ]  # fmt: skip
+
+    def scale(self) -> dict[str, Any]:
+        return {"is_dry": False, "decisions": self.decisions, "next": None}
 
     def activate(self) -> str:
         return self._change("ACTIVE")

@@ -187,6 +187,22 @@ def test_where_each_setting_comes_from(capsys: Captured, tmp_path: Path) -> None
     assert found["topology.message.timeout.secs"] == ("30", "default")
 
 
+def test_components_with_fewer_tasks_than_there_may_be_slots(capsys: Captured) -> None:
+    assert run(["explain", "explained.py", "--workers", "2..3"]) == 0
+    warnings = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")
+    ]
+    more = "of the 3 slots that the topology may scale to it uses no more"
+    assert warnings[0] == f"warning: bolt 'keyed' has 1 task: {more}"
+    assert warnings[-1] == f"warning: spout 'source' has 2 tasks: {more}"
+    assert not any("'sum'" in line for line in warnings)
+    assert run(["explain", "explained.py", "--workers", "2..3", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [f"warning: {words}" for words in document["warnings"]] == warnings
+    assert run(["explain", "explained.py", "--workers", "3"]) == 0
+    assert "warning" not in capsys.readouterr().out
+
+
 def test_a_setting_that_means_nothing_here_is_a_warning(capsys: Captured) -> None:
     assert run(["explain", "explained.py", "-c", "topology.priority=3"]) == 0
     assert capsys.readouterr().err == (

@@ -66,6 +66,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
+def test_a_local_run_says_that_it_does_not_scale(capsys: Captured) -> None:
+    argv = ["local", "endless.py", "--engine", "inline", "--show", "sink", "--limit", "3"]
+    assert run([*argv, "--workers", "2..4"]) == 0
+    warning = "warning: topo local keeps its 2 slots: what topo submit runs scales by itself\n"
+    assert warning in capsys.readouterr().err
+
+
 def test_quickstart_writes_a_project_that_passes_its_test_and_runs(
     capsys: Captured, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,8 @@ class Answers:
         found: dict[str, Any] = self._stats()
         return found
 
-    errors = history = batches = activate = deactivate = begin_kill = begin_rebalance = save = None
+    errors = history = batches = activate = deactivate = begin_kill = begin_rebalance = None
+    save = scale = None
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from topo.cli.output import Output, common_options
 from topo.components import StatefulBasicBolt, StatefulBolt, StatefulSpout
 from topo.config import Effective
 from topo.config.secrets import masked
+from topo.config.slot_range import slot_range
 from topo.engine.base import Launch, engine_named
 from topo.engine.shapes import PlacedView
 from topo.errors import InvalidTopologyError
@@ -167,7 +168,7 @@ class Explanation:
         return {
             "valid": True,
             "problems": [],
-            "warnings": list(self._prepared.warnings),
+            "warnings": [*self._prepared.warnings, *self._too_few_tasks()],
             "mode": self._mode,
             "levels": [
                 [
@@ -254,6 +255,7 @@ class Explanation:
         found = []
         if self._mode == "real-time":
             found.append(f"real-time mode: {self._places} of Spark, all the time")
+        found += [f"warning: {words}" for words in self._too_few_tasks()]
         for component in self._topology.bolts:
             if component.timed:
                 continue
@@ -269,6 +271,19 @@ class Explanation:
                 for told in unmet(component.requires)
             ]
         return found
+
+    def _too_few_tasks(self) -> list[str]:
+        """Return in words which components more slots do not help, of those it may scale to."""
+        limits = slot_range(self._prepared.conf)
+        if limits is None:
+            return []
+        most = limits[1]
+        return [
+            f"{self._topology.components[name].kind} {name!r} has {_number(tasks, 'task')}: of the "
+            f"{most} slots that the topology may scale to it uses no more"
+            for name, tasks in self.tasks.items()
+            if tasks < most
+        ]
 
 
 def _show_problems(out: Output, error: InvalidTopologyError) -> None:

@@ -22,6 +22,7 @@ from topo.cli.options import (
 )
 from topo.cli.output import Output, common_options
 from topo.config.masters import is_local
+from topo.config.slot_range import fixed_slots
 from topo.engine.base import Launch
 from topo.logs.capture import shown_logs
 from topo.topology.layout import TaskLayout
@@ -98,6 +99,8 @@ def local(
         )
     prepared = prepare(out, target, conf, name, command="topo local")
     settings = prepared.conf
+    for warning in fixed_slots(settings, "topo local"):
+        out.warn(warning)
     if checkpoint:
         settings.checkpoint_dir = checkpoint
     shown = TupleOutput(show, prepared.topology, limit)

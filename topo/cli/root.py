@@ -62,6 +62,9 @@ GROUPS = {
             "errors:errors",
             "Show the errors of a topology: uncaught, reported, and failed messages.",
         ),
+        "scale": Entry(
+            "scale:scale", "Show how many slots a topology has decided to have, and why."
+        ),
         "state": Entry("state:state", "Show the keyed state that bolts have saved."),
         "logs": Entry("logs:logs", "Show the log records and prints of a topology's code."),
         "ui": Entry("ui:ui", "Show and steer the topologies in a browser, and by REST."),

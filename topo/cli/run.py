@@ -18,6 +18,7 @@ from topo.cli.options import (
 )
 from topo.cli.output import Output, common_options
 from topo.config import Config
+from topo.config.slot_range import fixed_slots
 from topo.engine.base import Launch
 
 ENGINE = "spark"
@@ -93,5 +94,5 @@ def run(
         engine=ENGINE,
         grace_secs=grace_secs,
         as_json=log_format == "json",
-        warnings=prepared.warnings,
+        warnings=(*prepared.warnings, *fixed_slots(settings, "topo run")),
     )

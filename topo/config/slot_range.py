@@ -43,6 +43,14 @@ def slot_range(conf: Mapping[str, Any]) -> tuple[int, int] | None:
     return least or 1, most
 
 
+def fixed_slots(conf: Mapping[str, Any], command: str) -> list[str]:
+    """Return in words that a command does not scale, if the settings ask for it."""
+    if slot_range(conf) is None:
+        return []
+    slots = with_first_slots(conf)[WORKERS]
+    return [f"{command} keeps its {slots} slots: what topo submit runs scales by itself"]
+
+
 def with_first_slots(conf: Mapping[str, Any], present: int | None = None) -> dict[str, Any]:
     """Return settings with a number of slots to begin with, if there are limits and no number.
 

@@ -38,7 +38,14 @@ ASK_SECS = 2.0
 T = TypeVar("T")
 
 
-_PLAIN: dict[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool}
+_PLAIN: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "float": (int, float),
+    "bool": bool,
+    "int | None": (int, type(None)),
+    "float | None": (int, float, type(None)),
+}
 
 
 def row_or_none(run: RunRecord) -> TopologyRow | None:

@@ -30,6 +30,7 @@ from topo.manage.answers import (
     view_of,
     views_of,
 )
+from topo.manage.autoscaling import scale_of
 from topo.manage.client import ControlClient
 from topo.manage.ending import begin_kill, connect
 from topo.manage.files import locked, write_json
@@ -53,6 +54,7 @@ from topo.manage.views import (
     SampleView,
     SavepointList,
     SavepointView,
+    ScaleView,
     SettingView,
     StacksView,
     StateView,
@@ -162,6 +164,10 @@ class Management:
     def log_reader(self, name: str, wanted: Wanted) -> LogReader:
         """Return a reader of the log lines of a topology, for following them."""
         return LogReader(self.find(name).directory / "log", wanted)
+
+    def scale(self, name: str) -> ScaleView:
+        """Return the decisions on a topology's slots, the latest first."""
+        return scale_of(self.find(name))
 
     def conf(self, name: str) -> list[SettingView]:
         """Return every setting as it is used, with its origin; secrets are hidden."""

@@ -26,9 +26,10 @@ from topo.config.slot_range import slot_range
 from topo.engine.abilities import Scalable
 from topo.engine.base import Launch, Run, engine_named
 from topo.errors import TopoError, sentence_of
-from topo.manage.answers import read_document
+from topo.manage.answers import asked_of, read_document, views_of
 from topo.manage.files import write_json_if_possible
 from topo.manage.marks import note_mark
+from topo.manage.records import RunRecord
 from topo.manage.scaling import (
     BARRED,
     FAILED,
@@ -40,6 +41,7 @@ from topo.manage.scaling import (
     Sample,
     Scaler,
 )
+from topo.manage.views import DecisionView, ScaleView
 from topo.metrics.keys import name_and_labels
 from topo.running import ACTIVE, ComponentStats, RunStats
 from topo.tracking.clock import SteadyClock
@@ -204,9 +206,40 @@ def _document(scaler: Scaler) -> dict[str, Any]:
     return {**limits, **scaler.state()}
 
 
-def in_words(decision: Decision) -> str:
+def scale_of(run: RunRecord) -> ScaleView:
+    """Return what a topology has decided: what its driver says, or what it wrote last."""
+    document = asked_of(run, lambda client: client.scale())
+    if document is None:
+        document = read_document(run.directory / FILE)
+    if not isinstance(document, dict):
+        document = {}
+    limits = slot_range(run.submission.conf)
+    least, most = limits if limits is not None else (None, None)
+    following = _views([document.get("next")])
+    return ScaleView(
+        run.name,
+        run.submission.workers,
+        least,
+        most,
+        bool(document.get("is_dry")),
+        _views(document.get("decisions"))[::-1],
+        following[0] if following else None,
+    )
+
+
+def _views(decisions: Any) -> list[DecisionView]:
+    """Return the decisions of a document as views, without those that are damaged."""
+    flat = [
+        {**each, **each["figures"]}
+        for each in (decisions if isinstance(decisions, list) else [])
+        if isinstance(each, dict) and isinstance(each.get("figures"), dict)
+    ]
+    return views_of(DecisionView, flat)
+
+
+def in_words(decision: Decision | DecisionView) -> str:
     """Return the figures behind a decision."""
-    figures = decision.figures
+    figures = decision.figures if isinstance(decision, Decision) else decision
     if figures.rate is None or figures.busy is None or figures.demand is None:
         return "not measured yet"
     parts = [f"{figures.rate:,.0f}/s in", f"{figures.demand:,.0f}/s to do"]

@@ -108,6 +108,11 @@ class ControlClient:
         document: list[dict[str, Any]] = json.loads(reply.json)
         return document
 
+    def scale(self) -> dict[str, Any]:
+        reply = self._call("Scale", pb.StatusRequest(), pb.Document)
+        document: dict[str, Any] = json.loads(reply.json)
+        return document
+
     def activate(self) -> pb.ChangeReply:
         return self._change("Activate", pb.ActivateRequest())
 

@@ -174,7 +174,10 @@ class Scaler:
             rest_until = float(state["rest_until"])
             barred = {str(way): float(until) for way, until in state["barred"].items()}
             trial = _Trial(**state["trial"]) if state["trial"] else None
-            decisions = decisions_of(state)
+            decisions = [
+                Decision(**{**each, "figures": Figures(**each["figures"])})
+                for each in state["decisions"]
+            ]
         except (AttributeError, KeyError, TypeError, ValueError):
             return  # damaged: it begins with a rest, as if there were none
         # A clock that was set back must not make it rest for longer than the rules say.
@@ -378,13 +381,6 @@ class Scaler:
 
 def _slots(number: int) -> str:
     return "1 slot" if number == 1 else f"{number} slots"
-
-
-def decisions_of(state: Mapping[str, Any]) -> list[Decision]:
-    """Return the decisions of a state as it is written; raise an error if they are damaged."""
-    return [
-        Decision(**{**each, "figures": Figures(**each["figures"])}) for each in state["decisions"]
-    ]
 
 
 def _is_like(last: Decision, decision: Decision) -> bool:

@@ -370,6 +370,51 @@ class SavepointList:
 
 
 @dataclass(frozen=True)
+class DecisionView:
+    """A decision on how many slots a topology is to have, with the figures behind it."""
+
+    at: float
+    until: float
+    """When it was decided for the last time in a row."""
+    verdict: str
+    """up, down or undo; or why it stays: stay, wait, rest, skew, limit, barred, failed."""
+    reason: str
+    slots: int
+    to: int
+    """Others than `slots` if it was a step."""
+    needed: int | None
+    """The slots that the load takes, whatever the limits are."""
+    rate: float | None
+    """Tuples that came in each second; None, as the other figures, if it was not measured."""
+    demand: float | None
+    """Tuples to be done each second, so that what waits is caught up."""
+    busy: float | None
+    """The part of its time in which a slot was busy."""
+    slot_rate: float | None
+    """Tuples that a slot does in a second in which it is busy."""
+    lag: float | None
+    """Messages that wait in the sources."""
+    is_dry: bool
+    """It was decided and not made."""
+
+
+@dataclass(frozen=True)
+class ScaleView:
+    """What a topology that scales by itself has decided, the latest first."""
+
+    name: str
+    slots: int | None
+    least: int | None
+    most: int | None
+    """None if it does not scale by itself."""
+    is_dry: bool
+    """True if it decides only."""
+    decisions: list[DecisionView]
+    next: DecisionView | None
+    """What would be decided at this moment, if its driver says so."""
+
+
+@dataclass(frozen=True)
 class StateView:
     """Entries of a component's keyed state."""
 

@@ -33,6 +33,7 @@ from topo.manage.views import (
     LogsView,
     SavepointList,
     SavepointView,
+    ScaleView,
     SettingView,
     StacksView,
     StateView,
@@ -350,6 +351,14 @@ def _endpoints(management: Management) -> list[Endpoint]:
                 ),
             ),
             least_given=1,
+        ),
+        of_one(
+            "GET",
+            "/scale",
+            name="scale",
+            summary="Show the decisions on how many slots it has, the latest first: `topo scale`.",
+            answer=ScaleView,
+            handle=management.scale,
         ),
         of_one(
             "GET",

@@ -2,7 +2,7 @@
 
 import { follow, get, of, post, who } from './api.js';
 import { h, link, setText } from './dom.js';
-import { bytes, clock, count, date, duration, json, ms, plural, rate } from './format.js';
+import { bytes, clock, count, date, duration, json, ms, percent, plural, rate } from './format.js';
 import { BatchBars, LineChart } from './chart.js';
 import { ask, Errors, facts, panel, poll, segments, Table, toast } from './parts.js';
 import { stackButtons, Stacks } from './stacks.js';
@@ -228,6 +228,33 @@ async function askLevel(name) {
   }
 }
 
+/** What a topology that scales by itself has decided. */
+class Scaling {
+  constructor() {
+    const figure = (value) => (value === null ? '–' : count(value));
+    this.table = new Table([
+      { title: 'At', cell: (row) => date(row.at) },
+      { title: 'Decision', cell: (row) => (row.is_dry ? `${row.verdict} (not made)` : row.verdict) },
+      { title: 'Slots', num: true, cell: (row) => (row.to === row.slots ? count(row.slots) : `${count(row.slots)} → ${count(row.to)}`) },
+      { title: 'In, a second', num: true, cell: (row) => figure(row.rate) },
+      { title: 'To do, a second', num: true, cell: (row) => figure(row.demand) },
+      { title: 'Busy', num: true, cell: (row) => (row.busy === null ? '–' : percent(row.busy)) },
+      { title: 'Lag', num: true, cell: (row) => figure(row.lag) },
+      { title: 'Needs', num: true, cell: (row) => figure(row.needed) },
+      { title: 'Reason', wide: true, mark: (row) => row.reason, cell: (row) => row.reason },
+    ], (row) => `${row.at} ${row.verdict}`, { onempty: 'Nothing is decided yet.' });
+    this.note = h('span', { class: 'note' });
+    this.element = panel('Scaling', this.table.element, this.note);
+    this.element.hidden = true;
+  }
+
+  update(view) {
+    this.element.hidden = view.most === null;
+    setText(this.note, `between ${view.least} and ${view.most} slots${view.is_dry ? ', decides only' : ''}`);
+    this.table.update(view.decisions);
+  }
+}
+
 export function workers(main, name, signal) {
   const stacks = new Stacks();
   const processes = new Table([
@@ -244,8 +271,10 @@ export function workers(main, name, signal) {
     { title: 'What it does', mark: (row) => row.pid, cell: (row) => stackButtons(name, row, stacks) },
   ], (row) => row.slot);
   const about = h('div', { class: 'body' });
+  const scaling = new Scaling();
   const body = head(main, name, 'workers', signal, () => {});
-  body.replaceChildren(panel('Driver', about), panel('Slots', slots.element), stacks.element, panel('Processes on this machine', processes.element));
+  body.replaceChildren(panel('Driver', about), panel('Slots', slots.element), scaling.element, stacks.element, panel('Processes on this machine', processes.element));
+  poll(async () => scaling.update(await get(of(name, 'scale'), {}, signal)), 5000, signal);
   poll(async () => {
     const found = await get(of(name, 'workers'), {}, signal);
     about.replaceChildren(facts([

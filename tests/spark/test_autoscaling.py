@@ -1,0 +1,147 @@
+"""A submitted topology gets a second slot by itself, does its work in it, and gives it back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fault.homes import until
+from tests.terminal import SECS, Terminal
+from topo.manage.records import RunRecord
+from topo.manage.registry import Registry
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+TOPOLOGY = """
+import time
+from pathlib import Path
+
+from topo import Spout, StatefulBasicBolt, TopologyBuilder
+
+
+class Numbers(Spout):
+    outputs = ("number",)
+
+    def __init__(self, path):
+        self.path, self.next = path, 0
+
+    def next_tuple(self):
+        limit = int(Path(self.path).read_text())
+        self.context.gauge("lag", limit - self.next)
+        if self.next < limit:
+            self.emit([self.next], msg_id=self.next)
+            self.next += 1
+
+
+class Add(StatefulBasicBolt):
+    def execute(self, tup):
+        time.sleep(0.004)  # whatever else this machine does
+        self.state["count"] = self.state.get("count", 0) + 1
+        self.state["sum"] = self.state.get("sum", 0) + tup.number
+
+
+def topology(path):
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", Numbers(path))
+    builder.set_bolt("add", Add(), parallelism=2).shuffle_grouping("numbers")
+    return builder
+"""
+CONF = {
+    "topology.batch.max.tuples": 200,
+    "topology.max.spout.pending": 400,
+    "topology.message.timeout.secs": 600,
+    "topology.scale.secs": 0.5,
+    "topology.scale.window.secs": 5,
+    "topology.scale.catch.up.secs": 10,
+    "topology.scale.up.secs": 2,
+    "topology.scale.down.secs": 4,
+    "topology.scale.rest.secs": 3,
+}
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path)
+    yield terminal
+    for row in json.loads(terminal.topo("list", "--json")):
+        terminal.topo("kill", "--force", row["name"])
+
+
+class Load:
+    """The numbers that there are to be added, which the spout reads of a file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "limit"
+        self.set(0)
+
+    def set(self, limit: int) -> None:
+        self.limit = limit
+        temporary = self.path.with_suffix(".new")
+        temporary.write_text(str(limit))
+        temporary.rename(self.path)
+
+
+def run_of(terminal: Terminal) -> RunRecord:
+    run = Registry(terminal.directory / "home").latest("sums")
+    assert run is not None
+    assert not run.over, run.reason
+    return run
+
+
+def spout_of(run: RunRecord) -> dict[str, Any]:
+    """Return the figures of the spout, as they were written last."""
+    figures = json.loads((run.directory / "stats.json").read_bytes())
+    spout: dict[str, Any] = figures["components"]["numbers"]
+    return spout
+
+
+def settled_on(terminal: Terminal, slots: int) -> Callable[[], bool]:
+    """Return what is True when it runs on so many slots."""
+
+    def is_so() -> bool:
+        run = run_of(terminal)
+        plan = json.loads((Path(run.submission.checkpoint) / "topo-plan.json").read_bytes())
+        is_there = plan["plan"]["slots"] == run.submission.workers == slots
+        return bool(is_there and run.status == "ACTIVE")
+
+    return is_so
+
+
+@pytest.mark.of_batches
+def test_more_slots_for_lag_and_fewer_when_it_is_done(terminal: Terminal) -> None:
+    (terminal.directory / "sums.py").write_text(TOPOLOGY)
+    (terminal.directory / "conf.json").write_text(json.dumps(CONF))
+    load = Load(terminal.directory)
+    submit = ("submit", "sums.py", "-n", "sums", "--master", "local[2]", "--workers", "1..2")
+    terminal.topo(*submit, "--config", "conf.json", "-w", str(SECS), "--", str(load.path))
+    until(settled_on(terminal, 1), SECS)
+    at_work = settled_on(terminal, 2)
+
+    def is_at_work_while_more_comes() -> bool:
+        load.set(max(load.limit, spout_of(run_of(terminal))["acked"] + 2000))
+        return at_work()
+
+    def is_done() -> bool:
+        spout = spout_of(run_of(terminal))
+        return bool(spout["gauges"].get("lag") == 0 and spout["pending"] == 0)
+
+    until(is_at_work_while_more_comes, SECS)
+    until(settled_on(terminal, 1), SECS)
+    until(is_done, SECS)
+
+    shown = json.loads(terminal.topo("state", "sums", "add", "--json"))
+    totals = {"count": 0, "sum": 0}
+    for entry in shown:
+        totals[entry["key"]] += entry["value"]
+    assert totals == {"count": load.limit, "sum": sum(range(load.limit))}
+    decisions = json.loads((run_of(terminal).directory / "scale.json").read_bytes())["decisions"]
+    steps = [each for each in decisions if each["to"] != each["slots"]]
+    assert (steps[0]["verdict"], steps[0]["to"], steps[-1]["to"]) == ("up", 2, 1)
+    assert steps[0]["figures"]["lag"] > 0
+    log = (run_of(terminal).directory / "log" / "driver.log").read_text()
+    assert "sums scales from 1 to 2 slots (up): " in log
+    assert "sums scales from 2 to 1 slots (" in log
