@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.doubles import LONGEST_SECS
+from tests.spark.doubles import LONGEST_SECS, wait_until
 from tests.spark.test_checkpoints import Balances, payments
 from topo import CheckpointError, EngineError, LocalCluster
 from topo.engine.spark.driver import rescaling
@@ -82,6 +82,36 @@ def test_a_move_that_fails_changes_nothing_and_what_is_lost_on_the_way_is_notice
     )
     ran = run(cluster, place, 40, 1)
     assert {user: cents for user, cents, _ in ran.tuples("balances")} != cents_of(40)
+
+
+@pytest.mark.of_batches
+def test_a_batch_that_is_committed_while_its_query_ends_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = SparkRun._look_once_more
+    commits: list[int] = []
+
+    def look_and_await_a_commit(run: SparkRun, opened: Any, query: Any) -> None:
+        look(run, opened, query)
+        if query.isActive:
+            before = opened.next_batch()
+            wait_until(lambda: opened.next_batch() > before, "another commit")
+            commits.append(before)
+
+    monkeypatch.setattr(SparkRun, "_look_once_more", look_and_await_a_commit)
+    conf = {
+        "topology.checkpoint.dir": str(tmp_path / "checkpoint"),
+        "topology.workers": 2,
+        "topology.batch.max.tuples": 10,
+    }
+    ran = SparkRun("t", payments(200), conf, capture=["balances"]).start()
+    wait_until(lambda: ran.stats().batch.id >= 2, "batches")
+    ran.rebalance(1)
+    ran.await_completion(LONGEST_SECS)
+    assert (len(commits), ran.slots, ran.rebalance_failure) == (1, 1, "")
+    assert len(ran.tuples("balances")) == 200
+    figures = ran.stats().components["payments"]
+    assert (figures.emitted, figures.acked) == (200, 200)
 
 
 @pytest.mark.of_batches

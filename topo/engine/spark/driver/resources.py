@@ -260,10 +260,17 @@ class BatchResources:
         durations = _DURATION.findall(progress.durationMs().toString())
         return float(progress.batchDuration()), {name: float(ms) for name, ms in durations}
 
+    def tell_committed(self, first_batch: int, mode: Mode) -> None:
+        """Have the ackers know of the last commit, as the next batch would have done."""
+        self._register(first_batch, mode)
+
+    def _register(self, first_batch: int, mode: Mode) -> Lease:
+        plan = tracking_plan(self._run.topology, self.plan, self._run.conf)
+        return self.control.register(plan, first_batch, self._id, mode)
+
     def start_query(self, first_batch: int, mode: Mode) -> Any:
         """Register an epoch and start its query."""
-        plan = tracking_plan(self._run.topology, self.plan, self._run.conf)
-        lease = self._lease = self.control.register(plan, first_batch, self._id, mode)
+        lease = self._lease = self._register(first_batch, mode)
         if self._ackers is None and not self._has_begun:
             # The dead driver's reports; large ones were in a directory that went with it.
             self.control.status(_ALL_PAYLOADS)

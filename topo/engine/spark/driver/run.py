@@ -480,7 +480,12 @@ class SparkRun(Completion):
                     self._look_once_more(opened, query)
                 query.stop()
             if ended:
-                return self._moves.is_due and not self._ending.is_over
+                goes_on = self._moves.is_due and not self._ending.is_over
+                if goes_on:  # nobody hears later of what was committed while the query ended
+                    with suppress(TopoError):
+                        opened.tell_committed(opened.next_batch(), mode)
+                    self._look_once_more(opened, query)
+                return goes_on
             error = silence or opened.error_of(query)
             self._progress.logs.write("failed", error.__dict__.pop("lines", ()))
             restarts.failed(error, opened.next_batch())
@@ -533,7 +538,7 @@ class SparkRun(Completion):
         return False
 
     def _look_once_more(self, opened: RunResources, query: Any) -> None:
-        """Take the reports that were committed before the query failed.
+        """Take the reports that were committed before the query failed, or ended for a move.
 
         An error in this is ignored: the query's own failure matters more.
         """

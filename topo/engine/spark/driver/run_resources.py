@@ -115,6 +115,9 @@ class RunResources(Protocol):
     def start_query(self, first_batch: int, mode: Mode) -> Any:
         """Start a query from the last committed batch."""
 
+    def tell_committed(self, first_batch: int, mode: Mode) -> None:
+        """Have those who count batches know, with no query, which was committed last."""
+
     def note_committed(self, batch: int) -> None:
         """Take note that this batch, and all before it, are committed."""
 

@@ -278,6 +278,9 @@ class RealTimeResources:
 
     # -- a start ------------------------------------------------------------------------------
 
+    def tell_committed(self, first_batch: int, mode: Mode) -> None:
+        """Do nothing: the coordinator commits the epochs itself."""
+
     def start_query(self, first_batch: int, mode: Mode) -> Streaming:
         """Start slots, coordinator and query; they resume behind the last committed epoch."""
         run = self._run
