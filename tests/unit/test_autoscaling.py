@@ -135,6 +135,19 @@ def test_a_step_that_cannot_be_made_is_logged_and_waits(
     assert "such a step failed" in caplog.text
 
 
+def test_a_mistake_of_its_own_ends_the_scaling_and_not_the_topology(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path)
+    bench.run.stats = lambda: 1 / 0
+    bench.pass_secs(3)
+    assert "internal error: words does not scale any more; please report this" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    assert caplog.text.count("internal error") == 1
+    bench.arrive("x")
+    assert bench.scaling.document() == {}
+
+
 def test_nothing_is_measured_while_nothing_runs(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     for status in ("INACTIVE", "STALLED", "STARTING"):
@@ -165,6 +178,11 @@ def test_the_status_names_the_task_that_keeps_it_from_being_scaled(tmp_path: Pat
     assert bench.scaling.remark == (
         "slot 0 is 2.0 times as busy as the others, by bolt1 task 3: more slots do not help"
     )
+    assert bench.scaling.document()["next"]["verdict"] == "skew"
+    bench.run.status = "INACTIVE"
+    bench.pass_secs(1)
+    assert bench.scaling.remark == ""
+    assert "next" not in bench.scaling.document()
 
 
 def test_without_limits_nobody_looks(tmp_path: Path) -> None:

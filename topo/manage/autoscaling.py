@@ -105,9 +105,10 @@ class Autoscaling:
     def remark(self) -> str:
         """What those who look at the topology's status are to know; or ""."""
         with self._lock:
-            decisions = self._scaler.decisions if self._scaler else ()
-            last = decisions[-1] if decisions else None
-            return last.reason if last is not None and last.verdict == SKEW else ""
+            if self._scaler is None or self._sample is None:
+                return ""
+            last = self._scaler.decisions[-1]
+            return last.reason if last.verdict == SKEW else ""
 
     def document(self) -> dict[str, Any]:
         """Return the limits, the latest decisions, and what would be decided at this moment."""
@@ -123,15 +124,27 @@ class Autoscaling:
     def follow(self, run: Run) -> None:
         """Look, if it is time to; begin the step that is decided on."""
         scaler, now = self._scaler, self._clock()
-        if scaler is None or not isinstance(run, Scalable) or now < self._due:
+        if scaler is None or now < self._due or not isinstance(run, Scalable):
             return
         if run.is_rebalancing or self._is_stepping:
             return
         self._due = now + self._secs
-        if run.status != ACTIVE:  # nothing that is measured now says how it is at work
+        try:
+            if run.status == ACTIVE:
+                self._look(scaler, run, now)
+            else:  # nothing that is measured now says how it is at work
+                with self._lock:
+                    self._sample = None
+                    scaler.pause(now)
+        except Exception:  # the topology is worth more than its number of slots
+            log.exception(
+                "internal error: %s does not scale any more; please report this", self._name
+            )
+            note_mark(self._directory, "rebalance", "scaling ended by an internal error")
             with self._lock:
-                scaler.pause(now)
-            return
+                self._scaler = None
+
+    def _look(self, scaler: Scaler, run: Any, now: float) -> None:
         sample = self._measure.sample(run, now)
         with self._lock:
             before = scaler.decisions[-1] if scaler.decisions else None
