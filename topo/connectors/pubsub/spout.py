@@ -67,11 +67,13 @@ class Subscriber(Service):
             return ()
         call, self._pull = self._pull, None
         try:
-            messages: Sequence[Any] = self.result_of(call).received_messages
+            answer = self.result_of(call)
         except Unavailable as error:
             if type(error.__cause__).__name__ == "DeadlineExceeded":
                 return ()  # none has come
             raise
+        # Protobuf's own message: the client's wrapper takes half of the time of reading.
+        messages: Sequence[Any] = self.types.PullResponse.pb(answer).received_messages
         self.lent.update(each.ack_id for each in messages)
         return messages
 
@@ -240,7 +242,7 @@ class PubSubSpout(LeaseSpout):
                 message.message_id,
                 message.ordering_key,
                 received.delivery_attempt,
-                datetime.fromtimestamp(message.publish_time.timestamp(), UTC),
+                message.publish_time.ToDatetime(UTC),
                 dict(message.attributes),
                 value,
             )
