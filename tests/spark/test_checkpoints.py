@@ -14,6 +14,7 @@ from tests.conformance.doubles import Numbers, Total
 from tests.spark.doubles import LONGEST_SECS, WORKERS, Endless, wait_until
 from tests.wiring import line
 from topo import CheckpointError, LocalCluster, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
+from topo.engine.spark.driver import query, resources
 from topo.storage.checkpoints import remove_checkpoint
 from topo.tracking.server import AckerServer
 
@@ -84,6 +85,32 @@ def test_a_run_goes_on_where_the_last_one_stopped(cluster: LocalCluster, tmp_pat
         with pytest.raises(CheckpointError, match=said):
             run.await_completion(LONGEST_SECS)
         assert run.status == "FAILED"
+
+
+@pytest.mark.of_batches
+def test_either_source_of_calls_resumes_what_the_other_has_begun(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Spark that somebody else has started may not take topo's own, which saves an exchange."""
+    plans: list[Any] = []
+
+    def start_and_keep(*arguments: Any) -> Any:
+        plans.append(query.start_query(*arguments))
+        return plans[-1]
+
+    monkeypatch.setattr(resources, "start_query", start_and_keep)
+    conf = {**WORKERS, "topology.checkpoint.dir": str(tmp_path / "checkpoint")}
+    counted, exchanges = [], []
+    for limit, is_own in ((10, False), (20, True), (30, False), (40, True), (50, True)):
+        with monkeypatch.context() as patched:
+            if not is_own:
+                patched.setattr(query, "_has_own_source", lambda context: False)
+            run = cluster.submit_topology("t", payments(limit), conf, capture=["total"])
+            run.await_completion(LONGEST_SECS)
+        counted.append([len(run.tuples("total")), run.tuples("total")[-1]])
+        exchanges.append(plans[-1]._jsq.explainInternal(False).count("Exchange hashpartitioning"))
+    assert counted == [[10, [limit]] for limit in (10, 20, 30, 40, 50)]
+    assert exchanges == [3, 2, 3, 2, 2]
 
 
 def test_the_token_at_outer_ackers_is_drawn_once_and_for_its_owner_alone(

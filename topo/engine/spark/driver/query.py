@@ -1,25 +1,33 @@
 """The streaming query of a plan: a source that calls each slot once a batch, then the levels.
 
-The source gives one row per slot and batch. Each level is behind an exchange by slot key, so that
-its partition p is slot p; a row for a deeper level passes through the stages between untouched.
+The source gives one row per slot and batch. Partition p of each level is slot p: Spark brings rows
+there by an exchange on the slot's key, except the source's own, which are there from the start if
+the source is topo's. A row for a deeper level passes through the stages between untouched.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from topo.config.masters import is_local
 from topo.engine.spark.datasets.sinks import SinkWriter
 from topo.engine.spark.datasets.sources import with_sources
+from topo.engine.spark.jvm.classes import load
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.worker.stages import ROW_SCHEMA, MapStage, StageSetup, StateStage
 from topo.topology.model import Topology
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, GroupedData, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from topo.tracking.client import Lease
+
+log = logging.getLogger("topo.spark")
+_SOURCE_CLASS = "topo.Calls"
 
 
 def build_query(
@@ -61,6 +69,29 @@ def start_query(
 
 
 def _slot_rows(session: SparkSession, plan: Plan) -> DataFrame:
+    """Return the rows that call the slots; either source resumes what the other has begun."""
+    if _has_own_source(session.sparkContext):
+        keys = ",".join(map(str, plan.keys))
+        return session.readStream.format(_SOURCE_CLASS).option("keys", keys).load()
+    return _rows_by_rate(session, plan)
+
+
+def _has_own_source(context: SparkContext) -> bool:
+    """Load topo's own source into a Spark on this machine; return False if it does not take it."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    if not is_local(context.master):
+        return False
+    try:
+        load(context, _SOURCE_CLASS.rpartition(".")[2])
+    except (Py4JError, TypeError) as error:  # the latter where a class of Spark's is missing
+        log.info("Spark runs with a stage more in each batch: %s", str(error).partition("\n")[0])
+        return False
+    return True
+
+
+def _rows_by_rate(session: SparkSession, plan: Plan) -> DataFrame:
+    """Return them from a source of Spark's own, from which an exchange brings them to the slots."""
     from pyspark.sql import functions as f
 
     numbers = (
