@@ -1,14 +1,17 @@
 """The seam between a client's calls and the ackers, and its implementation on gRPC.
 
-A transport starts a call at one of the ackers; its result is the reply, `Refused` (it arrived and
-was turned down) or `Unreachable` (nobody knows whether it arrived: the caller repeats it).
+A transport starts a call at one of the ackers, at the latest when its result is asked for. That is
+the reply, `Refused` (it arrived and was turned down) or `Unreachable` (nobody knows whether it
+arrived: the caller repeats it).
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -78,7 +81,10 @@ class GrpcTransport:
         if call is None:
             call = self._channels[shard].unary_unary(_SERVICE + method)
             self._methods[shard, method] = call
-        return _GrpcCall(call.future(request, timeout=timeout, metadata=self._metadata))
+        options = {"timeout": timeout, "metadata": self._metadata}
+        if len(self._channels) == 1:  # none runs beside it, and gRPC starts a thread for a future
+            return _GrpcCall(partial(call, request, **options))
+        return _GrpcCall(call.future(request, **options).result)
 
     def close(self) -> None:
         for channel in self._channels:
@@ -95,17 +101,21 @@ def metadata_of(target: AckerTarget) -> tuple[tuple[str, str | bytes], ...]:
 
 
 class _GrpcCall:
-    def __init__(self, call: Any) -> None:
-        self._call = call
+    """A call of which `reply` gives the reply; it has begun by then, or begins with it."""
+
+    def __init__(self, reply: Callable[[], bytes]) -> None:
+        self._reply = reply
 
     def result(self) -> bytes:
         try:
-            reply: bytes = self._call.result()
+            reply = self._reply()
         except grpc.FutureCancelledError:
             raise Unreachable("the call was cancelled") from None
         except grpc.RpcError as error:
             failed: Any = error
             code, details = failed.code(), failed.details() or ""
+            if code is grpc.StatusCode.CANCELLED:  # by who has closed the channel meanwhile
+                raise Unreachable("the call was cancelled") from None
             if code in _AGAIN:
                 raise Unreachable(_why(code, details)) from None
             if code in _REFUSALS:
