@@ -140,7 +140,7 @@ def _context(one: Receiving) -> Any:
     """Return the context of the spout, whose instance a restart has taken away."""
     host: Any = one.run
     opened = host._opened()
-    return opened.spouts[0].component.context
+    return opened.host.spouts[0].component.context
 
 
 def test_a_server_that_is_away_is_waited_for(receiving: Any) -> None:

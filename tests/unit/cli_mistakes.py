@@ -83,7 +83,8 @@ MISTAKES = [
         "a value of the wrong type",
         "topo explain wordcount.py -c topology.workers=many",
         2,
-        "topology.workers must be a whole number of at least 1, or null; got 'many'",
+        'topology.workers must be a whole number of at least 1, or {"min": N, "max": M}, or null; '
+        "got 'many'",
     ),
     Mistake(
         "a component that is not there",
