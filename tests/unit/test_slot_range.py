@@ -10,6 +10,7 @@ import pytest
 
 from topo import Config, ConfigError
 from topo.cli.options import ConfOptions, slots_of
+from topo.config.layers import Layer, effective, merged
 from topo.config.project import load_conf_file
 from topo.config.slot_range import slot_range, with_first_slots
 from topo.runtime.task import full_conf
@@ -44,6 +45,53 @@ def test_files_and_options_say_them(tmp_path: Path) -> None:
     assert slots_of(None, None, "4") == 4
     (layer,) = ConfOptions(None, (), limits, None, False).layers()
     assert (layer.origin, layer.values) == ("--workers 2..16", {"topology.workers": RANGE})
+
+
+@pytest.mark.parametrize(
+    "early", [{"topology.workers": RANGE}, Config({"topology.workers": RANGE})]
+)
+@pytest.mark.parametrize(
+    ("later", "limits", "slots"),
+    [
+        ({"topology.workers": {"max": 4}}, (1, 4), None),
+        ({"topology.workers.max": 4}, (2, 4), None),
+        ({"topology.workers": 4}, None, 4),
+        ({"topology.workers": None}, None, None),
+        ({"topology.workers.max": None}, None, None),
+        ({"topology.workers.max": 4, "topology.workers": 3}, (1, 4), 3),
+    ],
+)
+def test_a_later_layer_has_its_way_however_an_earlier_one_says_its_slots(
+    early: dict[str, Any], later: dict[str, Any], limits: tuple[int, int] | None, slots: int | None
+) -> None:
+    """A file says limits as one setting, and the settings of code have them apart."""
+    layers = [
+        Layer("topo.toml", {"topology.workers": 8}),
+        Layer("code", early),
+        Layer("-c", later),
+    ]
+    conf = Config(merged(*layers))
+    assert (slot_range(conf), conf.workers) == (limits, slots)
+    shown = {key: each.value for key, each in effective(*layers).items()}
+    assert (slot_range(shown), shown["topology.workers"]) == (limits, slots)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"topology.workers": RANGE}, Config({"topology.workers": RANGE})]
+)
+def test_limits_leave_nothing_of_an_earlier_number(limits: dict[str, Any]) -> None:
+    layers = [Layer("topo.toml", {"topology.workers": 32}), Layer("code", limits)]
+    assert merged(*layers) == {"topology.workers.min": 2, "topology.workers.max": 16}
+    found = effective(*layers)
+    assert (found["topology.workers"].value, found["topology.workers"].origin) == (None, "default")
+    assert found["topology.workers.max"].origin == "code"
+
+
+def test_the_fewest_alone_are_no_limits() -> None:
+    with pytest.raises(
+        ConfigError, match=r"workers\.min is 3, and there is no topology\.workers\.max"
+    ):
+        slot_range(Config({"topology.workers.min": 3}))
 
 
 @pytest.mark.parametrize("text", ["x", "2..", "..4", "2..4..6", "2.5"])

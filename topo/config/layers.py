@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from topo.config.checks import JSON, check_settings
 from topo.config.settings import SETTINGS
+from topo.config.slot_range import replaced_by, with_range_apart
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ def effective(*layers: Layer) -> dict[str, Effective]:
     """Return every key with its value and origin: the last layer wins over earlier ones."""
     found: dict[str, Effective] = {}
     for layer in (DEFAULTS, *layers):
-        for key, value in layer.values.items():
+        for key in replaced_by(layer.values) & found.keys():
+            found[key] = Effective(DEFAULTS.values[key], DEFAULTS.origin)
+        for key, value in with_range_apart(layer.values).items():
             setting = SETTINGS.get(key)
             found[key] = Effective(setting.meant(value) if setting else value, layer.origin)
     return found
@@ -52,7 +55,12 @@ def effective(*layers: Layer) -> dict[str, Effective]:
 
 def merged(*layers: Layer) -> dict[str, JSON]:
     """Merge the layers without the defaults, as the settings that a topology is submitted with."""
-    return {key: value for layer in layers for key, value in layer.values.items()}
+    settings: dict[str, JSON] = {}
+    for layer in layers:
+        for key in replaced_by(layer.values) & settings.keys():
+            del settings[key]
+        settings.update(with_range_apart(layer.values))
+    return settings
 
 
 def for_component(

@@ -30,10 +30,26 @@ def with_range_apart(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**others, LEAST: limits.get("min", 1), MOST: limits["max"]}
 
 
+def replaced_by(values: Mapping[str, Any]) -> set[str]:
+    """Return the keys of slots that a layer with these settings takes out of those before it.
+
+    A number fixes the slots, whatever limits there were, and limits leave no number to begin with:
+    it makes no difference whether a layer has them as one setting or apart.
+    """
+    if WORKERS in values:
+        return {WORKERS, LEAST, MOST}
+    return {WORKERS} if values.get(MOST) is not None else set()
+
+
 def slot_range(conf: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return the fewest and the most slots; None if the topology does not scale."""
     least, most = conf.get(LEAST), conf.get(MOST)
     if most is None:
+        if least is not None and MOST not in conf:  # null says that it does not scale
+            raise ConfigError(
+                f"{LEAST} is {least}, and there is no {MOST}",
+                hint=f"without the most it does not scale: {WORKERS} = {least}, or give {MOST}",
+            )
         return None
     if (least or 1) > most:
         raise ConfigError(
