@@ -135,6 +135,31 @@ def test_a_step_that_cannot_be_made_is_logged_and_waits(
     assert "such a step failed" in caplog.text
 
 
+def test_a_step_that_meets_one_of_somebody_else_is_no_failure(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    begun = bench.rebalance
+
+    def after_somebody_else(slots: int) -> None:
+        bench.run.is_rebalancing = True
+        raise RunError("it is moving to 2 slots already")
+
+    bench.scaling = Autoscaling(
+        tmp_path,
+        Launch("words", word_count(), bench.conf, master="local[4]"),
+        after_somebody_else,
+        lambda: bench.now,
+    )
+    bench.pass_secs(12)
+    assert bench.run.is_rebalancing
+    verdicts = [each["verdict"] for each in bench.scaling.document()["decisions"]]
+    assert verdicts == ["rest", "wait", "up"], "and none that failed"
+    bench.run.is_rebalancing, bench.run.slots = False, 2
+    bench.scaling.settle(bench.run)
+    bench.scaling._rebalance = begun
+    bench.pass_secs(30)
+    assert bench.asked_for == [4], "nothing bars the way up"
+
+
 def test_a_mistake_of_its_own_ends_the_scaling_and_not_the_topology(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -197,7 +222,14 @@ def test_without_limits_nobody_looks(tmp_path: Path) -> None:
     assert (rules.least, rules.most, rules.utilization, rules.rest_secs) == (1, 4, 0.5, 4)
 
 
-@pytest.mark.parametrize("text", ["[]", "{", '{"decisions": 3}', ""])
+TRIAL = '{"rest_until": 0, "barred": {}, "decisions": [], "trial": %s}'
+TRIALS = [
+    TRIAL % '{"before": 1, "to": 1, "rate": 9, "slot_rate": null}',
+    TRIAL % '{"before": "1", "to": 1, "rate": 9, "slot_rate": 9}',
+]
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"decisions": 3}', "", *TRIALS])
 def test_a_damaged_file_is_as_none(text: str, tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(text)
     bench = Bench(tmp_path)

@@ -184,11 +184,13 @@ class Autoscaling:
         self._is_stepping = True
         try:
             self._rebalance(decision.to)
-        except TopoError as error:  # somebody else's has begun, or it cannot be made
+        except TopoError as error:
             self._is_stepping = False
+            # One that somebody else has begun a moment ago says nothing against this step.
+            failure = "" if run.is_rebalancing else sentence_of(error)
             with self._lock:
                 assert self._scaler is not None, "it has decided"
-                self._scaler.settle(self._clock(), run.slots, sentence_of(error))
+                self._scaler.settle(self._clock(), run.slots, failure)
                 last = self._scaler.decisions[-1]
             self._write()
             self._tell(last)

@@ -174,6 +174,8 @@ class Scaler:
             rest_until = float(state["rest_until"])
             barred = {str(way): float(until) for way, until in state["barred"].items()}
             trial = _Trial(**state["trial"]) if state["trial"] else None
+            if trial is not None:
+                math.fsum(asdict(trial).values())  # raises for what is no number
             decisions = [
                 Decision(**{**each, "figures": Figures(**each["figures"])})
                 for each in state["decisions"]
