@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -140,8 +141,8 @@ def test_more_slots_for_lag_and_fewer_when_it_is_done(terminal: Terminal) -> Non
     assert totals == {"count": load.limit, "sum": sum(range(load.limit))}
     decisions = json.loads((run_of(terminal).directory / "scale.json").read_bytes())["decisions"]
     steps = [each for each in decisions if each["to"] != each["slots"]]
-    assert (steps[0]["verdict"], steps[0]["to"], steps[-1]["to"]) == ("up", 2, 1)
-    assert steps[0]["figures"]["lag"] > 0
-    log = (run_of(terminal).directory / "log" / "driver.log").read_text()
-    assert "sums scales from 1 to 2 slots (up): " in log
-    assert "sums scales from 2 to 1 slots (" in log
+    assert steps[-1]["to"] == 1
+    log = (run_of(terminal).directory / "log" / "driver.log").read_text()  # it has them all
+    up, down = re.findall(r"sums scales from (\d to \d slots) \(\w+\): .*, lag ([\d,]+)", log)
+    assert (up[0], down[0]) == ("1 to 2 slots", "2 to 1 slots")
+    assert up[1] != "0"
