@@ -114,6 +114,15 @@ def test_a_step_of_the_load_is_met_within_three_steps(load: float, shows_lag: bo
     assert plant.last.verdict in (STAY, "limit")
 
 
+@pytest.mark.parametrize("shows_lag", [True, False])
+def test_slots_that_have_room_for_what_comes_in_are_not_taken_back(shows_lag: bool) -> None:
+    """They are busier than they should be, as they may have no more; what comes in is no more."""
+    rules = Rules(1, 8)
+    plant = Plant(lambda at: 650.0, slots=7, rules=rules, shows_lag=shows_lag, stop_secs=2)
+    assert [step.to for step in plant.run(6 * HOUR)] == [8]
+    assert plant.last.verdict == STAY
+
+
 def test_the_way_down_is_slow_and_by_parts() -> None:
     plant = Plant(lambda at: 1000.0 if at < HOUR else 50.0, slots=15)
     assert plant.run(HOUR) == []

@@ -40,6 +40,8 @@ _BAND = 0.3
 _MOST_DOWN = 0.4
 _LEAST_RISE = 0.1
 """The part of the expected rise that a step up has to bring."""
+_FULL = 0.95
+"""Slots that are less busy do all that comes in: no more of them do more of it."""
 _SKEW = 1.5
 _FULL_PART = 0.1
 """Lag that would take more than this part of `catch_up_secs` and does not shrink: slots are full,
@@ -339,7 +341,7 @@ class Scaler:
             return WAIT, slots, reason
         if (trial := self._trial) is not None:
             self._trial = None
-            if trial.to == slots and (words := _brought_nothing(trial, figures, rules)):
+            if trial.to == slots and (words := _brought_nothing(trial, figures)):
                 return UNDO, min(max(trial.before, floor), ceiling), words
         if self._direction == STAY:
             return STAY, slots, f"the load suits {_slots(slots)}"
@@ -390,11 +392,11 @@ def _is_like(last: Decision, decision: Decision) -> bool:
     return all(getattr(last, name) == getattr(decision, name) for name in names)
 
 
-def _brought_nothing(trial: _Trial, figures: Figures, rules: Rules) -> str:
+def _brought_nothing(trial: _Trial, figures: Figures) -> str:
     """Return in words how little a step up has brought; "" if enough, or not needed."""
     if figures.rate is None or figures.busy is None or figures.demand is None:
         return ""
-    offered = math.inf if figures.busy >= rules.utilization else figures.demand
+    offered = math.inf if figures.busy >= _FULL else figures.demand
     expected = min(trial.slot_rate * trial.to, offered) - trial.rate
     rise = figures.rate - trial.rate
     if expected <= _LEAST_RISE * trial.rate or rise >= _LEAST_RISE * expected:
