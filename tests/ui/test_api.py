@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -296,6 +297,8 @@ def test_decisions_on_slots_are_shown_the_latest_first(world: World, site: Site)
         decision(at="x"),
         decision(figures=[]),
         decision(needed="3"),
+        *(decision(at=at) for at in (1e300, -1e18, math.nan)),
+        decision(figures={**decision()["figures"], "rate": math.inf}),
     ]
     world.drivers["words"].decisions = [stay, decision(), *damaged]
     with site.client() as client:

@@ -13,6 +13,7 @@ nothing of that, so there a slot is as busy as the code of its bolts.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -54,6 +55,8 @@ _LOGGED = (SKEW, BARRED, FAILED, LIMIT)
 _FIXED_PART = 0.1
 """The most of a batch's target time that counts as its cost whatever is in it."""
 _SPARK = "spark"
+_NEVER = 1e11
+"""A time that no decision has, in seconds, which still has a date."""
 
 
 def rules_of(conf: Mapping[str, Any]) -> Rules | None:
@@ -249,7 +252,15 @@ def _views(decisions: Any) -> list[DecisionView]:
         for each in (decisions if isinstance(decisions, list) else [])
         if isinstance(each, dict) and isinstance(each.get("figures"), dict)
     ]
-    return views_of(DecisionView, flat)
+    return [each for each in views_of(DecisionView, flat) if _can_be_shown(each)]
+
+
+def _can_be_shown(view: DecisionView) -> bool:
+    """Return True if its times are of this age and its figures finite: others are damaged."""
+    figures = (view.rate, view.demand, view.busy, view.slot_rate, view.lag)
+    return all(0 <= time < _NEVER for time in (view.at, view.until)) and all(
+        math.isfinite(each) for each in figures if each is not None
+    )
 
 
 def in_words(decision: Decision | DecisionView) -> str:
