@@ -232,7 +232,10 @@ class PubSubSpout(LeaseSpout):
     # -- messages -----------------------------------------------------------------------------
 
     def fetch(self, most: int) -> Sequence[Arrival]:
-        return [self._arrival(each) for each in self._linked().pulled(most)]
+        received = self._linked().pulled(most)
+        # What is pulled is lent for as long as the subscription says, by default for 10 seconds.
+        self.extend([each.ack_id for each in received])
+        return [self._arrival(each) for each in received]
 
     def _arrival(self, received: Any) -> Arrival:
         message = received.message
