@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -127,6 +128,28 @@ def test_documents_that_are_refused_are_rejected_alone(server: MongoServer, mode
         write(server, rows(("b", "x")))
 
 
+@pytest.mark.parametrize("mode", ["upsert", "insert", "update", "delete"])
+def test_an_id_is_no_query_for_other_documents(server: MongoServer, mode: str) -> None:
+    ids = ({"$gt": ""}, {"$ne": 1}, re.compile("a"), bson.Regex("a"), bson.DBRef("a", 1), [1], (1,))
+    run = write(server, rows(*((number, 1) for number in ids)), id="user", mode=mode,
+                on_bad="stream")  # fmt: skip
+    assert len(run.emitted) == len(ids)
+    assert run.emitted[0][1] == "ValueError: an id that asks for documents: {'$gt': ''}"
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a$b", ".a", "a.", "a..b", "a\0b", "\ud800", "system.users", 5]
+)
+def test_a_name_of_a_tuple_that_no_collection_has_is_rejected_alone(
+    server: MongoServer, name: Any
+) -> None:
+    bolt = MongoBolt(server.url, "d", lambda tup: name if tup["n"] else "a.b", on_bad="stream")
+    run = run_bolt(bolt, batches=[rows(("ann", 0), ("bob", 1), ("eve", 0))])
+    assert len(server.values("a.b")) == 2
+    assert ["is no name of a collection" in emitted[1] for emitted in run.emitted] == [True]
+
+
 def test_those_that_are_not_taken_for_now_are_written_again(server: MongoServer) -> None:
     server.busy = 2
     write(server, rows(*((f"u{n}", n) for n in range(5))), id="user", mode="insert")
@@ -216,10 +239,16 @@ def test_a_certificate_of_an_authority_of_ones_own(tmp_path: Path) -> None:
         run_bolt(MongoBolt(url, "d", "c", tls={"ca": "/nowhere.pem"}), batches=[rows(("a", 1))])
 
 
-def test_a_url_that_the_client_refuses_is_not_repeated() -> None:
-    url = Secret("mongodb://ann:se/cret@127.0.0.1:1/")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mongodb://ann:se/cret@127.0.0.1:1/",
+        "mongodb://127.0.0.1:port/?tlsCertificateKeyFilePassword=se/cret",
+    ],
+)
+def test_a_url_that_the_client_refuses_is_not_repeated(url: str) -> None:
     with pytest.raises(ComponentError, match="the URL or settings= cannot be read") as caught:
-        run_bolt(MongoBolt(url, "d", "c"), batches=[rows(("a", 1))])
+        run_bolt(MongoBolt(Secret(url), "d", "c"), batches=[rows(("a", 1))])
     assert "cret" not in f"{caught.value} {caught.value.__cause__}".replace("Secret", "")
     assert "quote_plus" in str(caught.value.hint)
 
@@ -234,7 +263,9 @@ def test_a_url_that_the_client_refuses_is_not_repeated() -> None:
         ({"url": "http://h"}, "url='http://h'"),
         ({"url": "http://u:pw@h"}, "url='http://u:***@h'"),
         ({"collection": ""}, "collection=''"),
+        ({"collection": "a..b"}, "collection='a..b' is no name of a collection"),
         ({"database": ""}, "database=''"),
+        ({"database": "a.b"}, "database='a.b' is no name of a database"),
         ({"tls": {"key": "k"}}, "wants the key in the certificate's file"),
         ({"tls": {"cacert": "k"}}, "tls has no 'cacert'"),
         ({"settings": {"tlsCAFile": "f"}}, "the connector sets it"),

@@ -15,6 +15,10 @@ from topo.errors import ComponentError, Unavailable
 
 REQUIRES = "pymongo>=4.9"
 _URL = re.compile(r"mongodb(\+srv)?://[^\s/?]+")
+_NAMES = {
+    "database": re.compile(r'[^\s$./\\"\0\ud800-\udfff]{1,63}'),
+    "collection": re.compile(r"(?!system\.)[^$.\0\ud800-\udfff]+(\.[^$.\0\ud800-\udfff]+)*"),
+}
 _DEFAULTS = {
     "serverSelectionTimeoutMS": 5_000,
     "connectTimeoutMS": 5_000,
@@ -72,6 +76,12 @@ def check_access(
                 f"{connector}: settings={{{name!r}: ...}} is in the open",
                 hint="give Secret.env('NAME')",
             )
+
+
+def check_name(connector: str, kind: str, name: Any) -> None:
+    """Raise ComponentError if MongoDB has no database or collection of this name."""
+    if not (isinstance(name, str) and _NAMES[kind].fullmatch(name)):
+        raise ComponentError(f"{connector}: {kind}={name!r} is no name of a {kind}")
 
 
 class Server:
@@ -163,8 +173,11 @@ def passes(code: int | None) -> bool:
 
 
 def _shown(url: str) -> str:
-    """Return a URL without its password, which in one that is wrong may have any character."""
-    return re.sub(r"(://[^/:@\s]*):.*@", rf"\1:{HIDDEN}@", url)
+    """Return a URL without its options, and without its password.
+
+    In a URL that is wrong the password may have any character; options may have others.
+    """
+    return re.sub(r"(://[^/:@\s]*):.*@", rf"\1:{HIDDEN}@", url).partition("?")[0]
 
 
 def _tls_options(connector: str, tls: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ needed, and no replica set.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -16,7 +17,7 @@ from typing import Any
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_choice, load_client
-from topo.connectors.mongodb.server import REQUIRES, Server, check_access, passes
+from topo.connectors.mongodb.server import REQUIRES, Server, check_access, check_name, passes
 from topo.connectors.mongodb.values import encode, raw_options
 from topo.connectors.outbox import Chosen, OutboxSink, Outgoing, Refused, chosen, parts, size_of
 from topo.errors import ComponentError, Unavailable
@@ -72,9 +73,9 @@ class MongoBolt(OutboxSink):
             )
         if version is not None and mode != "upsert":
             raise ComponentError(f"{_NAME}: version= goes with mode='upsert'")
-        for name, value in (("database", database), ("collection", collection)):
-            if not (isinstance(value, str) and value) and not (name != "database" and value):
-                raise ComponentError(f"{_NAME}: {name}={value!r} names none")
+        check_name(_NAME, "database", database)
+        if not callable(collection):
+            check_name(_NAME, "collection", collection)
         self.url, self.tls, self.settings = url, tls, dict(settings or {})
         self.database, self.collection = database, collection
         self.id, self.version, self.mode = id, version, mode
@@ -98,6 +99,8 @@ class MongoBolt(OutboxSink):
         name = self.collection if isinstance(self.collection, str) else self.collection(tup)
         if name is None:
             return None
+        if not isinstance(self.collection, str):
+            check_name(_NAME, "collection", name)
         record = self.as_record(tup)
         if not isinstance(record, Mapping):
             raise ValueError(f"a document is a dict; got a {type(record).__name__}")
@@ -107,6 +110,7 @@ class MongoBolt(OutboxSink):
             if self.id is not None or self.mode in ("update", "delete"):
                 raise ValueError("a document without an id")
             number = load_client("bson", _NAME, "mongodb").ObjectId()
+        _check_id(number)
         if self.version is not None and document.get(self.version) is None:
             raise ValueError(f"a document without its version, {self.version!r}")
         # What is only deleted is encoded too: an id that is no BSON is refused here.
@@ -204,6 +208,16 @@ class MongoBolt(OutboxSink):
 
 def _collection_of(record: Outgoing) -> str:
     return record.where
+
+
+def _check_id(number: Any) -> None:
+    """Raise ValueError for what asks for other documents, were it looked for: {"$gt": ""}."""
+    bson = load_client("bson", _NAME, "mongodb")
+    is_query = isinstance(number, Mapping) and any(str(name).startswith("$") for name in number)
+    if is_query or isinstance(number, (re.Pattern, bson.Regex, bson.DBRef)):
+        raise ValueError(f"an id that asks for documents: {number!r}"[:200])
+    if isinstance(number, list | tuple | set | frozenset):
+        raise ValueError(f"an id that is a {type(number).__name__}; MongoDB has none such")
 
 
 def _is_same_id(fault: Mapping[str, Any]) -> bool:
