@@ -233,11 +233,22 @@ class MongoServer:
             if at < self.forgotten:
                 return failed(286, "the resume point may no longer be in the oplog")
             names = [command["aggregate"]] if isinstance(command["aggregate"], str) else None
+            ops: list[str] | None = None
+            projected: list[str] = []
             for stage in stages[1:]:
-                names = stage.get("$match", {}).get("ns.coll", {}).get("$in", names)
+                match = stage.get("$match", {})
+                names = match.get("ns.coll", {}).get("$in", names)
+                ops = match.get("operationType", {}).get("$in", ops)
+                projected = ["_id", *stage["$project"]] if "$project" in stage else projected
             number = len(self._cursors) + 1
             size = command.get("cursor", {}).get("batchSize", 101)
-            self._cursors[number] = {"at": at, "names": names, "size": size}
+            self._cursors[number] = {
+                "at": at,
+                "names": names,
+                "ops": ops,
+                "parts": projected,
+                "size": size,
+            }
             return {"ok": 1, "cursor": self._batch(number, "firstBatch"), "operationTime": _now()}
 
     def _more(self, number: int) -> dict[str, Any]:
@@ -254,8 +265,10 @@ class MongoServer:
             change = self.log[cursor["at"]]
             cursor["at"] += 1
             if cursor["names"] is None or change["ns"]["coll"] in cursor["names"]:
-                batch.append(change)
                 is_over = change["operationType"] == "invalidate"
+                if cursor["ops"] is None or change["operationType"] in cursor["ops"]:
+                    parts = cursor["parts"] or change
+                    batch.append({name: change[name] for name in change if name in parts})
         return {
             "id": 0 if is_over else bson.Int64(number),
             "ns": "d.$cmd.aggregate",

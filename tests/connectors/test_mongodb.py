@@ -324,6 +324,30 @@ def test_every_kind_of_change_of_a_collection(server: MongoServer) -> None:
     assert server.opened[1]["startAfter"] == {"_data": "000007"}
 
 
+def test_a_pipeline_that_leaves_out_the_end_of_a_collection_does_not_end_the_reading(
+    server: MongoServer,
+) -> None:
+    server.insert("a", {"_id": 1, "n": 1})
+    pipeline = [{"$match": {"operationType": {"$in": ["insert"]}}}]
+    with TestCluster() as cluster:
+        run = started(cluster, changes(server, "a", fields="n", pipeline=pipeline))
+        moved_until(cluster, lambda: run.tuples("s"))
+        server.change("drop", "a")
+        server.change("invalidate", "a")
+        cluster.advance(1)
+        server.insert("a", {"_id": 2, "n": 2})
+        moved_until(cluster, lambda: len(run.tuples("s")) == 2)
+    assert server.opened[-1]["startAfter"] == {"_data": "000003"}
+
+
+def test_a_pipeline_leaves_out_what_it_likes_but_the_token(server: MongoServer) -> None:
+    server.insert("a", {"_id": 1, "n": 1})
+    pipeline = [{"$project": {"fullDocument": 1}}]
+    names = ("op", "collection", "key", "after", "at")
+    (row,) = run_spout(changes(server, "a", fields=names, pipeline=pipeline), calls=2).emitted
+    assert list(row) == ["", "", None, {"_id": 1, "n": 1}, None]
+
+
 def test_parts_of_a_change_and_the_collections_of_a_database(server: MongoServer) -> None:
     for name in ("a", "b", "c"):
         server.insert(name, {"_id": 1, "n": 1})
@@ -469,7 +493,9 @@ def test_translate_is_given_the_change(server: MongoServer) -> None:
         ({"full_document_before_change": "updateLookup"}, "full_document_before_change="),
         ({"collection": "a"}, "it is called collections="),
         ({"page": 0}, "page=0"),
+        ({"start": datetime(1960, 1, 1)}, "begin in 1970"),
         ({"database": ""}, "database=''"),
+        ({"database": "a.b"}, "database='a.b' is no name of a database"),
         ({"url": "h:27017"}, "url='h:27017'"),
     ],
 )

@@ -18,7 +18,7 @@ from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_choice, check_positive, load_client
 from topo.connectors.inflight import InflightSpout
-from topo.connectors.mongodb.server import REQUIRES, Server, check_access
+from topo.connectors.mongodb.server import REQUIRES, Server, check_access, check_name
 from topo.connectors.mongodb.values import decode_bson, decode_plain, raw_options
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
@@ -43,7 +43,8 @@ class Change(NamedTuple):
     after: dict[str, Any] | None
     update: dict[str, Any] | None
     """Of an update `updatedFields`, `removedFields` and `truncatedArrays`."""
-    at: datetime
+    at: datetime | None
+    """None, as `op` is "", if the pipeline has left out what says it."""
 
 
 class MongoChanges(InflightSpout, StatefulSpout):
@@ -92,11 +93,12 @@ class MongoChanges(InflightSpout, StatefulSpout):
         check_positive(_NAME, page=page, poll_secs=poll_secs)
         if not isinstance(start, datetime):
             check_choice(_NAME, "start", start, ("latest",))
+        elif not 1970 <= start.year <= 2105:
+            raise ComponentError(f"{_NAME}: start={start}; times of a cluster begin in 1970")
         images = (None, "whenAvailable", "required")
         check_choice(_NAME, "full_document", full_document, (*images, "updateLookup"))
         check_choice(_NAME, "full_document_before_change", full_document_before_change, images)
-        if not (isinstance(database, str) and database):
-            raise ComponentError(f"{_NAME}: database={database!r} names no database")
+        check_name(_NAME, "database", database)
         self.url, self.tls, self.settings = url, tls, dict(settings or {})
         self.database, self.collections = database, tuple(Fields(collections))
         self.start, self.pipeline = start, [dict(stage) for stage in pipeline]
@@ -162,7 +164,7 @@ class MongoChanges(InflightSpout, StatefulSpout):
         assert isinstance(self.start, datetime)
         timestamp = load_client("bson", _NAME, "mongodb").Timestamp
         aware = self.start if self.start.tzinfo is not None else self.start.replace(tzinfo=UTC)
-        return {"start_at_operation_time": timestamp(int(aware.timestamp()), 0)}
+        return {"start_at_operation_time": timestamp(max(0, int(aware.timestamp())), 0)}
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -203,9 +205,12 @@ class MongoChanges(InflightSpout, StatefulSpout):
                 stream = self._opened(server)
                 change = stream.try_next()
             if change is None:
+                if not stream.alive:  # of an "invalidate" that the pipeline has left out
+                    self._stream = None
+                    self._note(stream.resume_token)
                 return
             tokens.append(change["_id"])
-            if change["operationType"] == "invalidate":
+            if change.get("operationType") == "invalidate":
                 self._stream = None  # opened anew after it
                 self.context.end_batch()
                 return
@@ -226,14 +231,18 @@ class MongoChanges(InflightSpout, StatefulSpout):
 
         key, namespace = part("documentKey"), part("ns")
         return Change(
-            change["operationType"],
+            change.get("operationType", ""),
             "" if namespace is None else namespace.get("coll", ""),
             None if key is None else key.get("_id"),
             part("fullDocumentBeforeChange"),
             None if change.get("fullDocument") is None else document,
             part("updateDescription"),
-            change.get("wallTime") or change["clusterTime"].as_datetime().astimezone(UTC),
+            change.get("wallTime") or _time_of(change.get("clusterTime")),
         )
+
+
+def _time_of(timestamp: Any) -> datetime | None:
+    return None if timestamp is None else timestamp.as_datetime().astimezone(UTC)
 
 
 def _as_dict(token: Any) -> dict[str, Any]:
