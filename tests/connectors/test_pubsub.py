@@ -289,6 +289,7 @@ def test_credentials_that_cannot_be_used_are_not_repeated(tmp_path: Path) -> Non
         ({"lease_secs": 5}, "lease_secs=5; Pub/Sub has 10 to 600"),
         ({"emulator": "http://h:1"}, "emulator='http://h:1'"),
         ({"credentials": '{"private_key": "s3cret"}'}, "credentials are in the open"),
+        ({"credentials": {"private_key": "s3cret"}}, "credentials are a dict"),
         ({"max_messages": 3}, "it is called max_in_flight="),
     ],
 )
@@ -357,6 +358,27 @@ def test_messages_that_are_refused_are_rejected_alone(server: PubSubServer) -> N
             write(server, rows(("a", 1)), **more)
 
 
+def test_what_is_refused_beside_a_request_that_fails_is_rejected_once(
+    server: PubSubServer,
+) -> None:
+    is_away = True
+
+    def schema(request: Any, context: Any) -> None:
+        nonlocal is_away
+        if any(each.data == b"x" for each in request.messages):
+            failing("INVALID_ARGUMENT", "it does not fit the schema")(request, context)
+        if server.requests and is_away:
+            is_away = False
+            failing("UNAVAILABLE", "not now")(request, context)
+
+    server.fails["Publish"] = schema
+    run = write(server, rows(("x", 1), ("a", 1), ("b", 1), ("c", 1)), value="str",
+                map=lambda tup: tup["user"], on_bad="stream")  # fmt: skip
+    assert not is_away
+    assert server.values() == [b"a", b"b", b"c"]
+    assert len(run.emitted) == 1
+
+
 def test_what_is_published_after_the_commit_bears_the_same_id_twice(server: PubSubServer) -> None:
     class Sink(RollsBack, PubSubBolt):
         pass
@@ -385,6 +407,7 @@ def test_a_service_that_is_away(server: PubSubServer) -> None:
     ("more", "words"),
     [
         ({"topic": "t"}, "it is projects/PROJECT/topics/NAME"),
+        ({"topic": "projects/p/topics/\ud800"}, "it is projects/PROJECT/topics/NAME"),
         ({"guarantee": "exactly_once"}, "is not to be had"),
         ({"after_commit": True, "guarantee": "none"}, "after_commit=True with guarantee='none'"),
         ({"ordering_key": "user"}, "it is called key="),

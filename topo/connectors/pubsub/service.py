@@ -37,6 +37,11 @@ def check_access(connector: str, emulator: Any, endpoint: Any, credentials: Any)
             raise ComponentError(
                 f"{connector}: {name}={value!r}; it is a host and a port, localhost:8085"
             )
+    if not (credentials is None or isinstance(credentials, (str, Secret))):
+        raise ComponentError(
+            f"{connector}: credentials are a {type(credentials).__name__}",
+            hint="give the path of a service account's key, or Secret.env('NAME') with the key",
+        )
     if isinstance(credentials, str) and credentials.lstrip().startswith("{"):
         raise ComponentError(
             f"{connector}: credentials are in the open",
@@ -46,7 +51,8 @@ def check_access(connector: str, emulator: Any, endpoint: Any, credentials: Any)
 
 def check_name(connector: str, kind: str, name: Any) -> None:
     """Raise ComponentError if a name of a topic or subscription is not a whole one."""
-    if not isinstance(name, str) or not re.fullmatch(rf"projects/[^/\s]+/{kind}s/[^/\s]+", name):
+    part = r"[^/\s\ud800-\udfff]+"
+    if not isinstance(name, str) or not re.fullmatch(rf"projects/{part}/{kind}s/{part}", name):
         raise ComponentError(
             f"{connector}: {kind}={name!r}; it is projects/PROJECT/{kind}s/NAME, whole"
         )

@@ -147,35 +147,46 @@ class PubSubBolt(OutboxSink):
                 next(parts(line, size, most=_MOST, most_bytes=_MOST_BYTES))
                 for line in islice(lines.values(), _REQUESTS)
             ]
-            calls = [self._start(service, [left[p] for p in places]) for places in firsts]
+            calls = [self._start(service, left, places) for places in firsts]
             away: Unavailable | None = None
             for places, call in zip(firsts, calls, strict=True):
                 try:
-                    self._finish(service, [left[p] for p in places], call, refused)
+                    self._finish(service, left, places, call, refused)
                 except Unavailable as error:
                     away = error
-                    continue
-                for place in places:
-                    del left[place]
             if away is not None:
                 raise Unavailable(f"{away.message}; {len(left)} messages are not published")
 
-    def _finish(self, service: Service, part: list[Outgoing], call: Any, refused: Refused) -> None:
-        """Wait for a request; halve one that is refused, until those alone are that do not fit."""
+    def _finish(
+        self,
+        service: Service,
+        left: dict[int, Outgoing],
+        places: list[int],
+        call: Any,
+        refused: Refused,
+    ) -> None:
+        """Wait for a request, and take out of what is left what it has settled.
+
+        One that is refused is halved, until those alone are that do not fit.
+        """
         try:
             service.result_of(call)
         except Refusal as refusal:
             if not refusal.is_about_records:
                 raise
-            if len(part) == 1:
-                refused.append((part[0], ValueError(refusal.message)))
+            if len(places) > 1:
+                middle = len(places) // 2
+                for half in (places[:middle], places[middle:]):
+                    again = self._start(service, left, half)
+                    self._finish(service, left, half, again, refused)
                 return
-            middle = len(part) // 2
-            for half in (part[:middle], part[middle:]):
-                self._finish(service, half, self._start(service, half), refused)
+            refused.append((left[places[0]], ValueError(refusal.message)))
+        for place in places:
+            del left[place]
 
-    def _start(self, service: Service, part: list[Outgoing]) -> Any:
+    def _start(self, service: Service, left: Mapping[int, Outgoing], places: list[int]) -> Any:
         types = service.types
+        part = [left[place] for place in places]
         messages = [
             types.PubsubMessage(
                 data=record.body,
