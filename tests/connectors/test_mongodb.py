@@ -83,8 +83,22 @@ def test_of_versions_the_highest_stays_whatever_comes_last(server: MongoServer) 
     more: dict[str, Any] = {"id": "user", "version": "n"}
     write(server, rows(("ann", 5), ("ann", 3)), rows(("ann", 4), ("bob", 1), ("ann", 6)), **more)
     assert users(server) == {"ann": 6, "bob": 1}
-    with pytest.raises(ValueError, match="without its version, 'n'"):
-        write(server, rows(("ann", None)), **more)
+    for number in (None, float("nan"), Decimal("NaN")):
+        with pytest.raises(ValueError, match="without its version, 'n'"):
+            write(server, rows(("ann", number)), **more)
+
+
+def test_a_document_of_too_many_levels_is_rejected_alone(server: MongoServer) -> None:
+    def nested(tup: Tuple) -> Any:
+        value: Any = list(range(200))
+        for level in range(tup["n"] - 2):
+            value = [value] if level % 2 else {"a": value}
+        return {"user": tup["user"], "value": value}
+
+    run = write(server, rows(("a", 3), ("b", 180), ("c", 181), ("d", 300)), map=nested,
+                on_bad="stream")  # fmt: skip
+    assert [document["user"] for document in server.values("clicks")] == ["a", "b"]
+    assert ["more than 180 levels" in emitted[1] for emitted in run.emitted] == [True, True]
 
 
 def test_a_collection_by_tuple_and_tuples_that_are_skipped(server: MongoServer) -> None:

@@ -26,6 +26,8 @@ from topo.tuples import Tuple
 _NAME = "MongoBolt"
 _MOST = 1_000  # writes of a request
 _MOST_BYTES = 16 << 20
+_MOST_LEVELS = 180  # of what is stored; a request with more is refused as a whole
+_CONTAINERS = (Mapping, list, tuple, set, frozenset)
 _DUPLICATE = 11000
 
 
@@ -111,12 +113,16 @@ class MongoBolt(OutboxSink):
                 raise ValueError("a document without an id")
             number = load_client("bson", _NAME, "mongodb").ObjectId()
         _check_id(number)
-        if self.version is not None and document.get(self.version) is None:
-            raise ValueError(f"a document without its version, {self.version!r}")
+        if self.version is not None:
+            version = document.get(self.version)
+            if version is None or version != version:  # nothing is lower or higher than NaN
+                raise ValueError(f"a document without its version, {self.version!r}")
         # What is only deleted is encoded too: an id that is no BSON is refused here.
         body = encode({"_id": number, **({} if self.mode == "delete" else document)})
         if len(body) > _MOST_BYTES:
             raise ValueError(f"a document of {len(body):,} bytes; MongoDB takes {_MOST_BYTES:,}")
+        if _is_too_deep(document, body):
+            raise ValueError(f"a document of more than {_MOST_LEVELS} levels; MongoDB has no more")
         return Outgoing(name, body)
 
     # -- sending ------------------------------------------------------------------------------
@@ -210,13 +216,24 @@ def _collection_of(record: Outgoing) -> str:
     return record.where
 
 
+def _is_too_deep(document: Any, body: bytes) -> bool:
+    # Each level has its type in the bytes: most documents have too few for a second look.
+    if body.count(b"\3") + body.count(b"\4") < _MOST_LEVELS:
+        return False
+    level = [document]
+    for _ in range(_MOST_LEVELS):
+        inner = (each.values() if isinstance(each, Mapping) else each for each in level)
+        level = [value for values in inner for value in values if isinstance(value, _CONTAINERS)]
+    return bool(level)
+
+
 def _check_id(number: Any) -> None:
     """Raise ValueError for what asks for other documents, were it looked for: {"$gt": ""}."""
     bson = load_client("bson", _NAME, "mongodb")
     is_query = isinstance(number, Mapping) and any(str(name).startswith("$") for name in number)
     if is_query or isinstance(number, (re.Pattern, bson.Regex, bson.DBRef)):
         raise ValueError(f"an id that asks for documents: {number!r}"[:200])
-    if isinstance(number, list | tuple | set | frozenset):
+    if isinstance(number, _CONTAINERS[1:]):
         raise ValueError(f"an id that is a {type(number).__name__}; MongoDB has none such")
 
 
