@@ -98,6 +98,15 @@ def test_the_lease_of_what_is_in_flight_is_extended(server: PubSubServer) -> Non
         assert len(run.tuples("s")) == 2
 
 
+def test_what_has_come_is_emitted_though_its_lease_cannot_be_extended(server: PubSubServer) -> None:
+    server.fails["ModifyAckDeadline"] = failing("UNAVAILABLE", "not now")
+    server.write(*numbers(0))
+    with TestCluster() as cluster:
+        run = started(cluster, spout(server))
+        moved_until(cluster, lambda: not server.values())
+        assert run.tuples("s") == [[0]]
+
+
 def test_no_more_is_lent_than_may_be_in_flight(server: PubSubServer) -> None:
     server.write(*numbers(*range(9)))
     with TestCluster() as cluster:

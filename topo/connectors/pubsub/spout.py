@@ -234,7 +234,8 @@ class PubSubSpout(LeaseSpout):
     def fetch(self, most: int) -> Sequence[Arrival]:
         received = self._linked().pulled(most)
         # What is pulled is lent for as long as the subscription says, by default for 10 seconds.
-        self.extend([each.ack_id for each in received])
+        with contextlib.suppress(Unavailable):  # what has come is not thrown away for that
+            self.extend([each.ack_id for each in received])
         return [self._arrival(each) for each in received]
 
     def _arrival(self, received: Any) -> Arrival:
