@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,52 @@ def test_by_arrival_the_clock_counts() -> None:
     assert len(world.alerts()) == 1
 
 
+@pytest.mark.parametrize("key", ["", "k"])
+@pytest.mark.parametrize(
+    ("when", "fires"),
+    [
+        ("source == 'events'", True),
+        ("source == 'web'", False),
+        ("source == 'events' and v > 0", True),
+        ("source == 'web' and v > 0", False),
+        ("ts >= 100", True),
+        ("ts >= 100 and v > 0", True),
+        ("ts < 100", False),
+        ("ts == 200", True),
+    ],
+)
+def test_ts_and_source_are_the_events_own_whatever_fields_are_called_so(
+    when: str, fires: bool, key: str
+) -> None:
+    feeder = FeederSpout(["source", "ts", "v", "k", "at"])
+    builder = TopologyBuilder()
+    builder.set_spout("events", feeder)
+    bolt = RuleBolt([Rule("r", when, by=key or None)], key=key or None, time=EventTime("at"))
+    builder.set_bolt("rules", bolt).fields_grouping("events", ["k"])
+    run = TestCluster().submit_topology("t", builder.create_topology())
+    feeder.feed(["web", 1, 1, "a", 200], msg_id=1)
+    run.settle()
+    feeder.feed(["web", 1, 0, "a", 90_000], msg_id=2)
+    run.settle()
+    assert (200 in [alert[2] for alert in run.tuples("rules", "alerts")]) == fires
+
+
+def test_counts_of_a_field_called_ts_are_of_the_events_time() -> None:
+    rule = Rule("r", "True", by="k", within=MINUTE, having="max(ts) > 100", again="each")
+    world = World(RuleBolt([rule], key="k", time=EventTime("x")), key="k")
+    world.feed(["a", 50, 9_000], ["a", 150, 0])
+    world.run.restart()
+    world.feed(["a", 90_000, 0])
+    assert [alert[2] for alert in world.alerts()] == [150, 90_000]
+
+
+def test_values_that_cannot_be_counted_together_are_named() -> None:
+    world = World(RuleBolt([counting(having="sum(x) > 1")], key="k"), key="k")
+    world.feed(["a", Decimal("0.5"), 0])
+    with pytest.raises(UncaughtError, match=r"rule 'r' cannot count \{'x': 0.5\}"):
+        world.feed(["a", 0.5, 0])
+
+
 def test_a_rule_with_a_key_alone_fires_no_more_often_than_it_may() -> None:
     rule = Rule("r", "x > 0", by="k", again=MINUTE)
     world = World(RuleBolt([rule], key="k", time=EventTime("ts")), key="k")
@@ -342,9 +389,9 @@ def test_a_key_or_a_value_that_cannot_be_counted_is_named() -> None:
     world = World(RuleBolt([counting()], key="k"), key="k")
     with pytest.raises(UncaughtError, match=r"key .* is a list, which cannot be"):
         world.feed([["a"], 1, 0])
-    world = World(RuleBolt([counting(having="sum(ts) > 1")], key="k"), key="k")
-    with pytest.raises(UncaughtError, match=r"rule 'r' cannot count \{'ts': 'late'\}"):
-        world.feed(["a", 1, "late"])
+    world = World(RuleBolt([counting(having="sum(k) > 1")], key="k"), key="k")
+    with pytest.raises(UncaughtError, match=r"rule 'r' cannot count \{'k': 'a'\}"):
+        world.feed(["a", 1, 0])
 
 
 def test_what_rules_without_a_key_emit_is_anchored() -> None:

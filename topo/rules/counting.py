@@ -112,10 +112,12 @@ class KeyCounts:
             try:
                 is_true = holds(slot)
             except Exception as error:
+                _results(rule, slot, values[place] if values is not None else ())
                 raise raised_by(rule.rule.having_condition, error, {}) from error
             if is_true:
                 if self.may_fire(rule, slot, ts, holds=True):
-                    firing.append((place, slot.results()))
+                    counted = values[place] if values is not None else ()
+                    firing.append((place, _results(rule, slot, counted)))
             elif slot.fired is not None:
                 self.may_fire(rule, slot, ts, holds=False)
         self._fresh += zip(repeat(token), keys, times, values or repeat(()), strict=False)
@@ -130,7 +132,7 @@ class KeyCounts:
         _add(rule, slot, ts, values)
         self._fresh.append((slot.token, slot.key, ts, values))
         self._note(slot, ts)
-        return slot.results()
+        return _results(rule, slot, values)
 
     def _make_room(self, rule: CompiledRule, slot: Slot, ts: int) -> None:
         """Forget what is too old when an event comes."""
@@ -266,8 +268,23 @@ def _add(rule: CompiledRule, slot: Slot, ts: int, values: tuple[Any, ...]) -> No
     try:
         slot.add(ts, values)
     except TypeError as error:
-        counted = dict(zip(rule.counted, values, strict=True))
-        raise RuleError(
-            f"{rule.rule.what} cannot count {shown(counted, 200)}: {error}",
-            hint="leave such events out in when=",
-        ) from error
+        raise _not_countable(rule, values, error) from error
+
+
+def _results(rule: CompiledRule, slot: Slot, values: tuple[Any, ...]) -> list[Any]:
+    """Return the values of a rule's aggregates; raise an error if they cannot be worked out.
+
+    `values` are those that were counted last.
+    """
+    try:
+        return slot.results()
+    except TypeError as error:  # floats and decimals, for example
+        raise _not_countable(rule, values, error) from error
+
+
+def _not_countable(rule: CompiledRule, values: tuple[Any, ...], error: TypeError) -> RuleError:
+    counted = dict(zip(rule.counted, values, strict=True))
+    return RuleError(
+        f"{rule.rule.what} cannot count {shown(counted, 200)}: {error}",
+        hint="leave such events out in when=",
+    )

@@ -94,7 +94,8 @@ class CompiledRule:
         self.counted = tuple(dict.fromkeys(a.field for a in rule.aggregates if a.field is not None))
         """The fields that its aggregates read."""
         self.shape = Shape(rule.aggregates, self.counted)
-        self.counted_places = [names.index(name) for name in self.counted]
+        places_of = {name: place for place, name in enumerate(names)}  # of two, as conditions do
+        self.counted_places = [places_of[name] for name in self.counted]
         self.counts = rule.within is not None
         self.needs_key_state = self.counts or self.pause is not None
         places = [names.index(name) for name in rule.key]
@@ -139,6 +140,8 @@ def _no_key(row: Sequence[Any]) -> None:
 
 
 _MOST_MASKS = 10_000
+_OWN = ("ts", "source")
+"""The event's time and component, in conditions; also where a field has one of these names."""
 
 
 class Ruleset:
@@ -170,18 +173,18 @@ class Ruleset:
         self._first_index = index_of(rules) if set_names else self._index
         """Of events as they come: the first rule that fires has seen no field that another set."""
         self._by_mask: dict[int, Sequence[CompiledRule]] = {}
-        places = {name: place for place, name in enumerate(fields)}
+        places = {name: place for place, name in enumerate(fields) if name not in _OWN}
         conditions = [rule.condition for rule in rules]
         self._by_value = None if set_names or not rules else masks_by_value(conditions, places)
         self._watching = [rule for rule in self.rules if rule.lifetime and rule.lifetime.watches]
         self.watches = bool(self._watching)
+        """True iff it has to see every event."""
         width = len(self.fields)
         self.only_counts = all(
             rule.holds is not None and all(place < width for place in rule.counted_places)
             for rule in self.rules
         ) and not (only_first and len(rules) > 1)
         """True iff each rule counts by itself, whatever the others say: `count_all` takes them."""
-        """True iff it has to see every event."""
         self.width = len(self._names) - 2
         """How many values a record has."""
 
@@ -211,7 +214,10 @@ class Ruleset:
         masks = self.masks(rows)
         selected: Sequence[Any] | None = masks
         if masks is None and not self.watches and not every:
-            selected = self._first_index.may_hold(dict(zip(self.fields, rows.columns, strict=True)))
+            columns = zip(self.fields, rows.columns, strict=True)
+            selected = self._first_index.may_hold(
+                {name: column for name, column in columns if name not in _OWN}
+            )
         if every or self.watches or selected is None or all(selected):
             return places, repeat(None) if masks is None else masks
         places = list(compress(places, selected))
