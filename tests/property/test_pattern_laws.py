@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import event as noted
 from hypothesis import given, reject
 from hypothesis import strategies as st
@@ -210,6 +211,50 @@ def test_what_comes_one_by_one_is_matched_by_arrival_as_in_event_time(
     assert by_arrival.results("default") == in_event_time.results("default")
     assert by_arrival.results("out") == in_event_time.results("out")
     assert by_arrival.operator._machine.count == 0
+
+
+@examples(300)
+@given(patterns(), _STEPS, st.integers(1, 2), st.integers(0, 1 << 30))
+def test_a_restart_changes_no_match_whatever_came_at_one_time(
+    document: dict[str, Any], steps: list[tuple[int, str, int]], keys: int, seed: int
+) -> None:
+    try:
+        PatternBolt(Pattern.from_dict(document))
+    except PatternError:
+        reject()
+    left = made_events(steps, keys)
+    stays, restarts = World(document), World(document)
+    cuts = random.Random(seed)
+    while left:
+        count = cuts.randint(1, 4)
+        batch, left = left[:count], left[count:]
+        for world in (stays, restarts):
+            world.batch(batch, batch[-1].ts)
+        if cuts.random() < 0.6:
+            restarts.restart()
+    for world in (stays, restarts):
+        world.batch([], 10_000)
+    assert sorted(restarts.results("default")) == sorted(stays.results("default"))
+    assert sorted(restarts.results("out")) == sorted(stays.results("out"))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_starts_of_one_time_end_in_their_order_also_after_a_restart(restarts: bool) -> None:
+    document = {
+        "parts": [
+            {"name": "p1", "where": "kind in ('a', 'b')", "times": [2, None]},
+            {"name": "p2", "where": "kind == 'c'", "how": "not_followed_by", "gap": 2},
+        ],
+        "within": 6,
+    }
+    world = World(document)
+    world.batch([Event(0, 10, 0, "a", 0), Event(1, 12, 0, "b", 0), Event(2, 10, 0, "b", 0)], 12)
+    world.batch([Event(3, 14, 0, "a", 0)], 14)
+    if restarts:
+        world.restart()
+    world.batch([], 10_000)
+    assert world.results("out") == [(0, [("p1", 1), ("p1", 3)], 18), (0, [("p1", 3)], 20)]
+    assert len(world.results("default")) == 6
 
 
 @examples(200)

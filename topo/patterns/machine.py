@@ -97,6 +97,13 @@ class Start:
             return list(self.others.values())
         return [] if self.only is None else [self.only]
 
+    def first(self) -> Partial:
+        """Return the oldest of its partial matches, of which it has one at least."""
+        if self.others is not None:
+            return next(iter(self.others.values()))
+        assert self.only is not None
+        return self.only
+
     def add(self, partial: Partial) -> None:
         """Take a partial match in."""
         others = self.others
@@ -459,8 +466,8 @@ class Machine:
     def _age(self, start: Start) -> None:
         """Note a start that the pattern's time will end; the clock of arrivals may go back."""
         aging = self._aging
-        if aging and start.ts < aging[-1].ts:
-            insort(aging, start, key=attrgetter("ts"))
+        if aging and (start.ts, start.order) < (aging[-1].ts, aging[-1].order):
+            insort(aging, start, key=attrgetter("ts", "order"))
         else:
             aging.append(start)
 
@@ -760,7 +767,7 @@ class Machine:
     def _drop_oldest(self, key: Key, limit: int) -> None:
         while key.count > limit:
             start = next(iter(key.starts.values()))
-            self._remove(start.partials()[0])
+            self._remove(start.first())
             self._check_over(start)
             self._dropped.append(key.value)
         if self._skips:
@@ -833,7 +840,7 @@ class Machine:
             self._skip(key, self._bound(whole.start, whole.node))
 
     def _bound(self, start: Start, node: Node) -> int:
-        """Return the order of events before which nothing may have start_move, after a match."""
+        """Return the order of events before which nothing may have begun, after a match."""
         word, *names = self._rules.strategy
         if word == TO_NEXT:
             return start.order + 1
@@ -890,7 +897,7 @@ class Machine:
                 break
             aging.popleft()
             self._end_start(start, start.ts + within)
-        if self._ended > 1_000 + len(aging) // 2:
+        if self._ended > 1_000 + max(len(aging), len(due)) // 2:
             still_open = [start for start in aging if start.is_open]
             aging.clear()
             aging.extend(still_open)

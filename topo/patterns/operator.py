@@ -12,7 +12,7 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, repeat
-from operator import itemgetter
+from operator import itemgetter, length_hint
 from typing import Any, NamedTuple, TypeAlias
 
 from topo.errors import PatternError, shown
@@ -175,11 +175,12 @@ class PatternOperator(Operator):
 
     def _match(self, arrivals: Sequence[_Arrival]) -> None:
         """Match events in their order."""
+        left = iter(arrivals)
         try:
-            self._machine.take(arrivals)
+            self._machine.take(left)
         except TypeError:
-            for arrival in arrivals:
-                self._check_key(arrival[1])
+            reached = len(arrivals) - length_hint(left)
+            self._check_key(arrivals[reached - 1][1])  # or the error is the user's own
             raise
 
     def _check_key(self, key: Any) -> None:
