@@ -339,15 +339,6 @@ def test_ts_and_source_are_the_events_own_whatever_fields_are_called_so(
     assert (200 in [alert[2] for alert in run.tuples("rules", "alerts")]) == fires
 
 
-def test_counts_of_a_field_called_ts_are_of_the_events_time() -> None:
-    rule = Rule("r", "True", by="k", within=MINUTE, having="max(ts) > 100", again="each")
-    world = World(RuleBolt([rule], key="k", time=EventTime("x")), key="k")
-    world.feed(["a", 50, 9_000], ["a", 150, 0])
-    world.run.restart()
-    world.feed(["a", 90_000, 0])
-    assert [alert[2] for alert in world.alerts()] == [150, 90_000]
-
-
 def test_values_that_cannot_be_counted_together_are_named() -> None:
     world = World(RuleBolt([counting(having="sum(x) > 1")], key="k"), key="k")
     world.feed(["a", Decimal("0.5"), 0])

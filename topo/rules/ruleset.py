@@ -94,8 +94,7 @@ class CompiledRule:
         self.counted = tuple(dict.fromkeys(a.field for a in rule.aggregates if a.field is not None))
         """The fields that its aggregates read."""
         self.shape = Shape(rule.aggregates, self.counted)
-        places_of = {name: place for place, name in enumerate(names)}  # of two, as conditions do
-        self.counted_places = [places_of[name] for name in self.counted]
+        self.counted_places = [names.index(name) for name in self.counted]
         self.counts = rule.within is not None
         self.needs_key_state = self.counts or self.pause is not None
         places = [names.index(name) for name in rule.key]
