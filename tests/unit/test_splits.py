@@ -97,6 +97,30 @@ def test_a_part_without_more_is_left_out_after_the_idle_time() -> None:
         assert run.watermark("windows") == 1_000 * (SECONDS - 1) - 1_000
 
 
+class OneAfterTheOther(Parts):
+    """Its second task knows its parts when the first one has read all of its own."""
+
+    def open(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
+        super().open(conf, context, collector)
+        self.begins = 1.0 if context.this_task_index else 0.0
+
+    def next_tuple(self) -> None:
+        if self.context.now() >= self.begins:
+            super().next_tuple()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_task_holds_the_watermark_until_its_parts_do(restarts: bool) -> None:
+    with windows_of(OneAfterTheOther(), tasks=2) as (cluster, run):
+        run.settle()
+        assert run.watermark("windows") is None
+        if restarts:
+            run.restart()
+        cluster.advance(1)  # sooner than anything is idle
+        assert late(run) == 0
+        assert run.watermark("windows") == 1_000 * (SECONDS - 1) - 1_000
+
+
 class Handed(Parts):
     """Gives its second part up when the first one is read."""
 

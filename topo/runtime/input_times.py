@@ -147,15 +147,15 @@ class InputTimes:
     def _begin_splits(self, task: Input, splits: Iterable[str]) -> None:
         """Have an input for each part that a task reads, in place of the task's."""
         splits = list(splits)
-        if splits and task in self._inputs:
-            self._leave(task)
-            self._merger.set_idle(task)
         for split in splits:
             key = task._replace(split=split)
             if key not in self._inputs:
                 self._inputs[key] = None
                 self._merger.add(key)
                 self._add_timer(key)
+        if splits and task in self._inputs:  # now that its parts hold the watermark
+            self._leave(task)
+            self._merger.set_idle(task)
 
     def _end_splits(self, task: Input, splits: Collection[str]) -> None:
         """Forget the parts of a task that it reads no more; how far they came is the task's."""
@@ -171,6 +171,7 @@ class InputTimes:
             self._inputs[task] = None
             self._add_timer(task)
             self._merger.set_idle(task, False)
+        self._merger.advance()
 
     def _leave(self, key: Input) -> None:
         del self._inputs[key]

@@ -35,10 +35,12 @@ class WatermarkMerger:
         self._inputs.setdefault(name, _Input())
 
     def retire(self, name: Hashable, into: Hashable) -> None:
-        """Forget an input; how far it came is from now on another one's, which is idle."""
+        """Forget an input; how far it came is from now on another one's, which is idle.
+
+        The watermark goes on with `advance`: the other one may have to hold it first.
+        """
         ended, idle = self._inputs.pop(name), self._inputs[into]
         idle.watermark = max(idle.watermark, ended.watermark)
-        self._advance()
 
     def observe(self, name: Hashable, watermark: int) -> None:
         """Take an active input's watermark; an idle one's is ignored, and so is a lower one."""
@@ -47,7 +49,7 @@ class WatermarkMerger:
             return
         known.watermark = watermark
         self._align(known)
-        self._advance()
+        self.advance()
 
     def set_idle(self, name: Hashable, idle: bool = True) -> None:
         """Leave an input out, or take it in again."""
@@ -59,7 +61,7 @@ class WatermarkMerger:
             known.aligned = False
         else:
             self._align(known)
-        self._advance()
+        self.advance()
 
     def _align(self, known: _Input) -> None:
         if known.watermark >= self.watermark:
@@ -82,7 +84,8 @@ class WatermarkMerger:
         lowest = min((one.watermark for one in active.values()), default=None)
         return [name for name, one in active.items() if one.watermark == lowest]
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """Let the watermark go as far as the inputs are."""
         if not self._inputs:
             return
         if self.all_idle:
