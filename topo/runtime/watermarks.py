@@ -37,7 +37,7 @@ class WatermarkMerger:
     def retire(self, name: Hashable, into: Hashable) -> None:
         """Forget an input; how far it came is from now on another one's, which is idle.
 
-        The watermark goes on with `advance`: the other one may have to hold it first.
+        The watermark moves with `advance`: the other one may have to hold it first.
         """
         ended, idle = self._inputs.pop(name), self._inputs[into]
         idle.watermark = max(idle.watermark, ended.watermark)
