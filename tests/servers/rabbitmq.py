@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +67,10 @@ class RabbitServer:
 
     def start(self) -> None:
         self.process.start(self._answers)
+        with warnings.catch_warnings():
+            # What pika leaves open if a handshake fails would be a warning in some later test.
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
     def kill(self) -> None:
         """Kill the broker where it stands."""
