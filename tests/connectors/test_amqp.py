@@ -301,7 +301,7 @@ def test_what_no_queue_takes_is_rejected_alone(server: RabbitServer) -> None:
 def test_a_full_queue_is_waited_for(server: RabbitServer) -> None:
     queue = server.queue(**{"x-max-length": 2, "x-overflow": "reject-publish"})
     with pytest.raises(Unavailable, match="takes no more: a queue is full"):
-        run_bolt(AmqpBolt(server.url, queue, retry_secs=0.3), batches=[batch(*range(10))])
+        run_bolt(AmqpBolt(server.url, queue, retry_secs=2), batches=[batch(*range(10))])
 
 
 # -- trouble ------------------------------------------------------------------------------------
