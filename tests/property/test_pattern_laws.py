@@ -110,6 +110,14 @@ _STEPS = st.lists(
 )
 
 
+def reject_impossible(document: dict[str, Any]) -> None:
+    """Have another pattern drawn if a bolt refuses this one."""
+    try:
+        PatternBolt(Pattern.from_dict(document))
+    except PatternError:
+        reject()
+
+
 def made_events(steps: Sequence[tuple[int, str, int]], keys: int) -> list[Event]:
     listed, ts = [], 0
     for number, (wait, kind, n) in enumerate(steps):
@@ -145,10 +153,7 @@ def test_matches_are_those_of_the_rules(
     seed: int,
     restarts: bool,
 ) -> None:
-    try:
-        PatternBolt(Pattern.from_dict(document))
-    except PatternError:
-        reject()
+    reject_impossible(document)
     events = made_events(steps, keys)
     truth = Truth(document)
     truth.play(events, 10_000)
@@ -177,10 +182,7 @@ def test_matches_are_those_of_the_rules(
 def test_the_order_of_arrival_within_the_lag_and_batches_do_not_matter(
     document: dict[str, Any], steps: list[tuple[int, str, int]], seed: int
 ) -> None:
-    try:
-        PatternBolt(Pattern.from_dict(document))
-    except PatternError:
-        reject()
+    reject_impossible(document)
     events = made_events([(wait + 1, kind, n) for wait, kind, n in steps], 1)  # all times differ
     in_order = play(document, events, random.Random(0), 0, False)
     cut = play(document, events, random.Random(seed), 5, True)
@@ -194,10 +196,7 @@ def test_the_order_of_arrival_within_the_lag_and_batches_do_not_matter(
 def test_what_comes_one_by_one_is_matched_by_arrival_as_in_event_time(
     document: dict[str, Any], steps: list[tuple[int, str, int]], keys: int, seed: int
 ) -> None:
-    try:
-        PatternBolt(Pattern.from_dict(document))
-    except PatternError:
-        reject()
+    reject_impossible(document)
     events = made_events([(wait + 1, kind, n) for wait, kind, n in steps], keys)
     by_arrival, in_event_time = World(document, by_arrival=True), World(document)
     cuts = random.Random(seed)
@@ -218,10 +217,7 @@ def test_what_comes_one_by_one_is_matched_by_arrival_as_in_event_time(
 def test_a_restart_changes_no_match_whatever_came_at_one_time(
     document: dict[str, Any], steps: list[tuple[int, str, int]], keys: int, seed: int
 ) -> None:
-    try:
-        PatternBolt(Pattern.from_dict(document))
-    except PatternError:
-        reject()
+    reject_impossible(document)
     left = made_events(steps, keys)
     stays, restarts = World(document), World(document)
     cuts = random.Random(seed)

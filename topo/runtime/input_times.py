@@ -159,19 +159,21 @@ class InputTimes:
 
     def _end_splits(self, task: Input, splits: Collection[str]) -> None:
         """Forget the parts of a task that it reads no more; how far they came is the task's."""
-        for key in [key for key in self._inputs if key.split and key._replace(split=None) == task]:
-            if key.split not in splits:
-                if key in self._ahead:
-                    ahead = self._ahead[key]
-                    self._ahead[task] = max(ahead, self._ahead.get(task, BEFORE_ALL))
-                self._leave(key)
-                self._merger.retire(key, task)
+        parts = [key for key in self._inputs if key.split and key._replace(split=None) == task]
+        retired = [key for key in parts if key.split not in splits]
+        for key in retired:
+            if key in self._ahead:
+                ahead = self._ahead[key]
+                self._ahead[task] = max(ahead, self._ahead.get(task, BEFORE_ALL))
+            self._leave(key)
+            self._merger.retire(key, task)
         if not splits and task not in self._inputs:
             # It may have others later: until it is idle by its own rule, it holds the watermark.
             self._inputs[task] = None
             self._add_timer(task)
             self._merger.set_idle(task, False)
-        self._merger.advance()
+        if retired:
+            self._merger.advance()
 
     def _leave(self, key: Input) -> None:
         del self._inputs[key]
