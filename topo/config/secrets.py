@@ -117,6 +117,15 @@ def masked(name: str, value: Any) -> Any:
     return without_password(value) if isinstance(value, str) else value
 
 
+_PASSWORD = re.compile(
+    r"(://[^/:@\s]*):(?:[^/?#\s]*@|(?!\d+(?:[/?#,]|$)|[\da-fA-F:.]*\]).*@)", re.DOTALL
+)
+"""Up to the last "@" before the path; in a URL that is wrong a password may have any character.
+
+A number is a port, and what ends with a bracket an address, behind which "@" is part of the path.
+"""
+
+
 def without_password(url: str) -> str:
     """Return a URL as it may be shown: without the password in it."""
-    return re.sub(r"(://[^/:@\s]*):[^/@\s]*@", rf"\1:{HIDDEN}@", url)
+    return _PASSWORD.sub(rf"\1:{HIDDEN}@", url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from topo.config.secrets import Secret, without_password
+from topo.config.secrets import Secret, revealed, without_password
 from topo.errors import ComponentError, Unavailable, words_of
 
 TLS_SETTINGS = ("ca", "cert", "key", "check")
@@ -35,12 +36,23 @@ def check_url(connector: str, url: Any, schemes: Mapping[str, int]) -> None:
         parsed(connector, url, schemes)
 
 
+def check_form_of_url(connector: str, url: Any, example: str, form: re.Pattern[str]) -> None:
+    """Raise ComponentError if a URL that its client takes apart does not begin as one does."""
+    if isinstance(url, Secret) or (isinstance(url, str) and form.match(url)):
+        return
+    text = _shown(url).partition("?")[0] if isinstance(url, str) else url
+    raise ComponentError(
+        f"{connector}: url={text!r}; it is {example}, for example",
+        hint="with a password in it, give Secret.env('NAME')",
+    )
+
+
 def parsed(connector: str, url: Any, schemes: Mapping[str, int]) -> Address:
     """Return the parts of a URL; `schemes` has each one's port, the first may be left out."""
-    text = url.reveal() if isinstance(url, Secret) else url
+    text = revealed(url)
     first = next(iter(schemes))
     example = f"{first}://host:{schemes[first]}"
-    shown = without_password(text) if isinstance(text, str) else repr(text)
+    shown = _shown(text) if isinstance(text, str) else repr(text)
     try:
         assert isinstance(text, str)
         parts = urlsplit(text if "://" in text else f"{first}://{text}")
@@ -61,6 +73,11 @@ def parsed(connector: str, url: Any, schemes: Mapping[str, int]) -> Address:
         parts.path + (f"?{parts.query}" if parts.query else ""),
         shown,
     )
+
+
+def _shown(url: str) -> str:
+    """Return a URL without its password; its scheme may be left out."""
+    return without_password(url) if "://" in url else without_password(f"://{url}")[3:]
 
 
 def check_tls(connector: str, tls: Any) -> None:

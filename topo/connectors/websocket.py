@@ -17,7 +17,6 @@ from topo.connectors.addresses import (
     check_headers,
     check_tls,
     check_url,
-    connecting_failed,
     parsed,
     tls_context,
 )
@@ -28,8 +27,9 @@ from topo.connectors.feeds import Feed, FeedSpout, Item, Source
 from topo.connectors.formats import Decode, Encode, Format, check_form, requirements_of
 from topo.connectors.outbox import Outgoing, Refused
 from topo.connectors.picking import Missing
+from topo.connectors.remote import Remote, passes
 from topo.connectors.retries import Backoff
-from topo.errors import ComponentError, Unavailable
+from topo.errors import ComponentError, TopoError
 from topo.takeover import Shared
 from topo.tuples import Tuple
 
@@ -115,7 +115,7 @@ class WebSocketSpout(FeedSpout):
         return _Messages(server, self.hello, self.resume, self.position_of)
 
 
-class _Server:
+class _Server(Remote):
     """A server's address, and what it takes to connect to it."""
 
     def __init__(
@@ -127,10 +127,8 @@ class _Server:
         max_message: int,
     ) -> None:
         address = parsed(connector, url, _SCHEMES)
-        self._connector, self.where = connector, address.shown
-        self.place = f"{connector}: {address.shown}"
-        """As messages to users begin."""
-        self._url = url.reveal() if isinstance(url, Secret) else url
+        super().__init__(connector, address.shown)
+        self._url: str = revealed(url)
         own = revealed(dict(headers))
         check_headers(connector, own)
         self._options: dict[str, Any] = {"additional_headers": own, "max_size": max_message}
@@ -145,24 +143,23 @@ class _Server:
             self._url, open_timeout=_CONNECT_SECS, close_timeout=1, **self._options
         )
 
-    def in_words(self, error: Exception) -> Exception:
-        """Return what to raise for an error: what may pass is Unavailable."""
-        errors, place = self._errors, self.place
+    def in_words(self, error: BaseException) -> Exception:
+        errors = self._errors
         if isinstance(error, errors.InvalidStatus):
             status = error.response.status_code
-            text = f"{place}: the server refuses the handshake: HTTP {status}"
-            if status in (408, 425, 429) or status >= 500:
-                return Unavailable(text)
-            return ComponentError(text, hint="headers= has what it may want, such as a token")
+            text = f"the server refuses the handshake: HTTP {status}"
+            if passes(status):
+                return self.unavailable(text)
+            return self.refused(text, "headers= has what it may want, such as a token")
         closed = getattr(error, "rcvd", None) or getattr(error, "sent", None)
         if isinstance(error, errors.ConnectionClosed) and closed is not None:
-            text = f"{place}: the connection is closed: {closed}"
+            text = f"the connection is closed: {closed}"
             if closed.code == 1009:
-                return ComponentError(text, hint=_TOO_BIG[error.rcvd is not None])
-            return Unavailable(text)
+                return self.refused(text, _TOO_BIG[error.rcvd is not None])
+            return self.unavailable(text)
         if isinstance(error, errors.WebSocketException | OSError | EOFError):
-            return connecting_failed(self._connector, self.where, error)
-        return ComponentError(f"{place}: {type(error).__name__}: {error}")
+            return self.connecting_failed(error)
+        return self.refused(f"{type(error).__name__}: {error}")
 
 
 class _Messages(Source):
@@ -175,7 +172,7 @@ class _Messages(Source):
         resume: Callable[[Any], Any] | None,
         position_of: Callable[[Any], Any] | None,
     ) -> None:
-        self._server, self.where, self._hello = server, server.where, hello
+        self._server, self.where, self._hello = server, server.shown, hello
         self._resume, self._position_of = resume, position_of
         self._connection: Any = None
 
@@ -274,20 +271,18 @@ class _Sender(Shared):
     def send(self, records: Sequence[Outgoing]) -> None:
         """Send records; wait until each is answered, unless nothing is waited for."""
         try:
-            if self._connection is None:
-                self._connection = self._stack.enter_context(self._server.connect())
-            for record in records:
-                self._connection.send(record.body, text=self._is_text)
-            if self._waits:
-                self._wait(len(records))
-            else:
-                self._skip()
-        except Unavailable:
+            with self._server.reaching():
+                if self._connection is None:
+                    self._connection = self._stack.enter_context(self._server.connect())
+                for record in records:
+                    self._connection.send(record.body, text=self._is_text)
+                if self._waits:
+                    self._wait(len(records))
+                else:
+                    self._skip()
+        except TopoError:
             self.close()
             raise
-        except Exception as error:
-            self.close()
-            raise self._server.in_words(error) from error
 
     def _wait(self, count: int) -> None:
         """Wait for as many answers as there are messages."""
@@ -295,9 +290,9 @@ class _Sender(Shared):
             try:
                 self._connection.recv(timeout=_ANSWER_SECS)
             except TimeoutError:
-                raise Unavailable(
-                    f"{self._server.place}: {count - number} of {count} messages are not answered; "
-                    "a server that answers none is for guarantee='none'"
+                raise self._server.unavailable(
+                    f"{count - number} of {count} messages are not answered; a server that answers "
+                    "none is for guarantee='none'"
                 ) from None
 
     def _skip(self) -> None:

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from topo.components import Component, OutputFieldsDeclarer, Outputs
-from topo.config.secrets import Secret
+from topo.config.secrets import Secret, revealed
 from topo.context import TopologyContext
 from topo.errors import ComponentError, ShellError, shown
 from topo.multilang.files import ShellFiles, directory_of
@@ -95,10 +95,7 @@ class Shell(Component):
     def _start_process(self) -> ShellProcess:
         """Return a process that has been sent the handshake."""
         context = self.context
-        env = {
-            name: value.reveal() if isinstance(value, Secret) else str(value)
-            for name, value in self.env.items()
-        }
+        env = {name: str(revealed(value)) for name, value in self.env.items()}
         process = ShellProcess(
             self.command,
             WIRES[self.serializer](),

@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from topo.config.secrets import Secret
-from topo.connectors.addresses import connecting_failed, parsed, tls_context
+from topo.connectors.addresses import parsed, tls_context
 from topo.connectors.base import load_client
-from topo.errors import ComponentError, Unavailable
+from topo.connectors.remote import Remote
 
 REQUIRES = "pika>=1.3"
 SCHEMES = {"amqp": 5672, "amqps": 5671}
@@ -32,12 +32,12 @@ class Access:
     """Shown in the broker's list of connections."""
 
 
-class Broker:
+class Broker(Remote):
     """A broker as pika is told of it."""
 
     def __init__(self, access: Access) -> None:
-        self.connector = access.connector
-        self.address = address = parsed(access.connector, access.url, SCHEMES)
+        address = parsed(access.connector, access.url, SCHEMES)
+        super().__init__(access.connector, address.shown)
         self.pika = pika = load_client("pika", access.connector, "amqp")
         logger = logging.getLogger("pika")
         if logger.level == logging.NOTSET:
@@ -60,8 +60,6 @@ class Broker:
         )
 
     def in_words(self, error: BaseException) -> Exception:
-        """Return what to raise for an error of pika: what will pass is Unavailable."""
-        shown, connector = self.address.shown, self.connector
         exceptions = self.pika.exceptions
         workflow = self.pika.adapters.utils.connection_workflow
         for found in _inner(error):
@@ -70,29 +68,25 @@ class Broker:
             if code == _REFUSED or isinstance(
                 found, exceptions.ProbableAuthenticationError | exceptions.AuthenticationError
             ):
-                return ComponentError(
-                    f"{connector}: {shown}: the broker refuses access: {said}",
-                    hint="user and password are in the URL: Secret.env('NAME') hides it; the user "
+                return self.refused(
+                    f"the broker refuses access: {said}",
+                    "user and password are in the URL: Secret.env('NAME') hides it; the user "
                     "needs the permissions of the virtual host",
                 )
             if code == _NOT_ALLOWED or isinstance(found, exceptions.ProbableAccessDeniedError):
-                return ComponentError(
-                    f"{connector}: {shown}: the virtual host is refused: {said}",
-                    hint="it is the URL's path: amqp://host/name",
+                return self.refused(
+                    f"the virtual host is refused: {said}",
+                    "it is the URL's path: amqp://host/name",
                 )
             if code == _NOT_FOUND:
-                return ComponentError(
-                    f"{connector}: {shown}: {said}", hint="declare={} declares a durable queue"
-                )
+                return self.refused(said, "declare={} declares a durable queue")
             if code == _PRECONDITION and "inequivalent" in said:
-                return ComponentError(
-                    f"{connector}: {shown}: {said}", hint="it is there with other properties"
-                )
+                return self.refused(said, "it is there with other properties")
             if isinstance(found, workflow.AMQPConnectorStackTimeout):
-                return connecting_failed(connector, shown, TimeoutError())
+                return self.connecting_failed(TimeoutError())
             if isinstance(found, OSError):
-                return connecting_failed(connector, shown, found)
-        return Unavailable(f"{connector}: {shown}: {_said(error)}")
+                return self.connecting_failed(found)
+        return self.unavailable(_said(error))
 
 
 def _inner(error: BaseException) -> Iterator[BaseException]:

@@ -171,7 +171,7 @@ class AmqpPublisher(Publisher):
                 raise self._error
             if not done:
                 blocked = f": it blocks publishers: {self._blocked}" if self._blocked else ""
-                raise self._unavailable(f"the broker confirms nothing{blocked}")
+                raise self._broker.unavailable(f"the broker confirms nothing{blocked}")
 
     def _publish_one(self, place: int, record: Outgoing) -> None:
         properties = self._broker.pika.BasicProperties(
@@ -207,7 +207,7 @@ class AmqpPublisher(Publisher):
         if self._error is not None:
             raise self._error
         if not done:
-            raise self._unavailable("no answer in time")
+            raise self._broker.unavailable("no answer in time")
 
     def _turn(self, loop: Any, until: float, done: Callable[[], bool]) -> bool:
         """Run the connection's loop until something is done; return False if it is not in time."""
@@ -223,10 +223,6 @@ class AmqpPublisher(Publisher):
     def _stop_if_done(self) -> None:
         if self._running is not None and self._done():
             self._running.stop()
-
-    def _unavailable(self, what: str) -> Unavailable:
-        broker = self._broker
-        return Unavailable(f"{broker.connector}: {broker.address.shown}: {what}")
 
     def _answered_at(self, result: Any) -> None:
         """Hear that a connection was made, or why it was not."""
@@ -285,7 +281,7 @@ class AmqpPublisher(Publisher):
             if is_ack and place not in self._refused:
                 self._confirmed.append(place)
         if not is_ack and self._error is None:
-            self._error = self._unavailable("the broker takes no more: a queue is full")
+            self._error = self._broker.unavailable("the broker takes no more: a queue is full")
         self._stop_if_done()
 
     def _returned(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from topo.config.secrets import Secret, revealed
 from topo.connectors.base import load_client
-from topo.errors import ComponentError, Unavailable
+from topo.connectors.remote import Remote
+from topo.errors import ComponentError
 
 REQUIRES = "boto3>=1.35"
 _PASSING = (
@@ -28,13 +26,14 @@ _PASSING = (
 )
 
 
-class Service:
+class Service(Remote):
     """A client, made with boto3's own rules for what is not given: region, credentials, endpoint.
 
     `options` are arguments of `boto3.client`, such as `region_name` and `endpoint_url`.
     """
 
     def __init__(self, connector: str, name: str, options: dict[str, Any], about: str) -> None:
+        super().__init__(connector, about)
         boto3 = load_client("boto3", connector, "aws")
         self._errors = load_client("botocore.exceptions", connector, "aws")
         config = load_client("botocore.config", connector, "aws").Config(
@@ -42,34 +41,28 @@ class Service:
             read_timeout=20,
             retries={"mode": "standard", "total_max_attempts": 3},
         )
-        self._about = f"{connector}: {about}"
         with self.reaching():
             self.client: Any = boto3.client(name, config=config, **revealed(options))
-        # An instance that is rebuilt elsewhere is let go without a word.
-        weakref.finalize(self, self.client.close).atexit = False
+        self.close_at_last(self.client.close)
 
     def close(self) -> None:
         self.client.close()
 
-    @contextmanager
-    def reaching(self) -> Iterator[None]:
-        """Turn what may pass into Unavailable, and the rest into a ComponentError."""
+    def in_words(self, error: BaseException) -> Exception | None:
         errors = self._errors
-        try:
-            yield
-        except errors.ClientError as error:
+        if isinstance(error, errors.ClientError):
             code = error.response.get("Error", {}).get("Code", "")
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             if code.rpartition(".")[2] in _PASSING or status >= 500:
-                raise Unavailable(f"{self._about}: {error}") from error
-            raise ComponentError(f"{self._about}: {error}") from error
-        except (errors.ConnectionError, errors.HTTPClientError) as error:
-            raise Unavailable(f"{self._about}: {error}") from error
-        except errors.BotoCoreError as error:
-            raise ComponentError(
-                f"{self._about}: {error}",
-                hint="boto3 looks for region and credentials in the environment and in ~/.aws",
-            ) from error
+                return self.unavailable(error)
+            return self.refused(error)
+        if isinstance(error, (errors.ConnectionError, errors.HTTPClientError)):
+            return self.unavailable(error)
+        if isinstance(error, errors.BotoCoreError):
+            return self.refused(
+                error, "boto3 looks for region and credentials in the environment and in ~/.aws"
+            )
+        return None
 
 
 def check_options(connector: str, options: dict[str, Any]) -> None:

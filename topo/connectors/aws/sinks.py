@@ -16,7 +16,7 @@ from topo.connectors.base import OnBad, as_record, check_positive
 from topo.connectors.formats import Encode, Format, check_form, encoder, requirements_of
 from topo.connectors.outbox import parts
 from topo.connectors.publication import RejectingSink
-from topo.errors import ComponentError, Unavailable
+from topo.errors import ComponentError
 from topo.tuples import Tuple
 
 Chosen = str | Callable[[Tuple], str] | None
@@ -82,7 +82,7 @@ class _Sink(RejectingSink):
             if not part:
                 return
             if waited >= self.retry_secs:
-                raise Unavailable(f"{self.connector}: {self.about}: {len(part)} refused: {said}")
+                raise self._service.unavailable(f"{len(part)} refused: {said}")
             self.context.counter("retried", len(part))
             threading.Event().wait(pause)
             waited, pause = waited + pause, min(2 * pause, 2.0)

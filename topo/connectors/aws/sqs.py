@@ -16,7 +16,6 @@ from topo.connectors.leases import LeaseSpout
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
 from topo.connectors.translation import Arrival
-from topo.errors import Unavailable
 
 _NAME = "SqsSpout"
 _AT_ONCE = 10
@@ -150,7 +149,7 @@ class SqsSpout(LeaseSpout):
             failed = [one for one in answer.get("Failed", []) if not one["SenderFault"]]
             if failed:
                 said = f"{failed[0]['Code']} {failed[0].get('Message', '')}".strip()
-                raise Unavailable(f"{_NAME}: {self.queue_url}: not deleted: {said}")
+                raise self._service.unavailable(f"not deleted: {said}")
 
 
 def _numbered(handles: Sequence[str]) -> list[list[dict[str, Any]]]:

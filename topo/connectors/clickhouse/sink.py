@@ -17,10 +17,10 @@ from topo.config.secrets import Secret, revealed
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad
 from topo.connectors.formats import dump_json
-from topo.connectors.http.client import passes
 from topo.connectors.http.targets import TargetSink
 from topo.connectors.outbox import Outgoing, Refused, parts, size_of
-from topo.errors import ComponentError, Unavailable
+from topo.connectors.remote import passes
+from topo.errors import ComponentError
 from topo.tuples import Tuple
 
 _NAME = "ClickHouseBolt"
@@ -165,10 +165,8 @@ class ClickHouseBolt(TargetSink):
             **settings,
             "query": query,
         }
-        try:
+        with target.reaching():
             response = target.client.post(target.url, params=params, content=body)
-        except Exception as error:
-            raise target.in_words(error) from error
         if response.is_success and "x-clickhouse-exception-code" not in response.headers:
             return str(response.text)
         reason = " ".join(response.text.split())[:500]
@@ -176,11 +174,11 @@ class ClickHouseBolt(TargetSink):
         if code in _BAD_ROW:
             raise ValueError(reason)
         if code in _PASSING or (code is None and passes(response.status_code)):
-            raise Unavailable(f"{_NAME}: {target.shown}: {reason}")
+            raise target.unavailable(reason)
         if code is None:
             raise target.answered(response, response.content)
         hint = 'user= and password=Secret.env("NAME")' if code in (192, 193, 194, 516) else None
-        raise ComponentError(f"{_NAME}: {target.shown}: {reason}", hint=hint or "")
+        raise target.refused(reason, hint or "")
 
 
 def _check_table(table: Any) -> None:

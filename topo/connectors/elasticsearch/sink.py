@@ -16,10 +16,11 @@ from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_choice
 from topo.connectors.formats import dump_json
-from topo.connectors.http.client import Target, passes
+from topo.connectors.http.client import Target
 from topo.connectors.http.targets import TargetSink
 from topo.connectors.outbox import Chosen, Outgoing, Refused, chosen, parts, size_of
-from topo.errors import ComponentError, Unavailable
+from topo.connectors.remote import passes
+from topo.errors import ComponentError
 from topo.tuples import Tuple
 
 _NAME = "ElasticsearchBolt"
@@ -126,15 +127,13 @@ class ElasticsearchBolt(TargetSink):
         """Write what is left; take out what is done or refused, raise for the rest."""
         target = self.target()
         body = b"".join(self._lines(record) for record in left)
-        try:
+        with target.reaching():
             response = target.client.post(
                 f"{target.url.rstrip('/')}/_bulk",
                 params={"filter_path": _FILTER},
                 content=body,
                 headers={"Content-Type": "application/x-ndjson"},
             )
-        except Exception as error:
-            raise target.in_words(error) from error
         if not response.is_success:
             raise target.answered(response, response.content)
         again: list[Outgoing] = []
@@ -147,17 +146,15 @@ class ElasticsearchBolt(TargetSink):
             if passes(status):
                 again.append(record)
             elif fault.get("type") == "index_not_found_exception":
-                raise ComponentError(
-                    f"{_NAME}: {target.shown}: there is no index {record.where!r}: {reason}",
-                    hint="make it, or let the cluster make it (action.auto_create_index)",
+                raise target.refused(
+                    f"there is no index {record.where!r}: {reason}",
+                    "make it, or let the cluster make it (action.auto_create_index)",
                 )
             else:
                 refused.append((record, ValueError(reason)))
         left[:] = again
         if again:
-            raise Unavailable(
-                f"{_NAME}: {target.shown}: {len(again)} documents are not taken: {reason}"
-            )
+            raise target.unavailable(f"{len(again)} documents are not taken: {reason}")
 
     def _is_done(self, status: int, record: Outgoing) -> bool:
         """Return True for an answer that says that there is nothing to do."""
@@ -192,7 +189,7 @@ class ElasticsearchBolt(TargetSink):
             results = []
         if len(results) != count:
             raise ComponentError(
-                f"{_NAME}: {target.shown} answers what is no answer to a bulk request: "
+                f"{target.place} answers what is no answer to a bulk request: "
                 f"{response.text[:100]!r}",
                 hint="see url=",
             )

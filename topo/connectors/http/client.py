@@ -8,21 +8,19 @@ a server that redirects names any host it likes. A request that posts is never s
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
 
 from topo.config.secrets import Secret, revealed, without_password
-from topo.connectors.addresses import check_headers, connecting_failed, parsed, tls_context
+from topo.connectors.addresses import check_headers, parsed, tls_context
 from topo.connectors.base import load_client
-from topo.errors import ComponentError, Unavailable
+from topo.connectors.remote import Remote, passes
+from topo.errors import ComponentError
 
 REQUIRES = "httpx>=0.28"
 SCHEMES = {"http": 80, "https": 443}
 _LONGEST_RETRY_SECS = 300.0
-
-_PASSING = (408, 425, 429)
 
 Login: TypeAlias = "tuple[str | Secret, str | Secret]"
 
@@ -39,12 +37,7 @@ def login_of(connector: str, user: str | Secret | None, password: str | Secret |
     return user, password
 
 
-def passes(status: int) -> bool:
-    """Return True if the same request may be answered otherwise later."""
-    return status in _PASSING or status >= 500
-
-
-class Target:
+class Target(Remote):
     """A URL with what is sent along, and a pool of connections to it."""
 
     def __init__(
@@ -60,11 +53,10 @@ class Target:
         auth: Login | None = None,
         extra: str = "http",
     ) -> None:
-        self.connector = connector
         self.httpx = httpx = load_client("httpx", connector, extra)
         address = parsed(connector, url, SCHEMES)
-        self.url = url.reveal() if isinstance(url, Secret) else url
-        self.shown = address.shown
+        super().__init__(connector, address.shown)
+        self.url: str = revealed(url)
         context = tls_context(connector, tls) if address.scheme == "https" else True
         own = revealed(dict(headers))
         check_headers(connector, own)
@@ -78,7 +70,7 @@ class Target:
 
         self.client: Any = httpx.Client(
             headers=own,
-            auth=None if auth is None else (_text(auth[0]), _text(auth[1])),
+            auth=None if auth is None else tuple(map(revealed, auth)),
             timeout=timeout_secs,
             verify=context,
             limits=httpx.Limits(max_connections=connections),
@@ -86,47 +78,41 @@ class Target:
             event_hooks={"request": [spare_others]} if follows else {},
             trust_env=False,
         )
-        # An instance that is rebuilt elsewhere is let go without a word.
-        weakref.finalize(self, self.client.close).atexit = False
+        self.close_at_last(self.client.close)
 
     def close(self) -> None:
         self.client.close()
 
-    def in_words(self, error: Exception) -> Exception:
-        """Return what to raise for an error of httpx."""
+    def in_words(self, error: BaseException) -> Exception:
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, OSError):
-                return connecting_failed(self.connector, self.shown, cause)
+                return self.connecting_failed(cause)
             cause = cause.__cause__ or cause.__context__
         said = str(error) or type(error).__name__
         if isinstance(error, self.httpx.TimeoutException):
             said = "no answer in time"
         permanent = (self.httpx.LocalProtocolError, self.httpx.UnsupportedProtocol)
         if isinstance(error, self.httpx.HTTPError) and not isinstance(error, permanent):
-            return Unavailable(f"{self.connector}: {self.shown}: {said}")
-        return ComponentError(f"{self.connector}: {self.shown}: {said}")
+            return self.unavailable(said)
+        return self.refused(said)
 
     def answered(self, response: Any, content: bytes = b"") -> Exception:
         """Return what to raise for an answer that is an error."""
         status = response.status_code
         told = " ".join(content[:2000].decode("utf-8", "replace").split())[:200]
-        said = f"{self.connector}: {self.shown}: HTTP {status}{': ' if told else ''}{told}"
+        said = f"HTTP {status}{': ' if told else ''}{told}"
         if response.has_redirect_location:
             location = without_password(response.headers["location"])
-            return ComponentError(
+            return self.refused(
                 f"{said}: the server redirects to {location}",
-                hint="a redirect is not followed with data: give that address as url=, if it is "
+                "a redirect is not followed with data: give that address as url=, if it is "
                 "the server's",
             )
         if passes(status):
-            return Unavailable(said, retry_after(response))
+            return self.unavailable(said, retry_after(response))
         hint = "headers= has what it may want: {'Authorization': Secret.env('NAME')}"
-        return ComponentError(said, hint=hint if status in (401, 403, 407) else "see url=")
-
-
-def _text(value: str | Secret) -> str:
-    return value.reveal() if isinstance(value, Secret) else value
+        return self.refused(said, hint if status in (401, 403, 407) else "see url=")
 
 
 def _origin(url: Any) -> tuple[str, str, int | None]:

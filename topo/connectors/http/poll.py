@@ -23,7 +23,7 @@ from topo.connectors.inflight import InflightSpout
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
 from topo.connectors.translation import Arrival
-from topo.errors import ComponentError, Unavailable
+from topo.errors import ComponentError
 from topo.tuples import Fields
 
 _NAME = "HttpPollSpout"
@@ -158,12 +158,8 @@ class HttpPollSpout(InflightSpout, StatefulSpout):
     def _take(self, number: int, asking: Future[Any]) -> bool:
         """Emit an answer; return True if the next request is to follow at once."""
         target = self._targets[number]
-        try:
+        with target.reaching():
             response, content = asking.result()
-        except Exception as error:
-            if isinstance(error, Unavailable | ComponentError):
-                raise
-            raise target.in_words(error) from error
         self.context.counter("requests")
         if response.status_code == 304:
             return False
@@ -217,9 +213,8 @@ def _ask(
         for part in response.iter_bytes():
             size += len(part)
             if size > most:
-                raise ComponentError(
-                    f"{_NAME}: {target.shown}: an answer of more than {most:,} bytes",
-                    hint="max_bytes= sets the limit",
+                raise target.refused(
+                    f"an answer of more than {most:,} bytes", "max_bytes= sets the limit"
                 )
             parts.append(part)
         return response, b"".join(parts)

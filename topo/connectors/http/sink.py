@@ -19,10 +19,11 @@ from topo.connectors.addresses import check_url
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_choice, check_positive
 from topo.connectors.formats import Encode, Format, check_form, encoder, requirements_of
-from topo.connectors.http.client import SCHEMES, Target, passes, retry_after
+from topo.connectors.http.client import SCHEMES, Target, retry_after
 from topo.connectors.http.server import MOST_KEY
 from topo.connectors.http.targets import TargetSink
 from topo.connectors.outbox import Outgoing, Refused
+from topo.connectors.remote import passes
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Tuple
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from topo.components import StatefulSpout
-from topo.config.secrets import Secret
+from topo.config.secrets import Secret, revealed
 from topo.connectors.addresses import check_tls, tls_context
 from topo.connectors.arguments import answering
 from topo.connectors.base import check_choice, check_positive
@@ -185,7 +185,7 @@ class HttpSpout(InflightSpout, StatefulSpout):
     def _listening(self) -> Ingest:
         if self._ingest is None:
             close_earlier(self.context)
-            token = self.token.reveal() if isinstance(self.token, Secret) else self.token
+            token: str | None = revealed(self.token)
             ingest = Ingest(
                 self.bind,
                 self.path,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-from topo.config.secrets import HIDDEN, Secret, is_secret, revealed
-from topo.connectors.addresses import check_tls, tls_context
+from topo.config.secrets import Secret, is_secret, revealed, without_password
+from topo.connectors.addresses import check_form_of_url, check_tls, tls_context
 from topo.connectors.base import load_client
-from topo.errors import ComponentError, Unavailable
+from topo.connectors.remote import Remote
+from topo.errors import ComponentError
 
 REQUIRES = "pymongo>=4.9"
 _URL = re.compile(r"mongodb(\+srv)?://[^\s/?]+")
@@ -52,12 +51,7 @@ def check_access(
     connector: str, url: Any, tls: Mapping[str, Any] | None, settings: Mapping[str, Any] | None
 ) -> None:
     """Raise ComponentError if a deployment cannot be reached so."""
-    if not isinstance(url, Secret) and not (isinstance(url, str) and _URL.match(url)):
-        text = _shown(url) if isinstance(url, str) else repr(url)
-        raise ComponentError(
-            f"{connector}: url={text!r}; it is mongodb://host:27017/?replicaSet=rs, for example",
-            hint="mongodb:// or mongodb+srv://; with a password in it, give Secret.env('NAME')",
-        )
+    check_form_of_url(connector, url, "mongodb://host:27017/?replicaSet=rs", _URL)
     check_tls(connector, tls)
     if tls and tls.get("key"):
         raise ComponentError(
@@ -84,7 +78,7 @@ def check_name(connector: str, kind: str, name: Any) -> None:
         raise ComponentError(f"{connector}: {kind}={name!r} is no name of a {kind}")
 
 
-class Server:
+class Server(Remote):
     """A client, which connects when it is first used; `about` names the place in messages."""
 
     def __init__(
@@ -95,10 +89,10 @@ class Server:
         settings: Mapping[str, Any],
         about: str,
     ) -> None:
+        text = revealed(url)
+        super().__init__(connector, f"{without_password(text).partition('?')[0]}: {about}")
         pymongo = load_client("pymongo", connector, "mongodb")
         self._errors = load_client("pymongo.errors", connector, "mongodb")
-        text = revealed(url)
-        self.shown = f"{connector}: {_shown(text)}: {about}"
         self._is_by_name = text.startswith("mongodb+srv:")
         options = {
             name: value
@@ -111,73 +105,57 @@ class Server:
                 self.client: Any = pymongo.MongoClient(text, **options)
             except (self._errors.InvalidURI, TypeError, ValueError):
                 # Its words may have a part of the password.
-                raise ComponentError(
-                    f"{self.shown}: the URL or settings= cannot be read",
-                    hint="user and password are percent-encoded: urllib.parse.quote_plus",
+                raise self.refused(
+                    "the URL or settings= cannot be read",
+                    "user and password are percent-encoded: urllib.parse.quote_plus",
                 ) from None
-        # An instance that is rebuilt elsewhere is let go without a word.
-        weakref.finalize(self, self.client.close).atexit = False
+        self.close_at_last(self.client.close)
 
     def close(self) -> None:
         self.client.close()
 
-    @contextmanager
-    def reaching(self) -> Iterator[None]:
-        """Turn what may pass into Unavailable, and the rest into a ComponentError."""
+    def in_words(self, error: BaseException) -> Exception | None:
         errors = self._errors
-        try:
-            yield
-        except errors.ConfigurationError as error:
-            if self._is_by_name:
-                raise Unavailable(f"{self.shown}: {error}") from error
-            raise ComponentError(f"{self.shown}: {error}") from error
-        except errors.ConnectionFailure as error:
+        if isinstance(error, errors.OperationFailure):
+            return self.answered(error)
+        if isinstance(error, errors.ConfigurationError) and self._is_by_name:
+            return self.unavailable(error)
+        if isinstance(error, errors.ConnectionFailure):
             words = str(error).partition(", Timeout:")[0]
             if "CERTIFICATE_VERIFY_FAILED" in words:
-                raise ComponentError(
-                    f"{self.shown}: the server's certificate is refused: {words}",
-                    hint='tls={"ca": FILE} names the authority that signed it',
-                ) from error
-            raise Unavailable(f"{self.shown}: {words}") from error
-        except errors.OperationFailure as error:
-            raise self.in_words(error) from error
-        except errors.PyMongoError as error:
-            raise ComponentError(f"{self.shown}: {error}") from error
+                return self.refused(
+                    f"the server's certificate is refused: {words}",
+                    'tls={"ca": FILE} names the authority that signed it',
+                )
+            return self.unavailable(words)
+        return self.refused(error) if isinstance(error, errors.PyMongoError) else None
 
-    def in_words(self, error: Any) -> Exception:
+    def answered(self, error: Any) -> Exception:
         """Return what to raise for what the server answers."""
-        words = f"{self.shown}: {(error.details or {}).get('errmsg') or error}"
+        words = (error.details or {}).get("errmsg") or str(error)
         if error.code in _HISTORY_LOST:
-            return ComponentError(
+            return self.refused(
                 f"{words}: the changes after the saved position are gone from the oplog",
-                hint="start with a fresh checkpoint, from what the collection has now; a longer "
+                "start with a fresh checkpoint, from what the collection has now; a longer "
                 "oplog (replSetResizeOplog) lets topologies rest for longer",
             )
         if error.code in _NO_ACCESS:
-            return ComponentError(
-                words, hint="user, password and authSource are in the URL: Secret.env('NAME')"
+            return self.refused(
+                words, "user, password and authSource are in the URL: Secret.env('NAME')"
             )
         if error.code == _NO_REPLICA_SET:
-            return ComponentError(
-                words, hint="mongod --replSet rs, and rs.initiate() once; one node will do"
+            return self.refused(
+                words, "mongod --replSet rs, and rs.initiate() once; one node will do"
             )
         is_cursor = isinstance(error, self._errors.CursorNotFound)
         if is_cursor or passes(error.code) or any(map(error.has_error_label, _LABELS)):
-            return Unavailable(words)
-        return ComponentError(words)
+            return self.unavailable(words)
+        return self.refused(words)
 
 
 def passes(code: int | None) -> bool:
     """Return True if an answer of this code may be another one soon."""
     return code in _PASSING
-
-
-def _shown(url: str) -> str:
-    """Return a URL without its options, and without its password.
-
-    In a URL that is wrong the password may have any character; options may have others.
-    """
-    return re.sub(r"(://[^/:@\s]*):.*@", rf"\1:{HIDDEN}@", url).partition("?")[0]
 
 
 def _tls_options(connector: str, tls: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from topo.connectors.base import OnBad, check_choice, load_client
 from topo.connectors.mongodb.server import REQUIRES, Server, check_access, check_name, passes
 from topo.connectors.mongodb.values import encode, raw_options
 from topo.connectors.outbox import Chosen, OutboxSink, Outgoing, Refused, chosen, parts, size_of
-from topo.errors import ComponentError, Unavailable
+from topo.errors import ComponentError
 from topo.tuples import Tuple
 
 _NAME = "MongoBolt"
@@ -151,8 +151,9 @@ class MongoBolt(OutboxSink):
                 except errors.BulkWriteError as error:
                     reason = self._take_out(left, error.details, refused)
                     if reason:
-                        words = f"{len(left)} documents are not taken: {reason}"
-                        raise Unavailable(f"{server.shown}: {words}") from error
+                        raise server.unavailable(
+                            f"{len(left)} documents are not taken: {reason}"
+                        ) from error
 
     @property
     def _is_ordered(self) -> bool:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from topo.config.secrets import Secret
-from topo.connectors.addresses import Address, connecting_failed, parsed, tls_context
+from topo.connectors.addresses import Address, parsed, tls_context
 from topo.connectors.base import load_client
-from topo.errors import ComponentError, Unavailable
+from topo.connectors.remote import Remote
 
 REQUIRES = "paho-mqtt>=2.0"
 SCHEMES = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
@@ -48,13 +48,13 @@ class Access:
         return parsed(self.connector, self.url, SCHEMES)
 
 
-class Connection:
+class Connection(Remote):
     """One connection, from its beginning to its end."""
 
     def __init__(self, access: Access, client_id: str, *, session_secs: int, most: int) -> None:
         """Prepare a connection: `most` is how many messages may be unacked at a time."""
-        self.connector = access.connector
         self.address = access.address()
+        super().__init__(access.connector, self.address.shown)
         self._mqtt = load_client("paho.mqtt.client", access.connector, "mqtt")
         properties = load_client("paho.mqtt.properties", access.connector, "mqtt")
         self._properties, self._packets = properties.Properties, None
@@ -143,9 +143,6 @@ class Connection:
         if self.has_ended.is_set():
             raise self.error or self.unavailable("the connection is closed")
 
-    def unavailable(self, what: str) -> Unavailable:
-        return Unavailable(f"{self.connector}: {self.address.shown}: {what}")
-
     def fail(self, error: Exception) -> None:
         """End the connection for a reason; the first one counts."""
         self.error = self.error or error
@@ -158,7 +155,7 @@ class Connection:
             self._connect()
             self.client.loop_forever()
         except Exception as error:  # OSError, and what paho raises for broken handshakes
-            self.error = self.error or connecting_failed(self.connector, self.address.shown, error)
+            self.error = self.error or self.connecting_failed(error)
         finally:
             if self._tls_socket is not None:
                 self._tls_socket.close()
@@ -199,9 +196,9 @@ class Connection:
         wrong = _WRONG.get(reason)
         if wrong is None:
             return self.unavailable(f"the broker refuses the connection: {reason}")
-        return ComponentError(
-            f"{self.connector}: {self.address.shown}: {wrong} ({reason})",
-            hint="user and password are in the URL: Secret.env('NAME') hides it",
+        return self.refused(
+            f"{wrong} ({reason})",
+            "user and password are in the URL: Secret.env('NAME') hides it",
         )
 
     def _disconnected(self, client: Any, userdata: Any, flags: Any, reason: Any, _: Any) -> None:

@@ -313,9 +313,8 @@ class _Subscribed:
             if str(reason) == "Quota exceeded":
                 connection.fail(connection.unavailable(text))
                 continue
-            shown = connection.address.shown
             hint = "the user needs permission to read it"
             if "hared" in str(reason):
                 hint = "without shared subscriptions only one task can read: parallelism=1"
-            connection.fail(ComponentError(f"{connection.connector}: {shown}: {text}", hint=hint))
+            connection.fail(connection.refused(text, hint))
         self._done.set()

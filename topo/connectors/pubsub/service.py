@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from topo.config.secrets import Secret
 from topo.connectors.base import load_client
-from topo.errors import ComponentError, Unavailable, words_of
+from topo.connectors.remote import Remote
+from topo.errors import ComponentError, words_of
 from topo.takeover import Shared
 
 REQUIRES = "google-cloud-pubsub>=2.30"
@@ -67,7 +67,7 @@ class Refusal(ComponentError):
     """Of a subscription with exactly-once delivery: what became of each handle."""
 
 
-class Service(Shared):
+class Service(Remote, Shared):
     """A client of one side of Pub/Sub; `about` names the place in messages."""
 
     def __init__(
@@ -80,11 +80,11 @@ class Service(Shared):
         endpoint: str | None,
         credentials: str | Secret | None,
     ) -> None:
+        super().__init__(connector, about)
         self.types: Any = load_client("google.pubsub_v1", connector, _EXTRA)
         self._exceptions = load_client("google.api_core.exceptions", connector, _EXTRA)
         self._auth = load_client("google.auth.exceptions", connector, _EXTRA)
         self._routing = load_client("google.api_core.gapic_v1.routing_header", connector, _EXTRA)
-        self._about = f"{connector}: {about}"
         grpc = load_client("grpc", connector, _EXTRA)
         self._rpc_error: Any = grpc.RpcError
         server = emulator or (os.environ.get(EMULATOR) if endpoint is None else None)
@@ -110,9 +110,9 @@ class Service(Shared):
         except (OSError, ValueError, self._auth.GoogleAuthError) as error:
             # What is no account's key is not repeated: it may be half of one.
             reason = words_of(error) if isinstance(error, OSError) else "they are none"
-            raise ComponentError(
-                f"{self._about}: the credentials cannot be used: {reason}",
-                hint="they are the JSON of a service account's key: a path, or a Secret with it",
+            raise self.refused(
+                f"the credentials cannot be used: {reason}",
+                "they are the JSON of a service account's key: a path, or a Secret with it",
             ) from None
 
     def close(self) -> None:
@@ -134,26 +134,22 @@ class Service(Shared):
                 api_error: Exception = self._exceptions.from_grpc_error(error)
                 raise api_error from error
 
-    @contextmanager
-    def reaching(self) -> Iterator[None]:
-        """Turn what may pass into Unavailable, and the rest into a ComponentError."""
+    def in_words(self, error: BaseException) -> Exception | None:
         exceptions, auth = self._exceptions, self._auth
-        try:
-            yield
-        except exceptions.GoogleAPICallError as error:
-            words = f"{self._about}: {error.message or error}"
+        if isinstance(error, exceptions.GoogleAPICallError):
+            words = error.message or str(error)
             is_passing = isinstance(error, tuple(getattr(exceptions, name) for name in _PASSING))
-            raise Unavailable(words) if is_passing else self._refusal(words, error) from error
-        except auth.DefaultCredentialsError as error:
-            raise ComponentError(
-                f"{self._about}: {error}",
-                hint=f"gcloud auth application-default login, or credentials=; {EMULATOR} for "
-                "an emulator",
-            ) from error
-        except auth.GoogleAuthError as error:
-            if getattr(error, "retryable", False):
-                raise Unavailable(f"{self._about}: {error}") from error
-            raise ComponentError(f"{self._about}: {error}") from error
+            return self.unavailable(words) if is_passing else self._refusal(words, error)
+        if isinstance(error, auth.DefaultCredentialsError):
+            return self.refused(
+                error,
+                f"gcloud auth application-default login, or credentials=; {EMULATOR} for an "
+                "emulator",
+            )
+        if isinstance(error, auth.GoogleAuthError):
+            is_passing = getattr(error, "retryable", False)
+            return self.unavailable(error) if is_passing else self.refused(error)
+        return None
 
     def _refusal(self, words: str, error: Any) -> Refusal:
         exceptions = self._exceptions
@@ -164,7 +160,7 @@ class Service(Shared):
             hint = "the account needs roles/pubsub.subscriber or roles/pubsub.publisher"
         elif isinstance(error, exceptions.Unauthenticated):
             hint = "see credentials="
-        refusal = Refusal(words, hint=hint)
+        refusal = Refusal(f"{self.place}: {words}", hint=hint)
         refusal.is_about_records = isinstance(error, exceptions.InvalidArgument)
         refusal.by_handle = dict(getattr(error, "metadata", None) or {})
         return refusal

@@ -96,9 +96,7 @@ class Subscriber(Service):
             request = self.types.AcknowledgeRequest(subscription=self._place, ack_ids=part)
             answers = self._answers("acknowledge", request, part)
             if any(answer.startswith("TRANSIENT") for answer in answers):
-                raise Unavailable(
-                    f"{_NAME}: {self._place}: some are not acknowledged: {answers[0]}"
-                )
+                raise self.unavailable(f"some are not acknowledged: {answers[0]}")
             self.lent.difference_update(part)
             expired += len(answers)
         return expired

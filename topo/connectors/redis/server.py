@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from topo.config.secrets import Secret, without_password
+from topo.config.secrets import Secret, revealed, without_password
+from topo.connectors.addresses import check_form_of_url
 from topo.connectors.base import load_client
-from topo.errors import ComponentError, Unavailable
+from topo.connectors.remote import Remote
+from topo.errors import ComponentError
 
 REQUIRES = "redis>=5.0"
 TYPES = ("string", "hash", "list", "set", "sorted_set", "hyperloglog", "geo")
+_URL = re.compile(r"(redis|rediss|unix)://")
+_PASSING = ("LOADING", "READONLY", "OOM", "MISCONF", "CLUSTERDOWN")
 
 
 def check_url(connector: str, url: Any) -> None:
     """Raise ComponentError if a URL is none."""
-    if not isinstance(url, Secret) and (not isinstance(url, str) or "://" not in url):
-        raise ComponentError(
-            f"{connector}: url={url!r}; it is redis://host:6379/0, for example",
-            hint="with a password in it, give Secret.env('NAME')",
-        )
+    check_form_of_url(connector, url, "redis://host:6379/0", _URL)
 
 
 def check_type(connector: str, kind: str, additional: str) -> None:
@@ -34,17 +33,16 @@ def check_type(connector: str, kind: str, additional: str) -> None:
         raise ComponentError(f"{connector}: type={kind!r} needs name=, the key of the whole {kind}")
 
 
-class Server:
+class Server(Remote):
     """One connection, which is made when it is first used.
 
     `keeps_bytes` makes texts of what is none as well, which `as_bytes` turns back.
     """
 
     def __init__(self, connector: str, url: str | Secret, *, keeps_bytes: bool = False) -> None:
-        self._connector = connector
+        text: str = revealed(url)
+        super().__init__(connector, without_password(text))
         self._redis = load_client("redis", connector, "redis")
-        text = url.reveal() if isinstance(url, Secret) else url
-        self.shown = without_password(text)
         self.client: Any = self._redis.Redis.from_url(
             text,
             decode_responses=True,
@@ -52,25 +50,18 @@ class Server:
             socket_timeout=10,
             socket_connect_timeout=10,
         )
-        # An instance that is rebuilt elsewhere is let go without a word.
-        weakref.finalize(self, self.client.close).atexit = False
+        self.close_at_last(self.client.close)
 
-    @contextmanager
-    def reaching(self) -> Iterator[None]:
-        """Turn errors of a lost connection, or of a server that is loading, into Unavailable."""
+    def in_words(self, error: BaseException) -> Exception | None:
         errors = self._redis.exceptions
-        try:
-            yield
-        except errors.AuthenticationError as error:
-            raise ComponentError(
-                f"{self._connector}: {self.shown}: {error}", hint="the password is in the URL"
-            ) from error
-        except (errors.ConnectionError, errors.TimeoutError) as error:
-            raise Unavailable(f"{self._connector}: {self.shown}: {error}") from error
-        except errors.ResponseError as error:
-            if str(error).startswith(("LOADING", "READONLY", "OOM", "MISCONF", "CLUSTERDOWN")):
-                raise Unavailable(f"{self._connector}: {self.shown}: {error}") from error
-            raise ComponentError(f"{self._connector}: {self.shown}: {error}") from error
+        if isinstance(error, errors.AuthenticationError):
+            return self.refused(error, "the password is in the URL")
+        if isinstance(error, (errors.ConnectionError, errors.TimeoutError)):
+            return self.unavailable(error)
+        if isinstance(error, errors.ResponseError):
+            is_passing = str(error).startswith(_PASSING)
+            return self.unavailable(error) if is_passing else self.refused(error)
+        return None
 
     def pipelined(self, fill: Callable[[Any], None]) -> list[Any]:
         """Send commands at once; return their answers."""

@@ -16,7 +16,8 @@ from urllib.parse import quote
 from topo.config.secrets import Secret
 from topo.connectors.addresses import check_headers, check_tls, check_url
 from topo.connectors.base import check_positive
-from topo.connectors.http.client import SCHEMES, Target, login_of, passes, retry_after
+from topo.connectors.http.client import SCHEMES, Target, login_of, retry_after
+from topo.connectors.remote import passes
 from topo.errors import ComponentError, Unavailable
 
 REQUIRES = "httpx>=0.28"
@@ -178,7 +179,7 @@ class Client:
         """Return an answer, or a text if the registry has not got what is asked for."""
         target = self._target
         where = f"{target.connector}: the Schema Registry at {target.shown}"
-        try:
+        with target.reaching():
             response = target.client.request(
                 method,
                 target.url.rstrip("/") + path,
@@ -186,8 +187,6 @@ class Client:
                 content=None if body is None else json.dumps(body),
                 headers={} if body is None else {"Content-Type": _CONTENT_TYPE},
             )
-        except Exception as error:
-            raise target.in_words(error) from error
         status, reason = response.status_code, _reason(response)
         if response.is_success:
             answer = _document(response)

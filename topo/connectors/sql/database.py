@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable
 from typing import Any
 
-from topo.config.secrets import Secret, without_password
+from topo.config.secrets import Secret, revealed, without_password
+from topo.connectors.addresses import check_form_of_url
 from topo.connectors.base import load_client
-from topo.errors import ComponentError, Unavailable, did_you_mean
+from topo.connectors.remote import Remote
+from topo.errors import ComponentError, did_you_mean
 
 REQUIRES = "SQLAlchemy>=2.0"
+_URL = re.compile(r"\w[\w+]*://")
 
 
 def check_url(connector: str, url: Any) -> None:
     """Raise ComponentError if a URL is none."""
-    if not isinstance(url, Secret) and (not isinstance(url, str) or "://" not in url):
-        raise ComponentError(
-            f"{connector}: url={url!r}; it is postgresql+psycopg://user@host/database, for example",
-            hint="with a password in it, give Secret.env('NAME')",
-        )
+    check_form_of_url(connector, url, "postgresql+psycopg://user@host/database", _URL)
 
 
-class Database:
+class Database(Remote):
     """One engine of SQLAlchemy, with one connection, made when it is first used."""
 
     def __init__(self, connector: str, url: str | Secret) -> None:
-        self._connector = connector
+        text: str = revealed(url)
+        super().__init__(connector, without_password(text))
         self.alchemy = load_client("sqlalchemy", connector, "sql")
-        text = url.reveal() if isinstance(url, Secret) else url
-        self.shown = without_password(text)
         try:
             self.engine = self.alchemy.create_engine(text, pool_size=1, pool_pre_ping=True)
         except TypeError:  # SQLite in memory has another pool
             self.engine = self.alchemy.create_engine(text)
         except (ImportError, self.alchemy.exc.ArgumentError) as error:
-            raise ComponentError(
-                f"{connector}: {self.shown}: {error}",
-                hint="the driver of the URL has to be installed where the tasks run",
+            raise self.refused(
+                error, "the driver of the URL has to be installed where the tasks run"
             ) from error
-        # An instance that is rebuilt elsewhere is let go without a word.
-        weakref.finalize(self, self.engine.dispose).atexit = False
+        self.close_at_last(self.engine.dispose)
 
     @property
     def dialect(self) -> str:
@@ -63,7 +58,7 @@ class Database:
             except self.alchemy.exc.NoSuchTableError:
                 known = self.alchemy.inspect(self.engine).get_table_names(schema=schema or None)
         raise ComponentError(
-            f"{self._connector}: {self.shown} has no table {name!r}",
+            f"{self.place} has no table {name!r}",
             hint=did_you_mean(bare, known) or f"it has {', '.join(sorted(known)) or 'none'}",
         )
 
@@ -73,23 +68,17 @@ class Database:
         for name in names:
             if name not in table.columns:
                 raise ComponentError(
-                    f"{self._connector}: table {table.name!r} has no column {name!r}",
+                    f"{self.connector}: table {table.name!r} has no column {name!r}",
                     hint=did_you_mean(name, list(table.columns.keys())),
                 )
             found.append(table.columns[name])
         return found
 
-    @contextmanager
-    def reaching(self) -> Iterator[None]:
-        """Turn errors of a lost connection into Unavailable."""
+    def in_words(self, error: BaseException) -> Exception | None:
         errors = self.alchemy.exc
-        try:
-            yield
-        except errors.DBAPIError as error:
-            if is_passing(errors, error):
-                said = str(error.orig).strip().partition("\n")[0]
-                raise Unavailable(f"{self._connector}: {self.shown}: {said}") from error
-            raise
+        if isinstance(error, errors.DBAPIError) and is_passing(errors, error):
+            return self.unavailable(str(error.orig).strip().partition("\n")[0])
+        return None
 
     def close(self) -> None:
         self.engine.dispose()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from topo.config.secrets import Secret, without_password
+from topo.config.secrets import Secret, revealed, without_password
 from topo.connectors.base import load_client
+from topo.connectors.remote import Remote
 from topo.connectors.sql.pgoutput import Relation, Row
 from topo.connectors.sql.slots import driver_url
 from topo.errors import ComponentError, Unavailable, did_you_mean
@@ -75,14 +74,14 @@ def _lsn(text: str) -> int:
     return (int(high, 16) << 32) + int(low, 16)
 
 
-class Server:
+class Server(Remote):
     """Connections to a server: one for the slot, one for the snapshot while there is one."""
 
     def __init__(self, connector: str, url: str | Secret, slot: str, publication: str) -> None:
-        self._connector, self._slot, self._publication = connector, slot, publication
+        super().__init__(connector, without_password(revealed(url)))
+        self._slot, self._publication = slot, publication
         self._psycopg = load_client("psycopg", connector, "postgres")
         self._url = driver_url(url)
-        self.shown = without_password(url.reveal() if isinstance(url, Secret) else url)
         self._connection: Any = None
         self._snapshot: Any = None
         self._taken: Any = None
@@ -91,40 +90,38 @@ class Server:
         self._types: dict[int, str] = {}
         self._made_at = 0  # transactions from here on are all in the slot
         self.advanced = 0
-        with self._reaching():
+        with self.reaching():
             self._connection = self._connect()
             self._loaders = self._psycopg.adapt.Transformer(self._connection)
 
     def _connect(self) -> Any:
         made = self._psycopg.connect(self._url, autocommit=True, connect_timeout=10)
-        # An instance that is rebuilt elsewhere is let go without a word.
-        weakref.finalize(self, made.close).atexit = False
+        self.close_at_last(made.close)
         return made
 
     def close(self) -> None:
         self.end_snapshot()
         self._connection.close()
 
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def in_words(self, error: BaseException) -> Exception | None:
+        """Return what to raise for an error; a connection that is lost is made anew."""
         errors = self._psycopg.errors
-        try:
-            yield
-        except (errors.ObjectInUse, errors.QueryCanceled) as error:
-            raise self._unavailable(error) from error
-        except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
+        if isinstance(error, (errors.ObjectInUse, errors.QueryCanceled)):
+            return self._off(error)
+        if isinstance(error, (self._psycopg.OperationalError, self._psycopg.InterfaceError)):
             self._renew()
-            raise self._unavailable(error) from error
-        except self._psycopg.Error as error:
-            raise ComponentError(
-                f"{self._connector}: {self.shown}: {str(error).strip()}",
-                hint="it needs wal_level=logical, the right of replication, and for a publication "
+            return self._off(error)
+        if isinstance(error, self._psycopg.Error):
+            return self.refused(
+                str(error).strip(),
+                "it needs wal_level=logical, the right of replication, and for a publication "
                 "that is not there yet the ownership of the tables",
-            ) from error
+            )
+        return None
 
-    def _unavailable(self, error: Exception) -> Unavailable:
+    def _off(self, error: BaseException) -> Unavailable:
         said = str(error).strip().partition("\n")[0]
-        return Unavailable(f"{self._connector}: {self.shown}: slot {self._slot}: {said}")
+        return self.unavailable(f"slot {self._slot}: {said}")
 
     def _renew(self) -> None:
         self.end_snapshot()
@@ -133,13 +130,13 @@ class Server:
         try:
             self._connection = self._connect()
         except self._psycopg.Error as error:
-            raise self._unavailable(error) from error
+            raise self._off(error) from error
         self._loaders = self._psycopg.adapt.Transformer(self._connection)
 
     def _ask(self, query: str, *values: Any) -> list[Any]:
         if self._connection.closed:
             self._renew()
-        with self._reaching():
+        with self.reaching():
             return list(self._connection.execute(query, values).fetchall())
 
     # -- the slot -----------------------------------------------------------------------------
@@ -150,7 +147,7 @@ class Server:
             self._keys[table] = self._key_of_table(table)
             if snapshot and not self._keys[table]:
                 raise ComponentError(
-                    f"{self._connector}: table {table!r} has no primary key, by which its rows are "
+                    f"{self.connector}: table {table!r} has no primary key, by which its rows are "
                     "read in pages",
                     hint="give it one, or start with snapshot=False",
                 )
@@ -161,12 +158,12 @@ class Server:
         )
         if found and found[0][1] != "pgoutput":
             raise ComponentError(
-                f"{self._connector}: the slot {self._slot!r} is of the plugin {found[0][1]!r}",
+                f"{self.connector}: the slot {self._slot!r} is of the plugin {found[0][1]!r}",
                 hint="it has to be one of pgoutput's, or not there",
             )
         if not is_new and (not found or found[0][0] == "lost"):
             raise ComponentError(
-                f"{self._connector}: {self.shown} has lost the slot {self._slot!r}, and with it "
+                f"{self.place} has lost the slot {self._slot!r}, and with it "
                 "the changes since the last batch",
                 hint="start with a fresh checkpoint, which reads the tables again",
             )
@@ -185,7 +182,7 @@ class Server:
                 "select schemaname || '.' || tablename from pg_tables where schemaname = %s", schema
             )
             raise ComponentError(
-                f"{self._connector}: {self.shown} has no table {table!r}",
+                f"{self.place} has no table {table!r}",
                 hint=did_you_mean(table, [name for (name,) in known]) or "write 'schema.table'",
             )
         found = self._ask(
@@ -203,7 +200,7 @@ class Server:
             return
         sql = self._psycopg.sql
         listed = sql.SQL(", ").join(sql.Identifier(*table.split(".", 1)) for table in tables)
-        with self._reaching():
+        with self.reaching():
             self._connection.execute(
                 sql.SQL("create publication {} for table {}").format(
                     sql.Identifier(self._publication), listed
@@ -218,14 +215,14 @@ class Server:
         for table in tables:
             if (table,) not in found:
                 raise ComponentError(
-                    f"{self._connector}: the publication {self._publication!r} has no table "
+                    f"{self.connector}: the publication {self._publication!r} has no table "
                     f"{table!r}",
                     hint=f"alter publication {self._publication} add table {table}",
                 )
 
     def _create(self) -> None:
         """Make the slot, which waits for the transactions that are open now."""
-        with self._reaching():
+        with self.reaching():
             self._connection.execute(f"set statement_timeout = '{_CREATE_SECS}s'")
             try:
                 self._connection.execute(
@@ -280,7 +277,7 @@ class Server:
     def page(self, table: str, last: Key | None, most: int) -> Page:
         """Return the rows of a table after a key, as of the snapshot."""
         sql = self._psycopg.sql
-        with self._reaching():
+        with self.reaching():
             if self._snapshot is None:
                 self._snapshot = self._connect()
                 self._snapshot.execute("begin isolation level repeatable read read only")
@@ -330,7 +327,7 @@ class Server:
         if int(self._taken[0].split(":")[0]) < self._made_at:
             self.end_snapshot()
             raise Unavailable(
-                f"{self._connector}: {self.shown}: transactions are open that began before the "
+                f"{self.place}: transactions are open that began before the "
                 f"slot {self._slot!r} was there",
                 after_secs=0.2,
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from topo.config.secrets import Secret, without_password
+from topo.config.secrets import Secret, revealed, without_password
 from topo.connectors.base import load_client
 from topo.errors import Unavailable
 
@@ -31,7 +31,7 @@ def slot_name(given: str | None, checkpoint_id: str, component: str) -> str:
 
 def driver_url(url: str | Secret) -> str:
     """Return a URL as psycopg takes it: without the name of a driver in its scheme."""
-    text = url.reveal() if isinstance(url, Secret) else url
+    text: str = revealed(url)
     scheme, _, rest = text.partition("://")
     return f"{scheme.partition('+')[0]}://{rest}"
 
