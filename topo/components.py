@@ -167,6 +167,13 @@ class Spout(Component):
         """
         raise NotImplementedError
 
+    def keep_alive(self) -> None:
+        """Keep what is in flight: extend its leases, answer its broker.
+
+        Called when a batch begins, also while `next_tuple` is not: at `topology.max.spout.pending`,
+        or while the topology is inactive. It must not emit. `Unavailable` is as in `next_tuple`.
+        """
+
     def ack(self, msg_id: Any) -> None:
         """Handle the ack of a message, whose whole tuple tree is processed and committed."""
 

@@ -7,16 +7,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from pika.heartbeat import HeartbeatChecker
 
 from tests.connectors.moving import Collects, Keeps, Once, Told, counters, moved_until
 from tests.servers import rabbitmq
 from tests.servers.processes import free_port
 from tests.servers.rabbitmq import RabbitServer
 from tests.wiring import line
-from topo import ComponentError, Spout, TopologyBuilder, Tuple, Unavailable
+from topo import Bolt, ComponentError, Spout, TopologyBuilder, Tuple, Unavailable
 from topo.connectors.amqp import AmqpBolt, AmqpSpout, Backoff
 from topo.testing import TestCluster, make_tuple, run_bolt
 
@@ -50,14 +51,16 @@ def numbers(count: int, start: int = 0) -> list[bytes]:
 class Reading:
     """A spout that reads the broker, in a test's hands."""
 
-    def __init__(self, spout: Spout, bolt: Any = None, tasks: int = 1, **streams: Any) -> None:
+    def __init__(
+        self, spout: Spout, bolt: Any = None, tasks: int = 1, conf: Any = None, **streams: Any
+    ) -> None:
         builder = TopologyBuilder()
         builder.set_spout("s", spout, parallelism=tasks)
         builder.set_bolt("b", bolt or Keeps()).shuffle_grouping("s")
         for name, sink in streams.items():
             builder.set_bolt(name, sink).shuffle_grouping("s", name)
         self.cluster = TestCluster()
-        self.run = self.cluster.submit_topology("t", builder.create_topology())
+        self.run = self.cluster.submit_topology("t", builder.create_topology(), conf)
 
     def until(self, condition: Callable[[], Any], secs: float = 0.01) -> None:
         moved_until(self.cluster, condition, secs)
@@ -113,6 +116,50 @@ def test_batches_that_are_rolled_back_lose_nothing(
     reading.until(lambda: 400 in Collects.counts and reading.is_done(), 0.25)
     reading.run.kill()
     assert server.length(queue) == 0
+
+
+class Holds(Bolt):
+    """Acks what it has held, once it is told to."""
+
+    lets_go: ClassVar[bool] = False
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.held: list[Tuple] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.held.append(tup)
+
+    def pre_commit(self, batch_id: int) -> None:
+        while self.lets_go and self.held:
+            self.ack(self.held.pop())
+
+    def get_component_configuration(self) -> Any:
+        return {"topology.tick.tuple.freq.secs": 1}
+
+
+def test_the_broker_is_answered_while_the_spout_is_at_its_limit(
+    server: RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would take all messages back after two heartbeats that it did not get."""
+    sent: list[int] = []
+    send = HeartbeatChecker._send_heartbeat_frame
+
+    def count(checker: HeartbeatChecker) -> None:
+        sent.append(1)
+        send(checker)
+
+    monkeypatch.setattr(HeartbeatChecker, "_send_heartbeat_frame", count)
+    monkeypatch.setattr(Holds, "lets_go", False)
+    queue = server.queue()
+    server.write(queue, numbers(2))
+    spout = AmqpSpout(server.url, queue, value="json", fields="value", heartbeat_secs=1)
+    reading = Reading(spout, Holds(), conf={"topology.max.spout.pending": 1})
+    reading.until(lambda: reading.values() == [0])
+    reading.until(lambda: len(sent) > 6)
+    monkeypatch.setattr(Holds, "lets_go", True)
+    reading.until(lambda: reading.acked() == 2, 0.25)
+    assert reading.values() == [0, 1]
+    reading.run.kill()
 
 
 def test_failed_messages_come_again_and_the_hopeless_are_buried(server: RabbitServer) -> None:

@@ -247,10 +247,10 @@ def test_messages_of_a_long_batch_stay_invisible(server: AwsServer) -> None:
     assert isinstance(spout, SqsSpout)
     (handle,) = spout._open
     now = spout.context.now()
-    spout._open[handle] = now + 4
-    spout._extend(now)
-    assert spout._open[handle] == now + 10
-    spout._extend(now)
+    spout._lend([handle], now - 6)
+    spout.keep_alive()
+    assert spout._open[handle] >= now + 10
+    spout.keep_alive()
     spout.committed(0)
     assert left_in(server, queue) == 1  # it is not acked
     run.ack(run.emitted[0].msg_id)

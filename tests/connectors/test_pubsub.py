@@ -98,6 +98,22 @@ def test_the_lease_of_what_is_in_flight_is_extended(server: PubSubServer) -> Non
         assert len(run.tuples("s")) == 2
 
 
+def test_leases_are_extended_while_the_spout_is_at_its_limit(server: PubSubServer) -> None:
+    server.write(*numbers(0, 1, 2))
+    with TestCluster() as cluster:
+        limit = {"topology.max.spout.pending": 2}
+        run = started(cluster, spout(server, lease_secs=20), Waits, limit)
+        moved_until(cluster, lambda: run.pending == 2)
+        before = len(server.extended)
+        for _ in range(22):
+            cluster.advance(1)
+        assert server.extended[before:] == [("handle-1", 20), ("handle-2", 20)] * 2
+        run.deactivate()
+        for _ in range(12):
+            cluster.advance(1)
+        assert len(server.extended) == before + 6
+
+
 def test_what_has_come_is_emitted_though_its_lease_cannot_be_extended(server: PubSubServer) -> None:
     server.fails["ModifyAckDeadline"] = failing("UNAVAILABLE", "not now")
     server.write(*numbers(0))

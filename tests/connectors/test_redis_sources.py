@@ -14,7 +14,15 @@ from tests.connectors.scripted_kafka import Keeps
 from tests.servers import redis
 from tests.servers.redis import RedisServer
 from tests.wiring import line
-from topo import ComponentError, StatefulBasicBolt, Topology, TopologyBuilder, Tuple, Unavailable
+from topo import (
+    Bolt,
+    ComponentError,
+    StatefulBasicBolt,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    Unavailable,
+)
 from topo.connectors.redis import RedisListSpout, RedisPubSubSpout, RedisStreamSpout
 from topo.testing import TestCluster
 
@@ -158,6 +166,47 @@ def test_a_group_takes_over_from_the_silent(server: RedisServer, client: Any) ->
             cluster.advance(1)
         assert sorted(run.tuples("s")) == [["0"], ["1"], ["2"], ["3"]]
     assert client.xpending("s", "g")["pending"] == 0
+
+
+class Holds(Bolt):
+    """Acks nothing."""
+
+    def execute(self, tup: Tuple) -> None: ...
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_what_is_in_flight_for_long_is_not_taken_over(
+    server: RedisServer, client: Any, limit: int | None
+) -> None:
+    client.xgroup_create("s", "g", "0", mkstream=True)
+    for number in range(3):
+        client.xadd("s", {"n": number})
+    ((_, ((lost, _),)),) = client.xreadgroup("g", "somebody", {"s": ">"}, count=1)
+    spout = RedisStreamSpout(server.url, "s", group="g", fields="n")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout, Holds()), {PENDING: limit})
+        run.settle()
+        assert run.tuples("s") == [["1"], ["2"]]
+        first, second = (each["message_id"] for each in own(client, "topo/t/s/0"))
+        # Time goes by, in which another consumer, or another task, takes one of them over.
+        client.xclaim("s", "g", "topo/t/s/0", 0, [first], idle=50_000, justid=True)
+        client.xclaim("s", "g", "somebody", 0, [second], idle=50_000, justid=True)
+        assert own(client, "topo/t/s/0")[0]["time_since_delivered"] >= 50_000
+        cluster.advance(16)
+        (kept,) = own(client, "topo/t/s/0")
+        assert (kept["message_id"], kept["times_delivered"]) == (first, 1)
+        assert kept["time_since_delivered"] < 50_000
+        others = own(client, "somebody")
+        assert {each["message_id"] for each in others} == {lost, second}
+        assert others[-1]["time_since_delivered"] >= 50_000
+
+
+PENDING = "topology.max.spout.pending"
+
+
+def own(client: Any, consumer: str) -> list[dict[str, Any]]:
+    """Return what a consumer has been given and has not acknowledged."""
+    return list(client.xpending_range("s", "g", "-", "+", 10, consumername=consumer))
 
 
 def test_what_is_published_is_heard(server: RedisServer, client: Any) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
+
+import pytest
 
 from tests.conformance.doubles import Failing
 from tests.wiring import Fed
-from topo import Bolt, Spout, TopologyBuilder, Tuple
+from topo import Bolt, Spout, TopoError, TopologyBuilder, Tuple, Unavailable
 from topo.testing import FeederSpout, TestCluster, complete_topology
 
 
@@ -183,3 +185,78 @@ def test_the_oldest_pending_message_has_its_age_in_the_figures() -> None:
     assert (spout.pending, spout.oldest_pending_secs) == (2, 5.0)
     assert stats.acker is not None
     assert (stats.acker.pending, stats.acker.lag_secs) == (2, 5.0)
+
+
+class Leases(Spout):
+    """Emits two messages; keeps what is in flight alive, as the test says."""
+
+    outputs = ("x",)
+    kept: ClassVar[list[int]] = []
+    fault: ClassVar[Exception | None] = None
+    emits: ClassVar[bool] = False
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.left = [1, 2]
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.emit([self.left.pop()], msg_id="m")
+
+    def keep_alive(self) -> None:
+        if self.emits:
+            self.emit([0])
+        if self.fault is not None:
+            raise self.fault
+        self.kept.append(self.pending_count)
+
+
+@pytest.fixture
+def leases() -> Any:
+    Leases.kept.clear()
+    Leases.fault, Leases.emits = None, False
+    yield TestCluster()
+    Leases.fault, Leases.emits = None, False
+
+
+def held_back(cluster: TestCluster) -> Any:
+    """Return a run whose spout is at its pending limit."""
+    builder = TopologyBuilder()
+    builder.set_spout("s", Leases()).set_max_spout_pending(1)
+    builder.set_bolt("b", Holds()).shuffle_grouping("s")
+    run = cluster.submit_topology("t", builder.create_topology())
+    run.settle()
+    Leases.kept.clear()
+    return run
+
+
+def test_what_is_in_flight_is_kept_alive_while_the_spout_is_not_asked(leases: TestCluster) -> None:
+    run = held_back(leases)
+    for _ in range(3):
+        leases.advance(1)
+    assert set(Leases.kept) == {1}
+    assert len(Leases.kept) >= 3
+    Leases.kept.clear()
+    run.deactivate()
+    for _ in range(3):
+        leases.advance(1)
+    assert len(Leases.kept) >= 3
+    assert run.tuples("s") == [[2]]
+
+
+def test_a_lease_that_cannot_be_extended_is_tried_again_and_seen(leases: TestCluster) -> None:
+    run = held_back(leases)
+    Leases.fault = Unavailable("the queue does not answer")
+    leases.advance(1)
+    assert run.status == "STALLED"
+    assert "the queue does not answer" in run.reason
+    Leases.fault = None
+    leases.advance(20)
+    assert Leases.kept
+    assert "the queue does not answer" not in run.reason
+
+
+def test_keep_alive_must_not_emit(leases: TestCluster) -> None:
+    held_back(leases)
+    Leases.emits = True
+    with pytest.raises(TopoError, match="'s' task 2: keep_alive emitted something"):
+        leases.advance(1)

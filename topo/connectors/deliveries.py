@@ -65,6 +65,9 @@ class Link(Shared):
         """Return what has arrived, without waiting; raise once the connection is lost."""
         raise NotImplementedError
 
+    def keep_alive(self) -> None:
+        """Answer the broker while nothing is taken; `take` raises what went wrong."""
+
     def ack(self, deliveries: Sequence[Delivery]) -> bool:
         """Tell the broker that messages are done; return False if the connection is lost."""
         raise NotImplementedError
@@ -198,6 +201,10 @@ class DeliverySpout(BrokerAccess, Spout):
         except BaseException:
             self._let_go()
             raise
+
+    def keep_alive(self) -> None:
+        if self._link is not None:
+            self._link.keep_alive()
 
     def _forget_session(self, session: Hashable) -> None:
         """Forget what the broker holds no longer, or will deliver under other tags."""

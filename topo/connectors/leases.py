@@ -8,6 +8,7 @@ twice: most do so now and then, and all do when a lease has ended.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from topo.connectors.translation import Arrival
 class LeaseSpout(InflightSpout, StatefulSpout):
     """A spout whose messages have handles, by which they are kept, given back, or deleted."""
 
-    transient: Iterable[str] = (*InflightSpout.transient, "_next_look", "_open")
+    transient: Iterable[str] = (*InflightSpout.transient, "_next_look", "_open", "_next_end")
     max_in_flight: int
     lease_secs: float
     """How long a message is lent; it is extended until the message is done with."""
@@ -49,6 +50,7 @@ class LeaseSpout(InflightSpout, StatefulSpout):
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         self.open_reading(conf)
         self._open: dict[str, float] = {}  # handles that are not deleted, and until when they hold
+        self._next_end = 0.0  # no lease ends before
         self._next_look = 0.0
 
     def restored(self) -> None:
@@ -61,7 +63,7 @@ class LeaseSpout(InflightSpout, StatefulSpout):
 
     def next_tuple(self) -> None:
         now = self.context.now()
-        self._extend(now)
+        self.keep_alive()
         room = self.max_in_flight - len(self._open)
         if self.emit_again() or now < self._next_look or room <= 0:
             return
@@ -70,7 +72,7 @@ class LeaseSpout(InflightSpout, StatefulSpout):
             self._next_look = now + self.poll_secs
             return
         handles = [arrival.tag for arrival in arrivals]
-        self._open |= dict.fromkeys(handles, now + self.lease_secs)
+        self._lend(handles, now)
         done = self.emit_page(arrivals)
         if self._is_tracked:
             for handle in set(handles).difference(done):
@@ -78,12 +80,22 @@ class LeaseSpout(InflightSpout, StatefulSpout):
         self._delete_later(done if self._is_tracked else handles)
         self.context.counter("messages", len(arrivals))
 
-    def _extend(self, now: float) -> None:
+    def keep_alive(self) -> None:
         """Extend the leases of messages that have been in flight for long."""
+        now = self.context.now()
+        if self._next_end - now >= self.lease_secs / 2:
+            return
         ending = [h for h, until in self._open.items() if until - now < self.lease_secs / 2]
         if ending:
             self.extend(ending)
-            self._open |= dict.fromkeys(ending, now + self.lease_secs)
+            self._lend(ending, now)
+        self._next_end = min(self._open.values(), default=math.inf)
+
+    def _lend(self, handles: Sequence[str], now: float) -> None:
+        """Note that messages are lent from now on."""
+        until = now + self.lease_secs
+        self._open |= dict.fromkeys(handles, until)
+        self._next_end = min(self._next_end, until)
 
     def _delete_later(self, handles: Sequence[Hashable]) -> None:
         """Have messages deleted once the batch in work has committed."""

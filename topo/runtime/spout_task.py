@@ -15,7 +15,7 @@ import numpy as np
 
 from topo.collectors import SpoutOutputCollector
 from topo.components import Spout
-from topo.errors import ComponentError, Unavailable, UncaughtError
+from topo.errors import ComponentError, TopoError, Unavailable, UncaughtError
 from topo.metrics.figure import BOUNDS, BUCKETS, in_buckets
 from topo.runtime import user_errors as failures
 from topo.runtime.arrow_columns import declared_types
@@ -66,6 +66,7 @@ class SpoutTask(Task):
         self._clocks: list[tuple[int, float]] = []  # since which sequence, the batch's clock
         self._active: bool | None = None
         self._takes_reason = takes_reason(self.component)
+        self._keeps_alive = type(self.component).keep_alive is not Spout.keep_alive
         self._pause = Pause()
         self.times = HeldTimes(self)
         self._shedder = self._opened_shedder()
@@ -151,6 +152,24 @@ class SpoutTask(Task):
         self._clocks = [*self._clocks[-256:], (self._pending.last + 1, now)]
         if self._shedder is not None:
             self._shedder.begin(now, self._oldest_pending_secs())
+        if self._keeps_alive and not self.is_paused:
+            self._keep_alive()
+
+    def _keep_alive(self) -> None:
+        before = self._done_so_far()
+        try:
+            with self.users_code():
+                self.component.keep_alive()
+        except BaseException as error:
+            self._pause_for(error)
+            return
+        if self.at_limit:  # else `next_tuple` says whether the pause is over
+            self._pause = Pause()
+        if self._done_so_far() != before:
+            raise TopoError(
+                f"{self.owner} task {self.id}: keep_alive emitted something",
+                hint="emit it from next_tuple, which topology.max.spout.pending holds back",
+            )
 
     def turn(self, now: float) -> None:
         super().turn(now)

@@ -186,6 +186,12 @@ class AmqpLink(Link):
             self.ack(taken)
         return taken
 
+    def keep_alive(self) -> None:
+        """Answer the broker's heartbeats, or it takes all messages back."""
+        with contextlib.suppress(*self._errors):
+            if self._connection is not None:
+                self._connection.process_data_events(time_limit=0)
+
     def _connect(self) -> None:
         pika = self._broker.pika
         self._connection = connection = pika.BlockingConnection(self._broker.parameters)

@@ -15,6 +15,8 @@ from topo.connectors.redis.server import Server, by_stream
 ACKS = "acks"
 """In the state, with a stream and a task: the ids of entries that batches have emitted."""
 
+_AT_ONCE = 1_000
+
 Entry = tuple[str, str, dict[str, str] | None]
 
 
@@ -37,6 +39,7 @@ class GroupReader:
         self._cursors = dict.fromkeys(streams, "0-0")
         self._open: dict[str, set[str]] = {stream: set() for stream in streams}
         self._next_claim = 0.0
+        self._next_keep = 0.0
         self._is_known = False
 
     def read(self, most: int, now: float) -> list[Entry]:
@@ -67,6 +70,30 @@ class GroupReader:
     def is_open(self, stream: str, number: str) -> None:
         """Hear that an earlier instance has emitted an entry, which is still in flight."""
         self._open.setdefault(stream, set()).add(number)
+
+    def keep(self, now: float) -> None:
+        """Keep what is in flight from others, which claim what nobody has touched for long.
+
+        Only what is still this consumer's: one that stood still for long has lost its entries.
+        """
+        if now < self._next_keep or not any(self._open.values()):
+            return
+        self._next_keep = now + self._claim_secs / 4
+        for stream, numbers in self._open.items():
+            first = "-"
+            while numbers:
+                with self._server.reaching():
+                    own = self._server.client.xpending_range(
+                        stream, self._group, first, "+", _AT_ONCE, consumername=self._consumer
+                    )
+                    ids = [each["message_id"] for each in own if each["message_id"] in numbers]
+                    if ids:
+                        self._server.client.xclaim(
+                            stream, self._group, self._consumer, 0, ids, justid=True
+                        )
+                if len(own) < _AT_ONCE:
+                    break
+                first = f"({own[-1]['message_id']}"
 
     def acknowledge(self, stream: str, ids: list[str]) -> None:
         """Acknowledge entries of committed batches."""

@@ -118,6 +118,10 @@ class RedisStreamSpout(InflightSpout, StatefulSpout):
     def close(self) -> None:
         self._server.close()
 
+    def keep_alive(self) -> None:
+        if self._group is not None:
+            self._group.keep(self.context.now())
+
     def next_tuple(self) -> None:
         if self.emit_again():
             return
