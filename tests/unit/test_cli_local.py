@@ -147,6 +147,13 @@ def test_an_error_in_the_users_code_comes_first_and_without_topos_frames(
     assert "/topo/" not in said[at:].replace(str(Path.cwd()), "")
 
 
+def test_a_checkpoint_that_the_inline_engine_does_not_use_is_told(capsys: Captured) -> None:
+    conf = ["-c", "topology.checkpoint.dir=state"]
+    assert run(["local", "endless.py", "--engine", "inline", "-t", "0", *conf]) == 0
+    assert "warning: the inline engine keeps no state: topology." in capsys.readouterr().err
+    assert not Path("state").exists()
+
+
 def test_mistakes(capsys: Captured) -> None:
     base = ["local", "endless.py", "--engine", "inline"]
     for argv, message in [

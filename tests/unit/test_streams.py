@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta as td
@@ -385,6 +386,14 @@ def test_an_error_names_the_operator_and_the_users_line() -> None:
     assert "map(lambda n: 1 // n)" in text
     assert "in map at test_streams.py:" in text
     assert "<topo loop>" not in text
+
+
+def test_an_error_out_of_a_librarys_function_has_the_place_of_the_operator() -> None:
+    s = StreamBuilder()
+    s.stream(Items(["{"])).map(json.loads).print()
+    with pytest.raises(UncaughtError) as raised:
+        complete_topology(s.build())
+    assert raised.value.at.startswith("test_streams.py:")
 
 
 @pytest.mark.parametrize(

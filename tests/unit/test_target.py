@@ -209,11 +209,12 @@ def test_a_name_that_is_another_module(write: Write) -> None:
         ("import nowhere_to_be_found", "ModuleNotFoundError: No module named", "import nowhere"),
         ("1 / 0", "ZeroDivisionError: division by zero", "1 / 0"),
         ("def topology():\n    return 1 / 0", "ZeroDivisionError", "return 1 / 0"),
+        ("import json\njson.loads('{')", "JSONDecodeError", "loads('{')"),
         ("topology = (", "SyntaxError: '(' was never closed", "topology = ("),
         ("sys.exit(3)", "ended the process with exit code 3", "sys.exit(3)"),
     ],
 )
-def test_code_that_raises_shows_the_users_own_traceback(
+def test_code_that_raises_shows_the_users_own_traceback_and_place(
     write: Write, body: str, message: str, line: str
 ) -> None:
     with pytest.raises(TargetError, match=message.replace("(", r"\(")) as raised:
@@ -221,6 +222,7 @@ def test_code_that_raises_shows_the_users_own_traceback(
     assert line in raised.value.user_traceback
     assert "topo/cli/target.py" not in raised.value.user_traceback
     assert "importlib" not in raised.value.user_traceback
+    assert raised.value.at == f"wordcount.py:{(HEAD + body).count(chr(10)) + 1}"
 
 
 def test_topos_own_errors_pass_and_say_where(write: Write) -> None:

@@ -103,6 +103,8 @@ def local(
         out.warn(warning)
     if checkpoint:
         settings.checkpoint_dir = checkpoint
+    elif engine == "inline" and settings.checkpoint_dir:
+        out.warn("the inline engine keeps no state: topology.checkpoint.dir is not used")
     shown = TupleOutput(show, prepared.topology, limit)
     launch = Launch(
         prepared.name,

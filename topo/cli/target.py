@@ -26,7 +26,7 @@ from topo.errors import TargetError, TopoError, did_you_mean
 from topo.flux.build import load_file
 from topo.streamparse.specs import Topology as TopologyClass
 from topo.topology.model import Topology
-from topo.traces import is_ours, users_part
+from topo.traces import is_librarys, is_ours, users_part
 
 DEFAULT_ATTRIBUTE = "topology"
 YAML = (".yaml", ".yml")
@@ -336,8 +336,17 @@ def _users_code(label: str) -> Iterator[None]:
     except SystemExit as error:
         code = error.code if error.code is not None else 0
         raise TargetError(
-            f"{label} ended the process with exit code {code}", user_traceback=users_part(error)
+            f"{label} ended the process with exit code {code}",
+            at=_last_user_frame(error.__traceback__),
+            user_traceback=users_part(error),
         ) from None
+    except SyntaxError as error:
+        place = f"{_shown(error.filename or '')}:{error.lineno}" if error.lineno else ""
+        raise TargetError(
+            f"{label} raised {type(error).__name__}: {error.msg}",
+            at=place or _last_user_frame(error.__traceback__),
+            user_traceback=users_part(error),
+        ) from error
     except Exception as error:
         raise TargetError(
             f"{label} raised {type(error).__name__}: {error}",
@@ -347,7 +356,9 @@ def _users_code(label: str) -> Iterator[None]:
 
 
 def _last_user_frame(trace: TracebackType | None) -> str:
+    """Return the last place of the user's own code; a library's if there is no such place."""
     frames = [f for f in traceback.extract_tb(trace) if not is_ours(f.filename)]
+    frames = [f for f in frames if not is_librarys(f.filename)] or frames
     return f"{_shown(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
 

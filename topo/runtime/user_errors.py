@@ -145,9 +145,15 @@ def users_traceback(error: BaseException) -> str:
 def users_line(error: BaseException) -> str:
     """Return the place in the user's code that raised the error, or called what did: "sink.py:31".
 
-    A line of a library is returned only if the user has none in the traceback.
+    A line of a library is returned only if the user has none in the traceback, nor the operator
+    that ran a library's function, such as `map(json.loads)`, a place.
     """
-    return _stack(error.__traceback__).line
+    line = _stack(error.__traceback__).line
+    if is_librarys(line):
+        for note in reversed(getattr(error, "__notes__", ())):
+            if place := re.fullmatch(r"in .* at (\S+:\d+)", str(note)):
+                return place[1]
+    return line
 
 
 def _has_others(error: BaseException) -> bool:
