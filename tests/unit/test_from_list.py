@@ -139,6 +139,25 @@ def test_what_fails_comes_again_until_it_is_processed(items: Any) -> None:
     assert Counter(result.failed["list"]) == {3: 5, 9: 5}
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_what_fails_after_the_last_item_comes_again_though_the_spout_was_exhausted(
+    is_stopped: bool,
+) -> None:
+    """In between there is a batch that hears of the failure, and asks no spout."""
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", reading(FromList([1]), Refuses({1}, 3)))
+        for _ in range(10):
+            run.step(3)
+            if is_stopped and run.status == "ACTIVE":
+                run.deactivate()
+                run.settle()
+                run.activate()
+        assert run.status == "COMPLETED"
+        assert run.tuples("read") == [[1]]
+        assert run.acked == {"list": [0]}
+        assert run.failed == {"list": [0, 0, 0]}
+
+
 @pytest.mark.parametrize("items", [list(range(10)), numbers])
 def test_an_item_is_given_up_after_so_many_attempts(items: Any) -> None:
     result = complete_topology(reading(FromList(items, "n", attempts=2), Refuses({3, 4}, times=2)))

@@ -192,8 +192,13 @@ class SlotTasks:
         assert isinstance(spout, SpoutTask)
         if _note is not None:
             _note[:] = spout.note
+        before = spout.pending_count
         spout.meet_acker(incarnation, rebuilds)
         spout.deliver(verdicts)
+        # The batch may end before the spout is asked again: what has failed would be lost.
+        is_told = spout.pending_count != before
+        if is_told and task in self._exhausted and not spout.is_exhausted():
+            self._exhausted.discard(task)
 
     def poll(self, max_tuples: int, rounds: int | None = None, until: float = math.inf) -> int:
         """Ask the spouts in turn; return how many tuples they emitted.
@@ -262,7 +267,7 @@ class SlotTasks:
 
     @property
     def exhausted(self) -> bool:
-        """True iff every spout task, when last asked, was exhausted."""
+        """True iff every spout task was exhausted when it was last asked, or heard verdicts."""
         return len(self._exhausted) == len(self.spouts)
 
     @property
