@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +71,26 @@ def test_a_directory_with_other_things_is_no_place(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(CheckpointError, match="is not empty"):
         saved(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_to_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(CheckpointError, match="the savepoint cannot be written: ") as refused:
+            saved(place)
+        assert refused.value.at == str(place)
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(CheckpointError, match="cannot be written: no space left on device"):
+            saved(tmp_path / "full")
+    assert list((tmp_path / "full").iterdir()) == []
+    assert saved(tmp_path / "full").files  # and not "is not empty"
 
 
 def test_damage_is_told_of(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,13 +106,43 @@ def file_of(component: str, index: int) -> str:
 
 
 def write_savepoint(savepoint: Savepoint, tasks: Iterable[tuple[str, int, Records]]) -> Savepoint:
-    """Write a savepoint into its directory, which must hold nothing; return it with its files."""
+    """Write a savepoint into its directory, which must hold nothing; return it with its files.
+
+    If the place cannot be written to, what was written is removed.
+    """
     directory = savepoint.directory
-    make_place(directory, ON_ONE_MACHINE)
-    if any(directory.iterdir()):
+    with _writing(directory):
+        make_place(directory, ON_ONE_MACHINE)
+        is_empty = not any(directory.iterdir())
+    if not is_empty:
         raise CheckpointError(
             f"{directory} is not empty", at=str(directory), hint="name a new directory for it"
         )
+    try:
+        with _writing(directory):
+            _write_files(savepoint, tasks)
+    except BaseException:
+        for path in directory.iterdir():
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        raise
+    return read_savepoint(directory)
+
+
+@contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    """Tell what keeps a savepoint from being written."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"the savepoint cannot be written: {words_of(error)}",
+            at=str(directory),
+            hint="name a directory that this user can write to, on a disk with room for it",
+        ) from None
+
+
+def _write_files(savepoint: Savepoint, tasks: Iterable[tuple[str, int, Records]]) -> None:
+    directory = savepoint.directory
     files = {}
     for component, index, records in tasks:
         path = directory / file_of(component, index)
@@ -132,7 +164,6 @@ def write_savepoint(savepoint: Savepoint, tasks: Iterable[tuple[str, int, Record
         file_.flush()
         os.fsync(file_.fileno())
     unfinished.rename(directory / SAVEPOINT_FILE)
-    return read_savepoint(directory)
 
 
 def read_savepoint(directory: Path) -> Savepoint:
