@@ -129,6 +129,27 @@ def test_only_what_was_typed_is_asked_for(
     assert Resume(0) == Resume.REFUSE, "what nothing was said of is never deleted"
 
 
+def test_ctrl_c_while_it_starts_says_that_it_goes_on(
+    submitted: Submit,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object) -> RunRecord:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("topo.cli.submit.submit_run", lambda *_: submitted())
+    monkeypatch.setattr("topo.cli.submit.await_start", interrupted)
+    monkeypatch.setenv("TOPO_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    code = tmp_path / "silent_interrupted.py"
+    code.write_text(SILENT)
+    assert run(["submit", code.name]) == 130
+    said = capsys.readouterr().err
+    assert "words is submitted all the same, and starts\n" in said
+    assert "to give up: topo kill words\n" in said
+
+
 def test_nothing_to_resume(submitted: Submit) -> None:
     with pytest.raises(CheckpointError, match="words left no checkpoint to resume"):
         submitted(resume=Resume.RESUME)

@@ -121,7 +121,7 @@ def submit(
     run = submit_run(registry, request)
     _say_where_state_is(out, run)
     out.say(f"submitting {run.name} ({run.id}) to {request.master} ...")
-    run = _await_start(registry, run, wait_secs) if wait_secs else registry.reload(run)
+    run = _await_start(out, registry, run, wait_secs) if wait_secs else registry.reload(run)
     if out.json:
         out.answer_json(_document(run))
         return
@@ -174,9 +174,16 @@ def _say_where_state_is(out: Output, run: RunRecord) -> None:
         )
 
 
-def _await_start(registry: Registry, run: RunRecord, secs: float) -> RunRecord:
+def _await_start(out: Output, registry: Registry, run: RunRecord, secs: float) -> RunRecord:
+    goes_on = (
+        f"it goes on in the background: topo list, topo logs --driver {run.name}; "
+        f"to give up: topo kill {run.name}"
+    )
     try:
         run = await_start(registry, run, secs)
+    except KeyboardInterrupt:
+        out.note(f"{run.name} is submitted all the same, and starts", hint=goes_on)
+        raise
     except TimeoutError as error:
         late = registry.reload(run)
         why = f": {late.reason}" if late.reason else ""
@@ -185,8 +192,7 @@ def _await_start(registry: Registry, run: RunRecord, secs: float) -> RunRecord:
             f"{error}{why}",
             code="timeout",
             at=str(run.log),
-            hint=f"it goes on in the background: topo list, topo logs --driver {run.name}; "
-            f"to give up: topo kill {run.name}",
+            hint=goes_on,
         ) from None
     if run.status == "FAILED":
         raise StartFailed(run)
