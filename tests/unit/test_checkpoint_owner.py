@@ -19,7 +19,7 @@ from topo.errors import CheckpointError
 from topo.storage import ownership
 from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE, PLAN_FILE
 from topo.storage.ownership import LEASE_SECS, LocalOwnerFile, Ownership, owner_of
-from topo.storage.trust import ON_A_CLUSTER
+from topo.storage.trust import ON_A_CLUSTER, UnwritablePlace
 
 
 class SharedFile:
@@ -69,6 +69,16 @@ def test_a_second_driver_is_refused_while_the_first_lives(tmp_path: Path) -> Non
     assert found is not None
     assert (found.run, found.generation) == ("orders-2", 2)
     second.close()
+
+
+def test_a_place_that_cannot_be_made_or_written_to_is_told_of(tmp_path: Path) -> None:
+    """As an error that another start may not meet."""
+    (tmp_path / "file").touch()
+    (tmp_path / "odd" / OWNER_FILE).mkdir(parents=True)
+    for place in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "odd"):
+        with pytest.raises(UnwritablePlace, match="the checkpoint cannot be written: ") as refused:
+            local(place, "a").claim()
+        assert refused.value.at == str(place)
 
 
 def test_another_process_that_has_it_is_asked_of_the_kernel(tmp_path: Path) -> None:

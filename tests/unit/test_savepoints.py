@@ -23,6 +23,7 @@ from topo.storage.savepoints import (
     tasks_of,
     write_savepoint,
 )
+from topo.storage.trust import UnwritablePlace
 from topo.topology.model import GroupingDef, InputDef, Topology
 
 RECORDS = {
@@ -78,7 +79,7 @@ def test_a_place_that_cannot_be_written_to_is_told_of(
 ) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(CheckpointError, match="the savepoint cannot be written: ") as refused:
+        with pytest.raises(UnwritablePlace, match="the savepoint cannot be written: ") as refused:
             saved(place)
         assert refused.value.at == str(place)
 
@@ -87,7 +88,7 @@ def test_a_place_that_cannot_be_written_to_is_told_of(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(CheckpointError, match="cannot be written: no space left on device"):
+        with pytest.raises(UnwritablePlace, match="cannot be written: no space left on device"):
             saved(tmp_path / "full")
     assert list((tmp_path / "full").iterdir()) == []
     assert saved(tmp_path / "full").files  # and not "is not empty"

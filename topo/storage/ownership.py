@@ -34,7 +34,7 @@ from typing import Protocol
 
 from topo.errors import CheckpointError, words_of
 from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE
-from topo.storage.trust import ON_ONE_MACHINE, check_trusted, make_place
+from topo.storage.trust import ON_ONE_MACHINE, check_trusted, make_place, writing
 
 log = logging.getLogger("topo.storage")
 
@@ -141,8 +141,15 @@ class Ownership:
     def claim(self) -> Ownership:
         """Take the checkpoint.
 
-        Raises CheckpointError if another driver lives that has it, or others may write into it.
+        Raises CheckpointError if another driver lives that has it, or others may write into it, and
+        UnwritablePlace if this one cannot.
         """
+        with writing("the checkpoint", self._path):
+            self._take()
+        self._beats.start()
+        return self
+
+    def _take(self) -> None:
         if self._directory is not None:
             make_place(self._directory, self._forbidden)
             self._lock = DirectoryLock.take(self._directory)
@@ -165,8 +172,6 @@ class Ownership:
         except BaseException:
             self._unlock()
             raise
-        self._beats.start()
-        return self
 
     @property
     def committed(self) -> int:

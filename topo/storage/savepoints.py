@@ -17,7 +17,6 @@ import os
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from urllib.parse import quote
 from topo.errors import CheckpointError, words_of
 from topo.storage.checkpoints import SAVEPOINT_FILE
 from topo.storage.format import FORMAT as STATE_FORMAT
-from topo.storage.trust import ON_ONE_MACHINE, check_trusted, make_place
+from topo.storage.trust import ON_ONE_MACHINE, check_trusted, make_place, writing
 
 FORMAT = 1
 """Of the directory; that of the records in it is `state`."""
@@ -111,7 +110,7 @@ def write_savepoint(savepoint: Savepoint, tasks: Iterable[tuple[str, int, Record
     If the place cannot be written to, what was written is removed.
     """
     directory = savepoint.directory
-    with _writing(directory):
+    with writing("the savepoint", str(directory)):
         make_place(directory, ON_ONE_MACHINE)
         is_empty = not any(directory.iterdir())
     if not is_empty:
@@ -119,26 +118,13 @@ def write_savepoint(savepoint: Savepoint, tasks: Iterable[tuple[str, int, Record
             f"{directory} is not empty", at=str(directory), hint="name a new directory for it"
         )
     try:
-        with _writing(directory):
+        with writing("the savepoint", str(directory)):
             _write_files(savepoint, tasks)
     except BaseException:
         for path in directory.iterdir():
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
         raise
     return read_savepoint(directory)
-
-
-@contextmanager
-def _writing(directory: Path) -> Iterator[None]:
-    """Tell what keeps a savepoint from being written."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(
-            f"the savepoint cannot be written: {words_of(error)}",
-            at=str(directory),
-            hint="name a directory that this user can write to, on a disk with room for it",
-        ) from None
 
 
 def _write_files(savepoint: Savepoint, tasks: Iterable[tuple[str, int, Records]]) -> None:

@@ -10,15 +10,36 @@ processes, in the same group: there the group may write.
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from topo.errors import CheckpointError
+from topo.errors import CheckpointError, TopoError, words_of
 from topo.storage.checkpoints import PLAN_FILE, SAVEPOINT_FILE, is_topos
 
 ON_ONE_MACHINE = stat.S_IWGRP | stat.S_IWOTH
 """The bits of a mode under which no state is restored."""
 ON_A_CLUSTER = stat.S_IWOTH
 TO_DELETE = 0
+
+
+class UnwritablePlace(TopoError):
+    """A directory that cannot be made or written to; another try may find that it can."""
+
+    code = "os"
+
+
+@contextmanager
+def writing(what: str, place: str) -> Iterator[None]:
+    """Tell what keeps something from being written to a place."""
+    try:
+        yield
+    except OSError as error:
+        raise UnwritablePlace(
+            f"{what} cannot be written: {words_of(error)}",
+            at=place,
+            hint="name a directory that this user can make and write to, on a disk with room",
+        ) from error
 
 
 def make_place(directory: Path, forbidden: int) -> None:
