@@ -24,6 +24,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "topo/multilang/": ("tests/multilang/",),
     "topo/rules/": ("tests/spark/test_rules.py",),
     "topo/runtime/": ("tests/spark/", "tests/conformance/", "tests/fault/test_slots.py"),
+    "topo/serving/": ("tests/ui/", "tests/fault/test_control.py"),
     "topo/storage/": ("tests/spark/", "tests/fault/"),
     "topo/streams/": ("tests/spark/test_joins.py", "tests/conformance/"),
     "topo/tables/": ("tests/spark/test_joins.py", "tests/conformance/"),

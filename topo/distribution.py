@@ -44,16 +44,19 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
         "protobuf",
         "pyarrow",
         "pyspark",
+        "starlette",
+        "uvicorn",
     ),
     "sql": ("sqlalchemy",),
-    "ui": ("grpcio", "prometheus-client", "starlette", "uvicorn"),
+    "ui": ("prometheus-client", "starlette", "uvicorn"),
     "yaml": ("pyyaml",),
 }
 """The distributions of each extra."""
 
+_SERVING = ("prometheus_client", "starlette", "uvicorn")
 _MODULES: Mapping[str, tuple[str, ...]] = {
-    "spark": ("grpc", "grpc_health", "pandas", "prometheus_client", "pyarrow", "pyspark"),
-    "ui": ("grpc", "prometheus_client", "starlette", "uvicorn"),
+    "spark": ("grpc", "grpc_health", "pandas", *_SERVING, "pyarrow", "pyspark"),
+    "ui": _SERVING,
 }
 """The modules of the extras that topo itself needs; a connector names its own."""
 

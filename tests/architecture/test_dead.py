@@ -19,11 +19,11 @@ CALLED_BY = {
     "ast.NodeTransformer": r"visit_\w+",
     "click.Group": "list_commands|get_command|format_commands",
     "grpc": "intercept_service",
-    "http.server": "do_GET|log_message|service_actions",
     "importlib.resources": "get_resource_reader",
     "pickle": "persistent_id|persistent_load|find_class",
     "py4j": "can_convert",
     "pyspark": "handleInputRows|handleInitialState",
+    "uvicorn": "main_loop",
     "users, as Storm has it": "set_max_task_parallelism|set_memory_load|set_cpu_load|component_ids"
     "|with_persistence|with_max_events_in_memory|with_message_id_field|merge_with",
     "users, as Flux has it": "add_component_config|set_default_stream",

@@ -61,6 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     "forks": set(),
     "distribution": {"errors"},
     "rpc": set(),
+    "serving": {"config", "errors"},
     "systems": {"errors"},
     "traces": set(),
     "tuples": {"errors"},
@@ -74,7 +75,8 @@ ALLOWED: dict[str, set[str]] = {
     # A tuple's way, in its order.
     "wire": {"errors"},
     "routing": {"api", "errors", "wire"},
-    "tracking": {"_pb", "config", "errors", "forks", "metrics", "rpc", "tuples", "wire"},
+    "tracking": {"_pb", "config", "errors", "forks", "metrics", "rpc", "serving"}
+    | {"tuples", "wire"},
     "tracing": {"distribution", "errors", "tracking", "wire"},
     "storage": {"api", "errors", "shipping", "tuples", "wire"},
     "running": {"metrics"},
@@ -95,7 +97,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "forks",
         "keyed",
-        "metrics",
+        "serving",
         "topology",
         "tracking",
         "tuples",
@@ -123,8 +125,8 @@ ALLOWED: dict[str, set[str]] = {
     "engine.spark": {*_SPARK, "builder", "engine.spark.driver", "engine.spark.jvm"},
     # What people hold in their hands.
     "cluster": {"engine", "errors", "running", "topology"},
-    "manage": {*_ABOVE, "tracking"},
-    "ui": {*_ABOVE, "manage", "tracking"},
+    "manage": {*_ABOVE, "serving", "tracking"},
+    "ui": {*_ABOVE, "manage", "serving", "tracking"},
     "cli": {*_ABOVE, "api", "drpc", "flux", "manage", "rules", "streamparse", "tracking", "ui"},
     "testing": {*_ABOVE, "api", "runtime", "streams", "tuples"},
     "streams": _STREAMS,

@@ -12,18 +12,18 @@ import subprocess
 import sys
 import urllib.request
 from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 
-import grpc
 import psutil
 import pytest
 
 from tests.fault.homes import Home, end, until
-from topo._pb import control_pb2 as pb
 from topo.errors import RunError
 from topo.manage.answers import written_errors, written_figures
 from topo.manage.api import Management
-from topo.manage.client import SERVICE, ControlClient, DriverUnreachable
+from topo.manage.client import ControlClient, DriverUnreachable
+from topo.manage.control import PREFIX
 
 pytestmark = pytest.mark.fault
 
@@ -488,16 +488,11 @@ def test_only_who_has_the_token_commands(home: Home) -> None:
     run = home.run
     assert stat.S_IMODE((run.directory / "token").stat().st_mode) == 0o600
     assert run.state.address.startswith("127.0.0.1:")
-    with grpc.insecure_channel(run.state.address) as channel:
-        call = channel.unary_unary(
-            f"/{SERVICE}/Kill",
-            request_serializer=pb.KillRequest.SerializeToString,
-            response_deserializer=pb.ChangeReply.FromString,
-        )
-        for metadata in ((), (("topo-token", "guess"),)):
-            with pytest.raises(grpc.RpcError) as refused:
-                call(pb.KillRequest(), metadata=metadata, timeout=10)
-            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    for headers in ({}, {"Authorization": "Bearer guess"}, {"topo-token": "guess"}):
+        connection = HTTPConnection(run.state.address, timeout=10)
+        connection.request("POST", f"{PREFIX}/kill", headers=headers)
+        assert connection.getresponse().status == 401
+        connection.close()
     assert home.run.status == "ACTIVE"
     (run.directory / "token").chmod(0)
     if os.geteuid():

@@ -15,8 +15,8 @@ import pytest
 from tests.ui.conftest import Site
 from tests.ui.worlds import World
 from topo.logs.search import Search
-from topo.ui import connections
-from topo.ui.connections import LimitedConnection
+from topo.serving import connections
+from topo.serving.connections import LimitedConnection
 
 HALF_A_HEAD = b"GET / HTTP/1.1\r\nHost: "
 

@@ -15,8 +15,9 @@ from tests.ui.conftest import Serve, Site
 from tests.ui.worlds import World
 from topo.errors import ConfigError
 from topo.manage.registry import Registry
+from topo.serving.access import Refused
 from topo.ui.audit import AuditLog
-from topo.ui.security import Guard, Refused, Tokens, host_names
+from topo.ui.security import Guard, Tokens, host_names
 from topo.ui.server import Options, Server
 
 KILL = "/api/topologies/words/kill"
@@ -294,7 +295,7 @@ def test_addresses_that_are_refused(
 def test_a_taken_port_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(Exception, match=f"cannot serve at 127.0.0.1:{port}"):
+        with pytest.raises(Exception, match=f"cannot listen on 127.0.0.1:{port}"):
             Server(Registry(tmp_path), Options(bind=f"127.0.0.1:{port}"))
 
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from topo._pb import control_pb2 as pb
 from topo.builder import TopologyBuilder
 from topo.components import Bolt, Spout
 from topo.config import Config
 from topo.errors import RunError
+from topo.manage.control import DriverStatus
 from topo.manage.files import write_json
 from topo.manage.records import RunRecord, State
 from topo.manage.registry import Registry
-from topo.manage.service import ControlServer
+from topo.manage.service import DriverServer
 from topo.manage.submit import Request, Resume, submit
 from topo.storage.savepoints import Component, Savepoint, summary_of, write_savepoint
 from topo.storage.saving import Changes, SavedMapping
@@ -146,8 +146,8 @@ class StagedDriver:
         """Of the history; None: now."""
         self._directory = directory
 
-    def status(self) -> pb.StatusReply:
-        return pb.StatusReply(
+    def status(self) -> DriverStatus:
+        return DriverStatus(
             id="words", status=self.status_now, pending=14, batch=812, slots=self.workers_now
         )
 
@@ -225,7 +225,7 @@ class World:
     def __init__(self, home: Path) -> None:
         self.registry = Registry(home)
         self.drivers: dict[str, StagedDriver] = {}
-        self._servers: dict[str, ControlServer] = {}
+        self._servers: dict[str, DriverServer] = {}
         self.alive: dict[Path, int] = {}
 
     def holder(self, path: Path) -> int | None:
@@ -259,7 +259,7 @@ class World:
             driver = StagedDriver(built, run.directory)
             driver.status_now = status
             token = (run.directory / "token").read_text()
-            self._servers[name] = ControlServer(driver, token)
+            self._servers[name] = DriverServer(driver, token)
             self.drivers[name] = driver
             state = replace(state, address=self._servers[name].address)
         write_json(run.directory / "state.json", asdict(state))

@@ -57,7 +57,7 @@ def test_a_taken_port_for_the_figures(capsys: pytest.CaptureFixture[str]) -> Non
             capsys,
             *("--metrics", server.address),
             code=5,
-            says=f"cannot serve figures on {server.address}: address already in use",
+            says=f"cannot listen on {server.address}: address already in use",
             hint="is the port taken? port 0 takes any free one",
         )
 

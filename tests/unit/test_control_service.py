@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.unit.test_control_registry import make
 from tests.unit.test_control_windows import figures
 from topo import RunError
-from topo._pb import control_pb2 as pb
+from topo.config.masters import split_address
 from topo.manage.answers import row_of
 from topo.manage.client import ControlClient, DriverFault, DriverUnreachable
+from topo.manage.control import PREFIX, DriverStatus
+from topo.manage.exposing import pages_of
 from topo.manage.records import RunRecord, State
 from topo.manage.registry import Registry
-from topo.manage.service import ControlServer
+from topo.manage.service import DriverServer
 from topo.metrics.history import Windows
+from topo.metrics.prometheus import Exposed
+from topo.serving.listening import BindError
 
 
 class Answers:
@@ -30,22 +38,25 @@ class Answers:
     def __init__(self, stats: Callable[[], Any]) -> None:
         self._stats = stats
 
-    def status(self) -> pb.StatusReply:
-        return pb.StatusReply(status="ACTIVE")
+    def status(self) -> DriverStatus:
+        return DriverStatus(status="ACTIVE")
 
     def stats(self, window_secs: float | None) -> dict[str, Any]:
         found: dict[str, Any] = self._stats()
         return found
 
-    errors = history = batches = activate = deactivate = begin_kill = begin_rebalance = None
-    save = scale = None
+    nothing: Any = None
+    errors = history = batches = activate = deactivate = begin_kill = begin_rebalance = nothing
+    save = scale = nothing
 
 
 @contextmanager
-def served(tmp_path: Path, stats: Callable[[], Any]) -> Iterator[RunRecord]:
+def served(
+    tmp_path: Path, stats: Callable[[], Any], answers: Answers | None = None
+) -> Iterator[RunRecord]:
     run = make(Registry(tmp_path))
-    driver: Any = Answers(stats)
-    server = ControlServer(driver, (run.directory / "token").read_text())
+    driver: Any = answers or Answers(stats)
+    server = DriverServer(driver, (run.directory / "token").read_text())
     try:
         yield replace(run, state=State("ACTIVE", address=server.address))
     finally:
@@ -79,6 +90,189 @@ def test_what_fails_in_a_driver_is_no_silence(
 def test_figures_of_many_tasks_are_no_message_too_large(tmp_path: Path) -> None:
     with served(tmp_path, lambda: {"x": "y" * 5_000_000}) as run, ControlClient(run) as client:
         assert len(client.stats()["x"]) == 5_000_000
+
+
+def call(run: RunRecord, method: str = "GET", path: str = "/status", **more: Any) -> httpx.Response:
+    """Send a request to a driver as anybody may."""
+    token = (run.directory / "token").read_text()
+    headers = {"Authorization": f"Bearer {token}", **more.pop("headers", {})}
+    url = f"http://{run.state.address}{PREFIX}{path}"
+    return httpx.request(method, url, headers=headers, timeout=60, verify=False, **more)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Authorization": ""}, 401),
+        ({"Authorization": "Bearer"}, 401),
+        ({"Authorization": "Bearer guess"}, 401),
+        ({"Authorization": "Bearer gu\u00e9ss".encode("latin-1")}, 401),
+        ({"Authorization": "Basic {token}"}, 401),
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "[::1"}, 421),
+    ],
+)
+def test_who_is_heard(tmp_path: Path, headers: dict[str, Any], status: int) -> None:
+    with served(tmp_path, dict) as run:
+        assert call(run, headers=headers).status_code == status
+        if status == 401:
+            for path in ("/kill", "/no-such"):
+                assert call(run, "POST", path, headers=headers).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status"),
+    [
+        ("GET", "/no-such", {}, 404),
+        ("GET", "/status/", {}, 404),
+        ("GET", "/kill", {}, 405),
+        ("GET", "/stats?window_secs=soon", {}, 400),
+        ("GET", "/stats?window_secs=-1", {}, 400),
+        ("GET", "/stats?window_secs=1&window_secs=2", {}, 400),
+        ("GET", "/stats?no_such=1", {}, 400),
+        ("POST", "/kill", {"content": b"{"}, 400),
+        ("POST", "/kill", {"content": b"[" * 10_000}, 400),
+        ("POST", "/kill", {"json": {"wait_secs": "long"}}, 400),
+        ("POST", "/kill", {"json": {"no_such": 1}}, 400),
+        ("POST", "/savepoint", {"json": {}}, 400),
+        ("POST", "/rebalance", {"json": {"tasks": {"split": 0}}}, 400),
+        ("POST", "/kill", {"content": b" " * 70_000}, 413),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused_before_the_driver_hears_of_it(
+    tmp_path: Path, method: str, path: str, more: dict[str, Any], status: int
+) -> None:
+    with served(tmp_path, dict) as run:  # whose changes would be mistakes of its own, a 500
+        answer = call(run, method, path, **more)
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
+        assert call(run).json()["status"] == "ACTIVE"
+
+
+def test_strangers_that_say_nothing_hold_up_nobody(tmp_path: Path) -> None:
+    head = f"POST {PREFIX}/kill HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\n".encode()
+    with served(tmp_path, dict) as run, ExitStack() as stack:
+        before = threading.active_count()
+        silent = []
+        for said in [b"", head[:20], head] * 40:
+            one = socket.create_connection(split_address(run.state.address), timeout=60)
+            stack.enter_context(one)
+            one.sendall(said)
+            silent.append(one)
+        assert silent[2].recv(4096).startswith(b"HTTP/1.1 401")  # before its body is there
+        with ControlClient(run) as client:
+            assert client.status().status == "ACTIVE"
+        assert threading.active_count() <= before + 2
+
+
+def test_one_change_is_made_at_a_time(tmp_path: Path) -> None:
+    class Changing(Answers):
+        def __init__(self) -> None:
+            super().__init__(dict)
+            self.in_work, self.most = 0, 0
+
+        def activate(self) -> str:
+            self.in_work += 1
+            self.most = max(self.most, self.in_work)
+            time.sleep(0.001)
+            self.in_work -= 1
+            return "INACTIVE"
+
+        deactivate = activate
+
+    driver = Changing()
+    with (
+        served(tmp_path, dict, driver) as run,
+        ControlClient(run) as client,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        changes = [client.activate, client.deactivate] * 4
+        answers = list(threads.map(lambda change: change(), changes))
+    assert {(answer.was, answer.status) for answer in answers} == {("INACTIVE", "ACTIVE")}
+    assert driver.most == 1
+
+
+def test_pages_have_a_door_of_their_own(tmp_path: Path) -> None:
+    pages = {"/metrics": lambda accept, query: (b"x 1\n", "text/plain")}
+    driver: Any = Answers(dict)
+    server = DriverServer(driver, "t" * 40, pages, "127.0.0.1:0")
+    try:
+        control, open_one = f"http://{server.address}", f"http://{server.pages_address}"
+        token = {"Authorization": f"Bearer {'t' * 40}"}
+        assert httpx.get(f"{open_one}/metrics").text == "x 1\n"
+        assert httpx.get(f"{open_one}{PREFIX}/status", headers=token).status_code == 404
+        assert httpx.get(f"{control}/metrics").status_code == 401
+        assert httpx.get(f"{control}/metrics", headers=token).status_code == 404
+        assert httpx.get(f"{control}{PREFIX}/status", headers=token).status_code == 200
+    finally:
+        server.stop()
+
+
+def test_a_run_that_does_not_exist_yet_lives_and_is_not_ready() -> None:
+    run: Any = None
+    pages = pages_of(lambda: run, lambda run: Exposed("words", "ACTIVE", {}))
+    answers = {path: page("", {}) for path, page in pages.items()}
+    starting = (b"STARTING\n", "text/plain; charset=utf-8")
+    assert answers == {
+        "/metrics": (*starting, 503), "/healthz": (*starting, 200), "/readyz": (*starting, 503)
+    }  # fmt: skip
+
+
+def test_a_port_that_is_taken_leaves_nothing_open() -> None:
+    driver: Any = Answers(dict)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = "{}:{}".format(*taken.getsockname())
+        with pytest.raises(BindError, match=f"cannot listen on {bind}"):
+            DriverServer(driver, "t" * 40, {}, bind)
+
+
+@contextmanager
+def answering(tmp_path: Path, answer: bytes) -> Iterator[RunRecord]:
+    """A run whose driver's port answers each connection with some bytes."""
+    run = make(Registry(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        serving = threads.submit(serve)
+        yield replace(run, state=State("ACTIVE", address="{}:{}".format(*listener.getsockname())))
+        serving.result()
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: "
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (b"", DriverUnreachable, "words' driver at .* does not answer"),
+        (OK + b"9\r\n\r\n{", DriverUnreachable, "words' driver at .* does not answer"),
+        (b"\0\0\x12\x04 of HTTP/2", DriverUnreachable, "words' driver is of another release"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n{}", DriverUnreachable, "is of another release"),
+        (OK + b"1\r\n\r\n{", DriverFault, "cannot answer: 200, and no JSON"),
+        (OK + b"2\r\n\r\n[]", DriverFault, "cannot answer: no DriverStatus"),
+        (OK + b'15\r\n\r\n{"pending": ""}', DriverFault, "cannot answer: no DriverStatus"),
+    ],
+)
+def test_what_is_no_answer_is_told_as_what_it_is(
+    tmp_path: Path, answer: bytes, kind: type[Exception], said: str
+) -> None:
+    with answering(tmp_path, answer) as run, ControlClient(run) as client:
+        with pytest.raises(kind, match=said) as caught:
+            client.status()
+        if "release" in said:
+            assert "topo kill --force words" in str(caught.value)
+
+
+def test_what_a_later_driver_tells_besides_is_left_out(tmp_path: Path) -> None:
+    document = b'{"status": "ACTIVE", "mood": "good"}'
+    answer = OK + b"%d\r\n\r\n%s" % (len(document), document)
+    with answering(tmp_path, answer) as run, ControlClient(run) as client:
+        assert client.status() == DriverStatus(status="ACTIVE")
 
 
 def test_a_driver_on_another_machine_is_not_looked_for_on_this_one(tmp_path: Path) -> None:

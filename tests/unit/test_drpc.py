@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +21,14 @@ from topo import (
     UncaughtError,
     UnsavableAttributeError,
 )
+from topo.config.masters import split_address
 from topo.drpc import DrpcError, DrpcSpout, LinearDrpcBuilder, RequestBolt, ReturnResults
 from topo.drpc.access import Access
 from topo.drpc.calls import LARGEST, Calls, Holder
 from topo.drpc.client import DrpcClient
 from topo.drpc.server import DrpcServer, ServerOptions
 from topo.errors import ConfigError
+from topo.serving import connections
 from topo.testing import TestCluster
 
 
@@ -369,6 +372,21 @@ def test_a_wrong_token_and_a_server_that_is_none(computing: Computing) -> None:
         with pytest.raises(DrpcError) as raised:
             client.call("f", "x", 10)
         assert raised.value.code == "UNREACHABLE"
+
+
+def test_half_a_call_by_http_is_not_waited_for_for_ever(
+    computing: Computing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECS", 0.1)
+    monkeypatch.setattr(connections, "BODY_SECS", 0.1)
+    head = b"POST /drpc/double HTTP/1.1\r\nHost: localhost\r\n"
+    body = b"Authorization: Bearer %s\r\nContent-Length: 9\r\n\r\n1" % computing.token.encode()
+    for said in (head, head + body):
+        with socket.create_connection(split_address(computing.http_address)) as slow:
+            slow.settimeout(60)
+            slow.sendall(said)
+            while slow.recv(4096):
+                pass
 
 
 def test_a_token_of_another_function_serves_nothing() -> None:

@@ -29,7 +29,7 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["topo.cli", "topo.manage.client", "topo.tracking.server", "topo.engine.spark.driver.run"],
+    ["topo.cli", "topo.tracking.server", "topo.engine.spark.driver.run"],
 )
 def test_grpc_is_told_to_let_forks_be_before_it_is_imported(module: str) -> None:
     code = (

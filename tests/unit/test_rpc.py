@@ -12,9 +12,6 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from topo._pb import control_pb2 as pb
-from topo.manage.client import SERVICE, TOKEN_KEY
-from topo.manage.service import ControlServer
 from topo.rpc import Doorkeeper, Health, Service
 from topo.tracking.server import SERVICE_NAME, AckerServer
 from topo.tracking.service import Limits
@@ -38,34 +35,6 @@ def silent_calls(address: str, method: str, count: int) -> Iterator[list[Any]]:
             over.set()
             for each in calls:
                 each.cancel()
-
-
-class Idle:
-    """A driver that is asked for its status only."""
-
-    def status(self) -> pb.StatusReply:
-        return pb.StatusReply(status="ACTIVE")
-
-    stats = errors = history = batches = activate = deactivate = begin_kill = begin_rebalance = (
-        save
-    ) = None
-
-
-def test_strangers_that_say_nothing_hold_no_thread_of_a_driver() -> None:
-    driver: Any = Idle()
-    server = ControlServer(driver, "t" * 40)
-    try:
-        with (
-            silent_calls(server.address, f"/{SERVICE}/Kill", 8) as calls,
-            grpc.insecure_channel(server.address) as channel,
-        ):
-            for call in calls:
-                assert call.code() is grpc.StatusCode.UNAUTHENTICATED
-            status = channel.unary_unary(f"/{SERVICE}/Status")
-            reply = status(b"", timeout=30, metadata=((TOKEN_KEY, "t" * 40),))
-            assert pb.StatusReply.FromString(reply).status == "ACTIVE"
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,10 @@ def _exposed(run: Run, conf: Config) -> AbstractContextManager[None]:
     if not conf.metrics_bind and not conf.metrics_endpoint:
         return nullcontext()
     require("ui", Config.metrics_bind.key if conf.metrics_bind else Config.metrics_endpoint.key)
-    from topo.manage.exposing import exposed_figures, health_pages
+    from topo.manage.exposing import exposed_figures, pages_of
     from topo.metrics.prometheus import Exposed
 
-    def figures() -> Exposed:
+    def figures(run: Run) -> Exposed:
         return Exposed(run.name, run.status, plain(run.stats()), plain(run.errors()))
 
-    return exposed_figures(run.name, conf, figures, health_pages(run))
+    return exposed_figures(run.name, conf, lambda: figures(run), pages_of(lambda: run, figures))

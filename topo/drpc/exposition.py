@@ -14,21 +14,19 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from topo.config.masters import split_address
 from topo.drpc.calls import SECONDS, Figures
-from topo.metrics.serving import FigureServer
+from topo.serving.figures import FigureServer
 
 
 class DrpcExposition(FigureServer):
     """A server of the figures that `figures` returns at the time of the request."""
 
     def __init__(self, bind: str, figures: Callable[[], Figures]) -> None:
-        host, port = split_address(bind)
         pages = {
             "/metrics": lambda accept, query: for_prometheus(figures(), accept),
             "/": lambda accept, query: (for_people(figures()).encode(), "text/plain"),
         }
-        super().__init__(host, port, pages)
+        super().__init__(bind, pages)
 
 
 def for_people(figures: Figures) -> str:

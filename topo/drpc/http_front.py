@@ -28,6 +28,8 @@ from topo.drpc.errors import (
     DrpcError,
 )
 from topo.drpc.hub import Hub
+from topo.serving.access import Refused, bearer_of
+from topo.serving.requests import body_of
 
 _STATUS = {
     FAILED_REQUEST: 400,
@@ -61,11 +63,11 @@ def application(hub: Hub, access: Access, timeout_secs: float = DEFAULT_SECS) ->
 
 
 async def _result(hub: Hub, access: Access, request: Request, secs: float) -> str:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not access.knows(token.strip()):
+    token = bearer_of(request.headers)
+    if token is None or not access.knows(token):
         raise DrpcError(NOT_ALLOWED, "the token is wrong, or there is none")
     function = request.path_params["function"]
-    if not access.may_call(function, token.strip()):
+    if not access.may_call(function, token):
         raise DrpcError(NOT_ALLOWED, "this token may not call this function")
     args = request.path_params.get("args", "")
     if request.method == "POST":
@@ -91,14 +93,10 @@ async def _gone(request: Request) -> None:
 
 
 async def _body(request: Request) -> str:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > LARGEST:
-            raise DrpcError(TOO_LARGE, f"the arguments have more than {LARGEST:,} bytes")
-        parts.append(part)
     try:
-        return b"".join(parts).decode()
+        return (await body_of(request, LARGEST)).decode()
+    except Refused:
+        raise DrpcError(TOO_LARGE, f"the arguments have more than {LARGEST:,} bytes") from None
     except UnicodeDecodeError as error:
         raise DrpcError(FAILED_REQUEST, f"the arguments are no UTF-8: {error}") from None
 

@@ -18,13 +18,13 @@ import grpc.aio
 
 import topo.forks  # noqa: F401 - before gRPC is imported
 from topo.config.masters import is_loopback, join_address, split_address
-from topo.distribution import require
 from topo.drpc.access import Access
 from topo.drpc.calls import DEFAULT_SECS, MOST_WAITING, Calls, End, Figures
 from topo.drpc.errors import SERVER_SHUTDOWN, SERVER_TIMEOUT, DrpcError
 from topo.drpc.grpc_front import OPTIONS, GrpcFront
 from topo.drpc.hub import Hub
-from topo.errors import ConfigError, TopoError, words_of
+from topo.errors import ConfigError, TopoError
+from topo.serving.listening import OTHER_PORT, BindError, address_of, listening
 from topo.tracking.security import Tls
 from topo.tracking.server import server_credentials, why_not_bound
 
@@ -74,8 +74,7 @@ class DrpcServer:
     def http_address(self) -> str | None:
         if self._http_socket is None:
             return None
-        host, _ = split_address(self._options.http or "")
-        return join_address(host, self._http_socket.getsockname()[1])
+        return address_of(self._http_socket, self._options.http or "")
 
     @property
     def figures(self) -> Figures:
@@ -87,8 +86,7 @@ class DrpcServer:
         if problem := why_not_bound(self.host, self._port):
             raise _cannot_listen(self.address, problem)
         if self._options.http is not None:
-            require("ui", "topo drpc --http")
-            self._http_socket = _listening(self._options.http)
+            self._http_socket = listening(self._options.http)
         self._thread.start()
         self._ready.wait(_START_SECS)
         if self._error is not None:
@@ -142,56 +140,33 @@ class DrpcServer:
         await server.start()
         http, serving = None, None
         if self._http_socket is not None:
-            http = _http_server(hub, options)
-            serving = asyncio.ensure_future(http.serve(sockets=[self._http_socket]))
+            http = _http_server(hub, options, self._http_socket)
+            serving = asyncio.ensure_future(http.serve())
         self._ready.set()
         try:
             await self._ending.wait()
         finally:
             hub.close()
             if http is not None and serving is not None:
-                http.should_exit = True
+                http.stop()
                 await serving
             await server.stop(_GRACE_SECS)
 
 
-def _http_server(hub: Hub, options: ServerOptions) -> Any:
-    import uvicorn
-
-    from topo.drpc.http_front import application
+def _http_server(hub: Hub, options: ServerOptions, listener: socket.socket) -> Any:
+    from topo.drpc.http_front import application  # these cost a tenth of a second
+    from topo.serving.server import WebServer
 
     certificate, key = options.tls_files or (None, None)
-    config = uvicorn.Config(
+    return WebServer(
         application(hub, options.access, options.timeout_secs),
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=1,
-        limit_concurrency=2 * options.most_waiting,
-        h11_max_incomplete_event_size=32 << 10,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
+        [listener],
+        connections=options.most_waiting,
+        at_once=2 * options.most_waiting,
+        grace_secs=_GRACE_SECS,
+        certificate=certificate,
+        key=key,
     )
-    return uvicorn.Server(config)
-
-
-def _listening(bind: str) -> socket.socket:
-    host, port = split_address(bind)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named, TCP has asyncio turn Nagle's algorithm off: it costs 40 ms on each answer.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host.strip("[]"), port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise _cannot_listen(bind, words_of(error)) from None
-    return listener
 
 
 def _check(bind: str, options: ServerOptions) -> None:
@@ -212,8 +187,4 @@ def _check(bind: str, options: ServerOptions) -> None:
 
 
 def _cannot_listen(address: str, why: str) -> TopoError:
-    return TopoError(
-        f"cannot listen on {address}: {why}",
-        code="os",
-        hint="is the port taken? port 0 takes any free one",
-    )
+    return BindError(f"cannot listen on {address}: {why}", hint=OTHER_PORT)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from topo.config import Config
 from topo.errors import TopoError
 from topo.manage.client import ControlClient
-from topo.manage.documents import plain
+from topo.manage.documents import made_of, plain
 from topo.manage.records import RunRecord
 from topo.manage.views import (
     ErrorView,
@@ -36,16 +34,6 @@ ASK_SECS = 2.0
 
 
 T = TypeVar("T")
-
-
-_PLAIN: dict[str, Any] = {
-    "str": str,
-    "int": int,
-    "float": (int, float),
-    "bool": bool,
-    "int | None": (int, type(None)),
-    "float | None": (int, float, type(None)),
-}
 
 
 def row_or_none(run: RunRecord) -> TopologyRow | None:
@@ -206,19 +194,5 @@ def views_of(kind: type[T], documents: Any) -> list[T]:
     made = []
     for document in documents if isinstance(documents, list) else []:
         with suppress(TypeError, ValueError, AttributeError, OverflowError):
-            made.append(_made(kind, document))
+            made.append(made_of(kind, document))
     return made
-
-
-def _made(kind: type[T], document: Mapping[str, Any]) -> T:
-    """Return a view of a document; what the view does not know is left out."""
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    values = {key: value for key, value in document.items() if key in known}
-    for key in {"first", "last"} & values.keys():
-        if isinstance(values[key], str):
-            values[key] = datetime.fromisoformat(values[key]).timestamp()
-    view = kind(**values)
-    for field in fields(kind):  # type: ignore[arg-type]
-        if not isinstance(getattr(view, field.name), _PLAIN.get(str(field.type), object)):
-            raise TypeError(f"{field.name} is no {field.type}")
-    return view

@@ -1,7 +1,6 @@
 """The client of a driver's control service.
 
-gRPC is imported when there is a driver to call: without the extra `spark` there is none, and
-commands that only read files work all the same.
+It needs no extra: whoever has the core alone reads and stops what another environment runs.
 """
 
 from __future__ import annotations
@@ -10,23 +9,22 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from http.client import BadStatusLine, HTTPConnection, HTTPException
 from socket import gethostname
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import urlencode
 
-from topo._pb import control_pb2 as pb
 from topo.config.masters import is_loopback, split_address
-from topo.distribution import load_client
 from topo.errors import RunError, TopoError, words_of
+from topo.manage.control import PREFIX, Changed, DriverStatus
+from topo.manage.documents import made_of
 from topo.manage.records import RunRecord
 
-SERVICE = "topo.control.v1.Control"
-TOKEN_KEY = "topo-token"
 CALL_SECS = 10.0
 SAVE_SECS = 600.0
 """How long a savepoint may take to be written."""
-_OPTIONS = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1)]
-_SILENT = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"}
+T = TypeVar("T")
 
 
 class DriverUnreachable(TopoError):
@@ -69,9 +67,7 @@ class ControlClient:
                 f"{run.name} runs on {run.submission.host}, whose driver listens there alone",
                 hint=f"give the command on {run.submission.host}",
             )
-        self._metadata = ((TOKEN_KEY, token),)
-        self._grpc = load_client("grpc", "a call to a topology's driver", "spark")
-        self._channel = self._grpc.insecure_channel(run.state.address, _OPTIONS)
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def __enter__(self) -> ControlClient:
         return self
@@ -82,42 +78,31 @@ class ControlClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._channel.close()
+        """Do nothing: each call has its connection, which on loop-back costs next to nothing."""
 
-    def status(self) -> pb.StatusReply:
-        reply: pb.StatusReply = self._call("Status", pb.StatusRequest(), pb.StatusReply)
-        return reply
+    def status(self) -> DriverStatus:
+        return self._made(DriverStatus, self._ask("GET", "/status"))
 
     def stats(self, window_secs: float | None = None) -> dict[str, Any]:
-        reply = self._call("Stats", pb.StatsRequest(window_secs=window_secs or 0), pb.Document)
-        document: dict[str, Any] = json.loads(reply.json)
-        return document
+        return self._document(dict, self._ask("GET", _path("/stats", window_secs)))
 
     def errors(self) -> list[dict[str, Any]]:
-        reply = self._call("Errors", pb.ErrorsRequest(), pb.Document)
-        document: list[dict[str, Any]] = json.loads(reply.json)
-        return document
+        return self._document(list, self._ask("GET", "/errors"))
 
     def history(self, window_secs: float) -> dict[str, list[float | None]]:
-        reply = self._call("History", pb.StatsRequest(window_secs=window_secs), pb.Document)
-        document: dict[str, list[float | None]] = json.loads(reply.json)
-        return document
+        return self._document(dict, self._ask("GET", _path("/history", window_secs)))
 
     def batches(self) -> list[dict[str, Any]]:
-        reply = self._call("Batches", pb.ErrorsRequest(), pb.Document)
-        document: list[dict[str, Any]] = json.loads(reply.json)
-        return document
+        return self._document(list, self._ask("GET", "/batches"))
 
     def scale(self) -> dict[str, Any]:
-        reply = self._call("Scale", pb.StatusRequest(), pb.Document)
-        document: dict[str, Any] = json.loads(reply.json)
-        return document
+        return self._document(dict, self._ask("GET", "/scale"))
 
-    def activate(self) -> pb.ChangeReply:
-        return self._change("Activate", pb.ActivateRequest())
+    def activate(self) -> Changed:
+        return self._change("/activate", {})
 
-    def deactivate(self) -> pb.ChangeReply:
-        return self._change("Deactivate", pb.DeactivateRequest())
+    def deactivate(self) -> Changed:
+        return self._change("/deactivate", {})
 
     def rebalance(
         self,
@@ -125,47 +110,84 @@ class ControlClient:
         tasks: Mapping[str, int] | None = None,
         *,
         explain: bool = False,
-    ) -> pb.ChangeReply:
-        request = pb.RebalanceRequest(workers=workers or 0, tasks=tasks or {}, explain=explain)
-        return self._change("Rebalance", request)
+    ) -> Changed:
+        numbers = {"workers": workers, "tasks": dict(tasks or {})}
+        document = {name: number for name, number in numbers.items() if number}
+        return self._change("/rebalance", {**document, "explain": explain})
 
     def savepoint(self, directory: str) -> dict[str, Any]:
-        request = pb.SavepointRequest(directory=directory)
-        reply = self._call("Savepoint", request, pb.Document, SAVE_SECS)
-        document: dict[str, Any] = json.loads(reply.json)
+        document = self._ask("POST", "/savepoint", {"directory": directory}, SAVE_SECS)
+        return self._document(dict, document)
+
+    def kill(self, wait_secs: float) -> Changed:
+        return self._change("/kill", {"wait_secs": wait_secs})
+
+    def _change(self, path: str, body: Mapping[str, Any]) -> Changed:
+        return self._made(Changed, self._ask("POST", path, body))
+
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, secs: float = 0.0
+    ) -> Any:
+        host, port = split_address(self._run.state.address)
+        connection = HTTPConnection(host.strip("[]"), port, timeout=secs or self._timeout)
+        try:
+            sent = None if body is None else json.dumps(body)
+            connection.request(method, PREFIX + path, sent, self._headers)
+            answer = connection.getresponse()
+            status, content = answer.status, answer.read()
+        except OSError:  # which a connection is that ended without an answer
+            raise unreachable(self._run) from None
+        except BadStatusLine:
+            raise self._of_another_release() from None
+        except HTTPException:  # the driver died on half of its answer
+            raise unreachable(self._run) from None
+        finally:
+            connection.close()
+        try:
+            document = json.loads(content)
+        except (ValueError, RecursionError):
+            raise self._fault(f"{status}, and no JSON") from None
+        if status != 200:
+            raise self._refusal(status, document)
         return document
 
-    def kill(self, wait_secs: float) -> pb.ChangeReply:
-        return self._change("Kill", pb.KillRequest(wait_secs=wait_secs))
-
-    def _change(self, method: str, request: Any) -> pb.ChangeReply:
-        reply: pb.ChangeReply = self._call(method, request, pb.ChangeReply)
-        return reply
-
-    def _call(self, method: str, request: Any, reply_type: Any, secs: float = 0.0) -> Any:
-        call = self._channel.unary_unary(
-            f"/{SERVICE}/{method}",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=reply_type.FromString,
-        )
-        try:
-            return call(request, timeout=secs or self._timeout, metadata=self._metadata)
-        except self._grpc.RpcError as error:
-            raise self._translated(error) from None
-
-    def _translated(self, error: Any) -> TopoError:
-        code = error.code().name
-        if code == "FAILED_PRECONDITION":
-            return RunError(error.details())
-        if code == "UNAUTHENTICATED":
+    def _refusal(self, status: int, document: Any) -> TopoError:
+        message = str(document.get("message", "")) if isinstance(document, dict) else ""
+        if status == 409:
+            return RunError(message)
+        if status == 401:
             return DriverUnreachable(f"{possessive(self._run.name)} driver refuses the token")
-        if code in _SILENT:
-            return unreachable(self._run)
+        if status == 404:
+            return self._of_another_release()
+        return self._fault(message or f"{status}")
+
+    def _of_another_release(self) -> DriverUnreachable:
+        return DriverUnreachable(
+            f"{possessive(self._run.name)} driver is of another release of topo",
+            hint=f"use that release, or: topo kill --force {self._run.name}",
+        )
+
+    def _fault(self, words: str) -> DriverFault:
         return DriverFault(
-            f"{possessive(self._run.name)} driver cannot answer: {error.details()}",
+            f"{possessive(self._run.name)} driver cannot answer: {words}",
             hint="its log says where; please report it",
             at=str(self._run.log),
         )
+
+    def _made(self, kind: type[T], document: Any) -> T:
+        try:
+            return made_of(kind, document)
+        except (AttributeError, TypeError):
+            raise self._fault(f"no {kind.__name__}: {str(document)[:100]}") from None
+
+    def _document(self, kind: type[T], document: Any) -> T:
+        if not isinstance(document, kind):
+            raise self._fault(f"no {kind.__name__}: {str(document)[:100]}")
+        return document
+
+
+def _path(path: str, window_secs: float | None) -> str:
+    return path if window_secs is None else f"{path}?{urlencode({'window_secs': window_secs})}"
 
 
 def unreachable(run: RunRecord) -> DriverUnreachable:

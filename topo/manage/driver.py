@@ -21,7 +21,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from topo._pb import control_pb2 as pb
 from topo.config import Config, Layer, effective
 from topo.engine.abilities import Savable, Scalable
 from topo.engine.base import Engine, Run, engine_named
@@ -45,8 +44,9 @@ from topo.logs.capture import LOG_DIR, LOG_LEVEL
 from topo.logs.rotation import cut_down
 from topo.manage.answers import written_errors, written_figures
 from topo.manage.autoscaling import Autoscaling
+from topo.manage.control import DriverStatus
 from topo.manage.documents import plain
-from topo.manage.exposing import exposed_figures, health_pages
+from topo.manage.exposing import announce, pages_of, pushed_figures
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
 from topo.manage.marks import note_mark
 from topo.manage.records import (
@@ -57,7 +57,7 @@ from topo.manage.records import (
     read_submission,
     read_supervision,
 )
-from topo.manage.service import ControlServer
+from topo.manage.service import DriverServer
 from topo.metrics.continued import all_errors, continued
 from topo.metrics.history import Windows
 from topo.metrics.prometheus import Exposed
@@ -91,7 +91,7 @@ _REACHED = {
 
 
 class Driver:
-    """One topology's run, with its engine, its control service and its directory."""
+    """One topology's run, with its engine, its server and its directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -122,16 +122,23 @@ class Driver:
         if self._wanted() == "KILLED":  # by force, before this process could be seen
             self._say(replace(self._state, status="KILLED", reason="", address=""))
             return 0
-        server = ControlServer(self, (self._directory / "token").read_text())
+        conf = Config(self.submission.conf)
+        token = (self._directory / "token").read_text()
+        pages = pages_of(lambda: self._run, self._exposed)
+        try:
+            server = DriverServer(self, token, pages, conf.metrics_bind)
+        except Exception as error:
+            self._fail(error)
+            return 1
+        if server.pages_address:
+            announce(server.pages_address)
         self._say(
             replace(self._state, address=server.address, reason="", code="", hint="", traceback="")
         )
         ends = ExitStack()
         try:
             run = self._start()
-            conf = Config(self.submission.conf)
-            pages = health_pages(run)
-            ends.enter_context(exposed_figures(run.name, conf, lambda: self._exposed(run), pages))
+            ends.enter_context(pushed_figures(run.name, conf, lambda: self._exposed(run)))
             with self._starting:
                 self._run = run
                 if self._wanted() == "KILLED":  # before there was a run to kill
@@ -158,21 +165,20 @@ class Driver:
 
     # Requests of the control service
 
-    def status(self) -> pb.StatusReply:
+    def status(self) -> DriverStatus:
         run = self._run
         status = run.status if run else self._state.status
-        reply = pb.StatusReply(
-            id=self.submission.id, status=status, reason=(run.reason if run else "") or ""
-        )
+        answer = DriverStatus(self.submission.id, status, reason=(run.reason if run else "") or "")
         if run:
             stats = run.stats()
-            reply.pending = sum(c.pending for c in stats.components.values())
-            reply.batch = stats.batch.id
+            pending = sum(c.pending for c in stats.components.values())
+            answer = replace(answer, pending=pending, batch=stats.batch.id)
         if isinstance(run, Scalable):
-            reply.slots, reply.rebalance_failure = run.slots, run.rebalance_failure
+            answer = replace(answer, slots=run.slots, rebalance_failure=run.rebalance_failure)
             if run.is_rebalancing or (self._rebalanced_from and status not in FINAL):
-                reply.status = "REBALANCING"  # until the registry has what came of it, too
-        return reply
+                # Until the registry has what came of it, too.
+                answer = replace(answer, status="REBALANCING")
+        return answer
 
     def stats(self, window_secs: float | None) -> dict[str, Any]:
         figures = self._figures(self._started())

@@ -1,33 +1,47 @@
-"""The control service of one driver, which commands such as `topo kill` call.
+"""The HTTP server of one driver: control for commands such as `topo kill`, and its open pages.
 
-It listens on loop-back only, and answers only callers with the topology's token; see `topo.rpc`.
+One application with two doors. The one for control is a port of loop-back, and answers only callers
+with the topology's token, of whom no more than the head is read before. The other one is where
+`topology.metrics.bind` says, and has figures and health alone, since a token that is sent there
+would cross the network in plain text.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from concurrent import futures
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, is_dataclass
 from typing import Any, Protocol
 
-import grpc
-from google.protobuf.message import DecodeError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from topo._pb import control_pb2 as pb
 from topo.errors import TopoError, encodable, sentence_of
-from topo.manage.client import SERVICE, TOKEN_KEY
-from topo.rpc import Answer, Doorkeeper, Metadata, Refusal, Service
+from topo.manage.control import NUMBERS, PREFIX, Changed, DriverStatus
+from topo.serving.access import Refused, bearer_of
+from topo.serving.endpoints import Endpoint, Parameter
+from topo.serving.figures import MOST_CONNECTIONS, Page, page_app
+from topo.serving.listening import address_of, listening
+from topo.serving.requests import OwnHost, arguments_of, problem
+from topo.serving.server import ServerThread, WebServer
+from topo.tracking.security import same_token
 
 log = logging.getLogger("topo.manage")
+_LOOPBACK = "127.0.0.1:0"
+_GRACE_SECS = 1.0
+_PATH_CHARS = 4096
 
 
 class DriverControl(Protocol):
-    """The interface of the driver that the service controls."""
+    """The interface of the driver that the server controls."""
 
-    def status(self) -> pb.StatusReply: ...
+    def status(self) -> DriverStatus: ...
     def stats(self, window_secs: float | None) -> dict[str, Any]: ...
     def errors(self) -> list[dict[str, Any]]: ...
     def history(self, window_secs: float) -> dict[str, Any]: ...
@@ -45,96 +59,159 @@ class DriverControl(Protocol):
     def begin_kill(self, wait_secs: float) -> str: ...
 
 
-class ControlServer:
-    """The server of a driver's control service at `address`, until `stop`."""
+class DriverServer:
+    """The server of a driver, until `stop`.
 
-    def __init__(self, driver: DriverControl, token: str) -> None:
-        self._driver = driver
-        self._token = token.encode()
-        self._change = threading.Lock()
-        pool = futures.ThreadPoolExecutor(max_workers=4, thread_name_prefix="control")
-        self._server = grpc.server(
-            pool,
-            options=[("grpc.so_reuseport", 0)],
-            interceptors=[Doorkeeper(SERVICE, self._refusal_of)],
-        )
-        answers = {
-            "Status": _answer(pb.StatusRequest, lambda request: driver.status()),
-            "Stats": _answer(
-                pb.StatsRequest,
-                lambda request: _document(driver.stats(request.window_secs or None)),
-            ),
-            "Errors": _answer(pb.ErrorsRequest, lambda request: _document(driver.errors())),
-            "History": _answer(
-                pb.StatsRequest, lambda request: _document(driver.history(request.window_secs))
-            ),
-            "Batches": _answer(pb.ErrorsRequest, lambda request: _document(driver.batches())),
-            "Scale": _answer(pb.StatusRequest, lambda request: _document(driver.scale())),
-            "Activate": _answer(pb.ActivateRequest, lambda request: self._changed(driver.activate)),
-            "Deactivate": _answer(
-                pb.DeactivateRequest, lambda request: self._changed(driver.deactivate)
-            ),
-            "Rebalance": _answer(
-                pb.RebalanceRequest,
-                lambda request: self._changed(
-                    lambda: driver.begin_rebalance(
-                        request.workers or None, dict(request.tasks), explain=request.explain
-                    )
-                ),
-            ),
-            "Savepoint": _answer(
-                pb.SavepointRequest, lambda request: _document(driver.save(request.directory))
-            ),
-            "Kill": _answer(
-                pb.KillRequest,
-                lambda request: self._changed(lambda: driver.begin_kill(request.wait_secs)),
-            ),
-        }
-        self._calls = Service(SERVICE, answers)
-        self._server.add_generic_rpc_handlers((self._calls.handler,))
-        port = self._server.add_insecure_port("127.0.0.1:0")
-        self.address = f"127.0.0.1:{port}"
-        self._server.start()
-        self._calls.start()
+    `address` is that of its control; `pages` are served at `pages_bind`, if that is given.
+    """
+
+    def __init__(
+        self,
+        driver: DriverControl,
+        token: str,
+        pages: Mapping[str, Page] | None = None,
+        pages_bind: str | None = None,
+    ) -> None:
+        control = listening(_LOOPBACK)
+        self.address = address_of(control, _LOOPBACK)
+        listeners = [control]
+        app: ASGIApp = OwnHost(_Guarded(_control_app(driver), token), _LOOPBACK)
+        self.pages_address = ""
+        if pages_bind is not None:
+            try:
+                listeners.append(listening(pages_bind))
+            except BaseException:
+                control.close()
+                raise
+            self.pages_address = address_of(listeners[1], pages_bind)
+            app = _Doors(control.getsockname(), app, page_app(pages or {}, pages_bind))
+        server = WebServer(app, listeners, connections=MOST_CONNECTIONS, grace_secs=_GRACE_SECS)
+        self._thread = ServerThread(server, "topo-control")
 
     def stop(self) -> None:
-        self._server.stop(grace=1).wait()
-        self._calls.stop()
+        self._thread.stop()
 
-    def _refusal_of(self, method: str, metadata: Metadata) -> Refusal | None:
-        given = str(metadata.get(TOKEN_KEY, "")).encode()
-        if hmac.compare_digest(given, self._token):
-            return None
-        return "UNAUTHENTICATED", "a wrong token, or none"
 
-    def _changed(self, change: Callable[[], str]) -> pb.ChangeReply:
-        with self._change:  # one change at a time, so that `was` is true
+class _Doors:
+    """An application that is another one at one of its server's sockets."""
+
+    def __init__(self, door: tuple[str, int], behind: ASGIApp, elsewhere: ASGIApp) -> None:
+        self._door, self._behind, self._elsewhere = door, behind, elsewhere
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        at = scope.get("server") or ()
+        app = self._behind if tuple(at) == self._door else self._elsewhere
+        await app(scope, receive, send)
+
+
+class _Guarded:
+    """An application for those with a token; errors are documents."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            if not same_token(bearer_of(request.headers) or "", self._token):
+                raise Refused(401, "a wrong token, or none")
+            scope["app"] = self  # or the router would answer what it does not know itself
+            await self._app(scope, receive, send)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            await _problem(error)(scope, receive, send)
+
+
+def _control_app(driver: DriverControl) -> ASGIApp:
+    return Router(
+        [
+            Route(PREFIX + each.path, _answering(each), methods=[each.method])
+            for each in _endpoints(driver)
+        ],
+        redirect_slashes=False,
+    )
+
+
+def _endpoints(driver: DriverControl) -> list[Endpoint]:
+    """Return the questions and changes that a driver answers."""
+    changing = threading.Lock()
+
+    def changed(change: Callable[[], str]) -> Changed:
+        with changing:  # one change at a time, so that `was` is true
             was = change()
-            return pb.ChangeReply(was=was, status=self._driver.status().status)
+            return Changed(driver.status().status, was)
+
+    def rebalance(workers: int | None, tasks: Mapping[str, int] | None, explain: bool) -> Changed:
+        return changed(lambda: driver.begin_rebalance(workers, tasks or {}, explain=explain))
+
+    window = Parameter("window_secs", float, "The time that figures are of; None: all.")
+    span = Parameter("window_secs", float, "The time that is looked back.", 600.0)
+    kill_wait = Parameter(
+        "wait_secs", float, "How long messages may take to end.", 0.0, place="body"
+    )
+    directory = Parameter(
+        "directory", str, "Where to write it.", place="body", longest=_PATH_CHARS, is_required=True
+    )
+    explain = Parameter("explain", bool, "Only tell whether that can be.", False, place="body")
+
+    def get(
+        name: str, summary: str, handle: Callable[..., Any], *parameters: Parameter
+    ) -> Endpoint:
+        return Endpoint("GET", f"/{name}", name, summary, None, handle, parameters)
+
+    def post(name: str, summary: str, handle: Callable[..., Any], *body: Parameter) -> Endpoint:
+        return Endpoint("POST", f"/{name}", name, summary, None, handle, body=body)
+
+    return [
+        get("status", "Tell the status.", lambda: driver.status()),
+        get("stats", "Tell the figures.", lambda window_secs: driver.stats(window_secs), window),
+        get("errors", "Tell the errors.", lambda: driver.errors()),
+        get(
+            "history",
+            "Tell the figures over time.",
+            lambda window_secs: driver.history(window_secs),
+            span,
+        ),
+        get("batches", "Tell the latest batches.", lambda: driver.batches()),
+        get("scale", "Tell the decisions on the number of slots.", lambda: driver.scale()),
+        post("activate", "Resume the spouts.", lambda: changed(lambda: driver.activate())),
+        post("deactivate", "Stop the spouts.", lambda: changed(lambda: driver.deactivate())),
+        post("rebalance", "Begin to go over to other numbers.", rebalance, *NUMBERS, explain),
+        post(
+            "savepoint", "Write a savepoint.", lambda directory: driver.save(directory), directory
+        ),
+        post(
+            "kill",
+            "Begin to deactivate, drain and stop.",
+            lambda wait_secs: changed(lambda: driver.begin_kill(wait_secs)),
+            kill_wait,
+        ),
+    ]
 
 
-def _answer(request_type: Any, answer: Callable[[Any], Any]) -> Answer:
-    """Return what parses a request, and tells of an error as what it is."""
+def _answering(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        arguments = await arguments_of(endpoint, request)
+        body = await run_in_threadpool(lambda: _json(endpoint.handle(**arguments)))
+        return Response(body, media_type="application/json")
 
-    def reply_to(message: bytes, context: Any) -> bytes:
-        try:
-            request = request_type.FromString(message)
-        except DecodeError:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"invalid {request_type.__name__}")
-        try:
-            reply: bytes = answer(request).SerializeToString()
-            return reply
-        except TopoError as error:
-            status, words = grpc.StatusCode.FAILED_PRECONDITION, encodable(str(error))
-        except Exception as error:  # a mistake of topo's, which is not to pass for silence
-            log.exception("a call of the control service failed")
-            status = grpc.StatusCode.INTERNAL
-            words = f"{type(error).__name__}: {sentence_of(error)}"
-        context.abort(status, words)
-        raise AssertionError("abort raises")
-
-    return reply_to
+    return answer
 
 
-def _document(document: object) -> pb.Document:
-    return pb.Document(json=json.dumps(document))
+def _json(answer: Any) -> str:
+    is_answer_of_ours = is_dataclass(answer) and not isinstance(answer, type)
+    return json.dumps(asdict(answer) if is_answer_of_ours else answer)
+
+
+def _problem(error: Exception) -> Response:
+    """Return an error as what it is: 409 for one that the driver means, 500 for a mistake."""
+    if isinstance(error, Refused):
+        return problem(error.status, error.code, encodable(error.message), error.hint)
+    if isinstance(error, TopoError):
+        return problem(409, error.code, encodable(str(error)))
+    if isinstance(error, HTTPException):
+        return problem(error.status_code, "http", str(error.detail))
+    log.error("a call of the control service failed", exc_info=error)
+    return problem(500, "internal", encodable(f"{type(error).__name__}: {sentence_of(error)}"))

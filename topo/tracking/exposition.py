@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from topo.config.masters import split_address
-from topo.metrics.serving import FigureServer
+from topo.serving.figures import FigureServer
 from topo.tracking.exchange import TrackingFigures
 from topo.tracking.figures import for_people
 from topo.tracking.prometheus import for_prometheus
@@ -15,9 +14,8 @@ class Exposition(FigureServer):
     """A server of the figures that `figures` returns at the time of the request."""
 
     def __init__(self, bind: str, figures: Callable[[], Mapping[str, TrackingFigures]]) -> None:
-        host, port = split_address(bind)
         pages = {
             "/metrics": lambda accept, query: for_prometheus(figures(), accept),
             "/": lambda accept, query: (for_people(figures()).encode(), "text/plain"),
         }
-        super().__init__(host, port, pages)
+        super().__init__(bind, pages)

@@ -21,6 +21,7 @@ from topo.logs.search import InvalidPattern, Search
 from topo.manage.answers import WINDOWS
 from topo.manage.api import Management
 from topo.manage.built import STATES, submit_built
+from topo.manage.control import NUMBERS
 from topo.manage.savepoints import MOST_ENTRIES
 from topo.manage.stacks import MOST_SECS
 from topo.manage.views import (
@@ -42,9 +43,8 @@ from topo.manage.views import (
     TopologyView,
     WorkersView,
 )
-from topo.topology.layout import MAX_TASKS
-from topo.ui.endpoints import Endpoint, Parameter
-from topo.ui.security import Refused
+from topo.serving.access import Refused
+from topo.serving.endpoints import Endpoint, Parameter
 
 _READ = {
     400: "A parameter is invalid.",
@@ -340,16 +340,7 @@ def _endpoints(management: Management) -> list[Endpoint]:
             answer=Change,
             handle=management.rebalance,
             status=202,
-            body=(
-                Parameter("workers", int, "How many slots.", place="body", least=1, most=1000),
-                Parameter(
-                    "tasks",
-                    dict,
-                    "Other numbers of tasks, by component.",
-                    place="body",
-                    values=Parameter("tasks", int, least=1, most=MAX_TASKS),
-                ),
-            ),
+            body=NUMBERS,
             least_given=1,
         ),
         of_one(

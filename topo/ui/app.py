@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,9 @@ from topo.logs.search import SearchTooSlow
 from topo.manage.api import Management, UnknownComponent, UnknownTopology
 from topo.manage.built import InvalidSubmission
 from topo.manage.documents import plain
+from topo.serving.access import Refused
+from topo.serving.endpoints import Endpoint
+from topo.serving.requests import arguments_of, body_of, problem, query_of
 from topo.ui import storm
 from topo.ui.api import (
     EVENTS,
@@ -36,11 +39,10 @@ from topo.ui.api import (
     endpoints,
     log_lines_wanted,
 )
-from topo.ui.endpoints import MOST_BODY_BYTES, Endpoint
 from topo.ui.events import Check, Streams
 from topo.ui.metrics import exposition
 from topo.ui.openapi import openapi
-from topo.ui.security import HEADERS, SAFE_METHODS, SESSION_SECS, Guard, Refused, Session
+from topo.ui.security import HEADERS, SAFE_METHODS, SESSION_SECS, Guard, Session
 
 STATIC = Path(__file__).with_name("static")
 log = logging.getLogger("topo.ui")
@@ -148,9 +150,7 @@ def _with_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes
 
 def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
-        arguments = endpoint.arguments(request.path_params, _query(request))
-        if endpoint.method != "GET":
-            arguments |= endpoint.body_arguments(await _body(request, endpoint.most_bytes))
+        arguments = await arguments_of(endpoint, request)
         answer = await run_in_threadpool(endpoint.handle, **arguments)
         session: Session = request.state.session
         if endpoint.for_viewers is not None and not session.may_operate:
@@ -158,24 +158,6 @@ def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         return JSONResponse(plain(answer), status_code=endpoint.status)
 
     return handle
-
-
-def _query(request: Request) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if name in found:
-            raise Refused(400, f"{name[:100]!r} is given twice")
-        found[name] = value
-    return found
-
-
-async def _body(request: Request, most_bytes: int = MOST_BODY_BYTES) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most_bytes:
-            raise Refused(413, f"the body has more than {most_bytes} bytes")
-    return bytes(body)
 
 
 async def _page(request: Request) -> Response:
@@ -188,7 +170,7 @@ def _log_in(site: Site) -> Callable[[Request], Awaitable[Response]]:
     async def log_in(request: Request) -> Response:
         if request.method == "POST":
             site.guard.check_origin(request.headers)
-            token = _token_in(await _body(request))
+            token = _token_in(await body_of(request))
             answer: Response = JSONResponse({"status": "ok"})
         else:
             token = request.query_params.get("token", "")
@@ -260,7 +242,7 @@ def _metrics(site: Site) -> Callable[[Request], Awaitable[Response]]:
 
 def _events(site: Site) -> Callable[[Request], Awaitable[Response]]:
     async def events(request: Request) -> Response:
-        EVENTS.arguments({}, _query(request))
+        EVENTS.arguments({}, query_of(request))
         return site.streams.figures(
             ("topologies",), site.management.topologies, _session_check(site, request)
         )
@@ -270,7 +252,7 @@ def _events(site: Site) -> Callable[[Request], Awaitable[Response]]:
 
 def _topology_events(site: Site) -> Callable[[Request], Awaitable[Response]]:
     async def events(request: Request) -> Response:
-        given = TOPOLOGY_EVENTS.arguments(request.path_params, _query(request))
+        given = TOPOLOGY_EVENTS.arguments(request.path_params, query_of(request))
         await run_in_threadpool(site.management.find, given["name"])
         return site.streams.figures(
             ("topology", given["name"], given["window"]),
@@ -283,7 +265,7 @@ def _topology_events(site: Site) -> Callable[[Request], Awaitable[Response]]:
 
 def _log_events(site: Site) -> Callable[[Request], Awaitable[Response]]:
     async def events(request: Request) -> Response:
-        given = LOG_EVENTS.arguments(request.path_params, _query(request))
+        given = LOG_EVENTS.arguments(request.path_params, query_of(request))
         name, count = given.pop("name"), given.pop("count")
         wanted = log_lines_wanted(**given)
         reader = await run_in_threadpool(site.management.log_reader, name, wanted)
@@ -323,8 +305,3 @@ def _http_problem(error: HTTPException) -> Response:
     for name, value in (error.headers or {}).items():
         answer.headers[name] = value
     return answer
-
-
-def problem(status: int, code: str, message: str, hint: str = "") -> Response:
-    """Return an error as a JSON document."""
-    return JSONResponse({"error": code, "message": message, "hint": hint}, status_code=status)

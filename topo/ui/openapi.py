@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from topo.distribution import VERSION
-from topo.ui.endpoints import Endpoint, Parameter
+from topo.serving.endpoints import Endpoint, Parameter
 
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string", dict: "object"}
 

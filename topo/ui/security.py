@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from topo.errors import TopoError
 from topo.manage.files import locked, write_json
+from topo.serving.access import Refused, bearer_of
 from topo.tracking.security import fresh_token
 
 VIEW, OPERATE = "view", "operate"
@@ -38,16 +38,6 @@ CSRF_HEADER = "x-topo-csrf"
 SESSION_SECS = 12 * 3600.0
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 log = logging.getLogger("topo.ui")
-
-
-class Refused(TopoError):
-    """A request that is not answered; `status` is that of HTTP."""
-
-    code = "refused"
-
-    def __init__(self, status: int, message: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
 
 
 class Tokens:
@@ -162,9 +152,9 @@ class Guard:
     def session(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> Session:
         """Return who sent a request; raise Refused if nobody knows."""
         user = self.user_of(headers)
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            role = self.tokens.role_of(token.strip())
+        token = bearer_of(headers)
+        if token is not None:
+            role = self.tokens.role_of(token)
             if role is None:
                 raise Refused(401, "unknown token", hint="topo ui token")
             return Session(role, user, by_cookie=False)

@@ -6,28 +6,21 @@ that does TLS and says who the user is.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import socket
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import uvicorn
-
 from topo.config.masters import is_loopback, split_address
-from topo.errors import ConfigError, words_of
+from topo.errors import ConfigError
 from topo.manage.api import Management
 from topo.manage.registry import Registry
-from topo.metrics.serving import BindError
+from topo.serving.listening import listening
+from topo.serving.server import WebServer
 from topo.ui.app import Site, application
 from topo.ui.audit import AuditLog
-from topo.ui.connections import MOST_AT_ONCE, LimitedConnection
 from topo.ui.security import COOKIE, Guard, Tokens, host_names
 
 DEFAULT_BIND = "127.0.0.1:8321"
-_GRACE_SECS = 3
-_uvicorns_errors = logging.getLogger("uvicorn.error")
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,9 @@ class Server:
     def __init__(self, registry: Registry, options: Options) -> None:
         host, port = split_address(options.bind)
         _check(host, options)
-        self._socket = _bound(host.strip("[]"), port, options.bind)
+        self._socket = listening(
+            options.bind, "is another topo ui running? --bind 127.0.0.1:0 takes any free port"
+        )
         port = self._socket.getsockname()[1]
         secure = options.tls_certificate is not None
         self.tokens = Tokens(registry.home)
@@ -73,30 +68,13 @@ class Server:
             environment=options.environment,
             allow_submit=options.allow_submit and not options.read_only,
         )
-        config = uvicorn.Config(
+        self._server = WebServer(
             application(site),
-            http=LimitedConnection,
-            ws="none",
-            lifespan="off",
-            loop="asyncio",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_GRACE_SECS,
-            limit_concurrency=MOST_AT_ONCE,
-            h11_max_incomplete_event_size=32 << 10,
-            ssl_certfile=options.tls_certificate,
-            ssl_keyfile=options.tls_key,
+            [self._socket],
+            certificate=options.tls_certificate,
+            key=options.tls_key,
+            ending=site.streams.close,  # or their requests would be waited for
         )
-        try:
-            config.load()
-        except (OSError, ssl.SSLError) as error:
-            self._socket.close()
-            raise ConfigError(
-                f"cannot read the certificate or its key: {words_of(error)}"
-            ) from None
-        self._server = _Uvicorn(config, site)
 
     def link(self, role: str) -> str:
         """Return the address that logs a browser in with a role."""
@@ -104,16 +82,14 @@ class Server:
 
     def run(self) -> None:
         """Serve until a signal, or `stop` from another thread."""
-        level = _uvicorns_errors.level
         try:
-            self._server.run(sockets=[self._socket])
+            self._server.run()
         finally:
-            _uvicorns_errors.setLevel(level)
             self.close()
 
     def close(self) -> None:
         """Give the address back."""
-        self._socket.close()
+        self._server.close()
         self._audit.close()
 
     @property
@@ -123,26 +99,7 @@ class Server:
 
     def stop(self) -> None:
         """End `run`; may be called from any thread."""
-        self._server.should_exit = True
-
-
-class _Uvicorn(uvicorn.Server):
-    """uvicorn, which ends the open event streams before it waits for requests in work."""
-
-    def __init__(self, config: uvicorn.Config, site: Site) -> None:
-        super().__init__(config)
-        self._site = site
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._site.streams.close()
-        # What is still in work when the time is over is cut off, and that is no error.
-        _uvicorns_errors.setLevel(logging.CRITICAL)
-        await super().shutdown(sockets)
-        for connection in list(self.server_state.connections):
-            transport = getattr(connection, "transport", None)
-            if transport is not None:
-                transport.abort()
-        await asyncio.sleep(0)  # in which their sockets are closed, before the loop is
+        self._server.stop()
 
 
 def _check(host: str, options: Options) -> None:
@@ -167,20 +124,3 @@ def _check(host: str, options: Options) -> None:
 
 def _is_any(host: str) -> bool:
     return host.strip("[]") in ("0.0.0.0", "::")
-
-
-def _bound(host: str, port: int, bind: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named, TCP has asyncio turn Nagle's algorithm off: it costs 40 ms on each answer.
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind((host, port))
-        made.listen(128)
-    except OSError as error:
-        made.close()
-        raise BindError(
-            f"cannot serve at {bind}: {words_of(error)}",
-            hint="is another topo ui running? --bind 127.0.0.1:0 takes any free port",
-        ) from None
-    return made

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from topo.errors import TopoError
 from topo.manage.api import Management
-from topo.ui.endpoints import MOST_BODY_BYTES
+from topo.serving.requests import body_of
 from topo.ui.storm_documents import StormDocuments
 
 log = logging.getLogger("topo.ui")
@@ -136,11 +136,7 @@ def _unknown(request: Request) -> Any:
 
 async def _read(request: Request) -> Any:
     """Return the body of a change."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BODY_BYTES:
-            raise NotHere("the body is too large")
+    body = await body_of(request)
     try:
         return json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The endpoints of the API: path, parameters, answer, and the reading of requests.
+"""Endpoints of an API: path, parameters, answer, and the reading of requests.
 
 Values are checked here, once, against the same table that the OpenAPI document is made of.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from topo.ui.security import Refused
+from topo.serving.access import Refused
 
 MOST_BODY_BYTES = 64 << 10
 MOST_CHARS = 1000
@@ -49,9 +49,8 @@ class Parameter:
             raise self._invalid(text) from None
         return self.checked(value)
 
-    def checked(self, given: Any) -> Any:
-        """Return `given` if the parameter may have it; raise Refused if not."""
-        value: Any = given
+    def checked(self, value: Any) -> Any:
+        """Return `value`, as the parameter has it; raise Refused if it may not."""
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value) if abs(value) <= _MOST else math.inf
         elif self.kind is int and isinstance(value, float) and value.is_integer():
@@ -106,15 +105,15 @@ class Endpoint:
 
     def arguments(self, path: Mapping[str, str], query: Mapping[str, str]) -> dict[str, Any]:
         """Return the values of the path and query of a request, checked."""
-        known = {one.name for one in self.parameters}
-        unknown = sorted(set(query) - known)
+        unknown = sorted(set(query) - {each.name for each in self.parameters})
         if unknown:
             raise Refused(400, f"no parameter {unknown[0][:100]!r}", hint="/api/openapi.json")
-        found = {}
-        for one in self.parameters:
-            given = path if one.place == "path" else query
-            found[one.name] = one.of_text(given[one.name]) if one.name in given else one.default
-        return found
+        values = {}
+        for each in self.parameters:
+            texts = path if each.place == "path" else query
+            text = texts.get(each.name)
+            values[each.name] = each.default if text is None else each.of_text(text)
+        return values
 
     def body_arguments(self, body: bytes) -> dict[str, Any]:
         """Return the values of a request's body, checked."""
@@ -124,16 +123,17 @@ class Endpoint:
             raise Refused(400, "the body is not JSON") from None
         if not isinstance(document, dict):
             raise Refused(400, "the body is not a JSON object")
-        known = {one.name: one for one in self.body}
-        unknown = sorted(set(document) - set(known))
+        parameters = {each.name: each for each in self.body}
+        unknown = sorted(set(document) - set(parameters))
         if unknown:
             raise Refused(400, f"no parameter {unknown[0][:100]!r}", hint="/api/openapi.json")
-        for one in self.body:
-            if one.is_required and one.name not in document:
-                raise Refused(400, f"{one.name} is missing", hint=one.meaning)
+        for each in self.body:
+            if each.is_required and each.name not in document:
+                raise Refused(400, f"{each.name} is missing", hint=each.meaning)
         if len(document) < self.least_given:
-            raise Refused(400, f"the body has none of {', '.join(known)}", hint="/api/openapi.json")
+            names = ", ".join(parameters)
+            raise Refused(400, f"the body has none of {names}", hint="/api/openapi.json")
         return {
-            name: one.checked(document[name]) if name in document else one.default
-            for name, one in known.items()
+            name: each.checked(document[name]) if name in document else each.default
+            for name, each in parameters.items()
         }

@@ -1,4 +1,4 @@
-"""Connections to the pages, with limits on what a stranger can hold.
+"""Connections of a server, with limits on what a stranger can hold.
 
 uvicorn refuses everybody once it has so many connections, and waits for ever for a request's head
 and body, and for a reader. So each of these has its time here, and when there are many connections
@@ -18,6 +18,7 @@ BODY_SECS = 60.0
 READ_SECS = 60.0
 """How long a client may leave unread what it was sent."""
 MOST_CONNECTIONS = 400
+"""Of the pages, which keep streams open; a process with other work allows fewer."""
 MOST_AT_ONCE = 500
 """Requests in work and connections, beyond which uvicorn itself answers 503."""
 
@@ -25,8 +26,9 @@ MOST_AT_ONCE = 500
 class LimitedConnection(H11Protocol):
     """A connection that is closed if it keeps the server waiting."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, most: int | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._most = MOST_CONNECTIONS if most is None else most
         self._awaited: Any = None  # the state of the client's side, while it is waited for
         self._awaited_since = 0.0
         self._too_late: asyncio.TimerHandle | None = None
@@ -35,7 +37,7 @@ class LimitedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._await_client()
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > self._most:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:

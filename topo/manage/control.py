@@ -1,0 +1,49 @@
+"""What a command and the driver of one topology say to each other: paths, and answers of their own.
+
+Documents of figures, errors and batches are those that `topo stats --json` and its like print.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topo.serving.endpoints import Parameter
+from topo.topology.layout import MAX_TASKS
+
+PREFIX = "/control/v1"
+"""Another number is another way to talk: a driver may be of an older topo than the command."""
+NUMBERS = (
+    Parameter("workers", int, "How many slots.", place="body", least=1, most=MAX_TASKS),
+    Parameter(
+        "tasks",
+        dict,
+        "Other numbers of tasks, by component.",
+        place="body",
+        values=Parameter("tasks", int, least=1, most=MAX_TASKS),
+    ),
+)
+"""The numbers of a rebalance."""
+
+
+@dataclass(frozen=True)
+class DriverStatus:
+    """The state of a driver's run."""
+
+    id: str = ""
+    status: str = ""
+    reason: str = ""
+    pending: int = 0
+    """Messages that spouts emitted and that are neither acked nor failed."""
+    batch: int | None = None
+    slots: int = 0
+    """0 before it is known."""
+    rebalance_failure: str = ""
+    """The reason that it went back to the slots that it had, the last time it was rebalanced."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The status after a change, and before it."""
+
+    status: str
+    was: str
