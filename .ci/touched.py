@@ -29,6 +29,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "topo/streams/": ("tests/spark/test_joins.py", "tests/conformance/"),
     "topo/tables/": ("tests/spark/test_joins.py", "tests/conformance/"),
     "topo/tracking/": ("tests/fault/", "tests/spark/"),
+    "topo/storm_rest/": ("tests/ui/",),
     "topo/ui/": ("tests/ui/",),
     "topo/windows/": ("tests/spark/test_windows.py", "tests/conformance/"),
     "topo/wire/": ("tests/spark/", "tests/fault/test_slots.py"),

@@ -127,7 +127,19 @@ ALLOWED: dict[str, set[str]] = {
     "cluster": {"engine", "errors", "running", "topology"},
     "manage": {*_ABOVE, "serving", "tracking"},
     "ui": {*_ABOVE, "manage", "serving", "tracking"},
-    "cli": {*_ABOVE, "api", "drpc", "flux", "manage", "rules", "streamparse", "tracking", "ui"},
+    "storm_rest": {"config", "distribution", "errors", "logs", "manage", "metrics", "serving"},
+    "cli": {
+        *_ABOVE,
+        "api",
+        "drpc",
+        "flux",
+        "manage",
+        "rules",
+        "storm_rest",
+        "streamparse",
+        "tracking",
+        "ui",
+    },
     "testing": {*_ABOVE, "api", "runtime", "streams", "tuples"},
     "streams": _STREAMS,
     "learning": {"api", "errors", "storage", "tuples", "windows", "wire"},
@@ -221,6 +233,13 @@ def test_rooms_lie_in_one_order() -> None:
     while done := {room for room, below in open_rooms.items() if not below & set(open_rooms)}:
         open_rooms = {room: below for room, below in open_rooms.items() if room not in done}
     assert open_rooms == {}
+
+
+def test_storms_rest_api_is_known_where_it_is_added_alone() -> None:
+    knowing = {
+        by for by, module, *_ in imports_of_topo() if room_of(module) == "storm_rest" != room_of(by)
+    }
+    assert knowing == {"topo.cli.ui"}
 
 
 def test_only_the_spark_engine_imports_pyspark() -> None:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.ui.worlds import World, world_in
+from topo.storm_rest.routes import routes as storms_routes
 from topo.ui.server import Options, Server
 
 Serve = Callable[..., "Site"]
@@ -40,7 +41,7 @@ class Site:
 @contextmanager
 def serving(world: World, **options: Any) -> Iterator[Site]:
     """A server of a world's registry on a free port."""
-    server = Server(world.registry, Options(**{"bind": "127.0.0.1:0", **options}))
+    server = Server(world.registry, Options(**{"bind": "127.0.0.1:0", **options}), [storms_routes])
     thread = threading.Thread(target=server.run, name="ui")
     thread.start()
     try:

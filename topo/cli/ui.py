@@ -73,6 +73,7 @@ def ui(
     if context.invoked_subcommand is not None:
         return
     require("ui", "topo ui")
+    from topo.storm_rest.routes import routes as storms_routes
     from topo.ui.security import OPERATE, VIEW
     from topo.ui.server import Options, Server
 
@@ -94,7 +95,7 @@ def ui(
         behind_proxy=behind_proxy,
         environment=runs.env or "",
     )
-    server = Server(runs.registry, options)
+    server = Server(runs.registry, options, [storms_routes])
     link = server.link(VIEW if read_only else OPERATE)
     if out.json:
         out.answer_json({"url": server.url, "link": link})

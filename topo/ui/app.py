@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route, Router
+from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -30,7 +30,6 @@ from topo.manage.documents import plain
 from topo.serving.access import Refused
 from topo.serving.endpoints import Endpoint
 from topo.serving.requests import arguments_of, body_of, problem, query_of
-from topo.ui import storm
 from topo.ui.api import (
     EVENTS,
     LOG_EVENTS,
@@ -59,6 +58,8 @@ class Site:
     environment: str = ""
     allow_submit: bool = False
     streams: Streams = field(default_factory=Streams)
+    more: Sequence[BaseRoute] = ()
+    """The routes of other APIs, behind the same guard."""
 
 
 def application(site: Site) -> ASGIApp:
@@ -81,7 +82,7 @@ def application(site: Site) -> ASGIApp:
             Route(endpoint.path, _handler(endpoint), methods=[endpoint.method])
             for endpoint in table
         ),
-        *storm.routes(site.management),
+        *site.more,
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     return Protected(Router(routes, redirect_slashes=False), site.guard)

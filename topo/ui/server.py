@@ -7,8 +7,11 @@ that does TLS and says who the user is.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
+
+from starlette.routing import BaseRoute
 
 from topo.config.masters import is_loopback, split_address
 from topo.errors import ConfigError
@@ -20,6 +23,7 @@ from topo.ui.app import Site, application
 from topo.ui.audit import AuditLog
 from topo.ui.security import COOKIE, Guard, Tokens, host_names
 
+Routes: TypeAlias = Callable[[Management], Sequence[BaseRoute]]
 DEFAULT_BIND = "127.0.0.1:8321"
 
 
@@ -38,9 +42,12 @@ class Options:
 
 
 class Server:
-    """The pages of one registry, bound to an address; `run` serves them until `stop`."""
+    """The pages of one registry, bound to an address; `run` serves them until `stop`.
 
-    def __init__(self, registry: Registry, options: Options) -> None:
+    `more` makes the routes of other APIs, which the same guard lets nobody past.
+    """
+
+    def __init__(self, registry: Registry, options: Options, more: Sequence[Routes] = ()) -> None:
         host, port = split_address(options.bind)
         _check(host, options)
         self._socket = listening(
@@ -62,11 +69,13 @@ class Server:
             cookie=f"{COOKIE}_{port}",
             audit=self._audit.write,
         )
+        management = Management(registry)
         site = Site(
-            Management(registry),
+            management,
             guard,
             environment=options.environment,
             allow_submit=options.allow_submit and not options.read_only,
+            more=[route for routes in more for route in routes(management)],
         )
         self._server = WebServer(
             application(site),

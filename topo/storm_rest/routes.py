@@ -19,7 +19,7 @@ from starlette.routing import Route
 from topo.errors import TopoError
 from topo.manage.api import Management
 from topo.serving.requests import body_of
-from topo.ui.storm_documents import StormDocuments
+from topo.storm_rest.documents import StormDocuments
 
 log = logging.getLogger("topo.ui")
 _PREFIX = "/api/v1"
@@ -45,7 +45,7 @@ def routes(management: Management) -> list[Route]:
         "/owner-resources/{id}": lambda request: documents.owners(_id(request)),
         "/history/summary": lambda request: documents.history(),
         "/topology/summary": lambda request: documents.topologies(),
-        "/topology-workers/{id}": lambda request: documents.workers(_id(request)),
+        "/topology-workers/{id}": lambda request: documents.ports(_id(request)),
         "/topology/{id}": lambda request: documents.topology(_id(request), _window(request)),
         "/topology/{id}/metrics": lambda request: documents.metrics(_id(request), _window(request)),
         "/topology/{id}/component/{component}": lambda request: documents.component(
@@ -110,10 +110,10 @@ def _answer(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
             return JSONResponse(await run_in_threadpool(answer, request))
         except TopoError as error:
             words = f"{error.message} ({error.hint})" if error.hint else error.message
-            return _failure(type(error).__name__, words)
+            return _failure(words)
         except Exception as error:
             log.error("%s failed", request.scope["path"], exc_info=error)
-            return _failure("Internal Server Error", f"internal error: {type(error).__name__}")
+            return _failure(f"internal error: {type(error).__name__}")
 
     return handle
 
@@ -126,8 +126,8 @@ def _missing(hint: str) -> Callable[[Request], Awaitable[Response]]:
     return handle
 
 
-def _failure(kind: str, words: str) -> Response:
-    return JSONResponse({"error": kind, "errorMessage": words}, status_code=500)
+def _failure(words: str) -> Response:
+    return JSONResponse({"error": "500 Server Error", "errorMessage": words}, status_code=500)
 
 
 def _unknown(request: Request) -> Any:

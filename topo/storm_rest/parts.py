@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from topo.manage.views import ErrorView, PlacedComponent, TopologyView
 
+_LAST_ERROR_CHARS = 200
 RECENT_SECS = 1800
 """Storm shows an error as a component's last one for so long."""
 
@@ -71,13 +72,13 @@ def last_error(component: str, errors: list[ErrorView]) -> dict[str, Any]:
         return {
             "lastError": "",
             "errorHost": "",
-            "errorPort": "",
+            "errorPort": None,
             "errorTime": None,
             "errorLapsedSecs": None,
             "errorWorkerLogLink": "",
         }
     last = error(fresh[0])
-    return {"lastError": last.pop("error"), **last}
+    return {"lastError": last.pop("error")[:_LAST_ERROR_CHARS], **last}
 
 
 def error(error: ErrorView) -> dict[str, Any]:
@@ -102,6 +103,7 @@ def component(name: str, of: Figures, errors: list[ErrorView], kind: str) -> dic
         "requestedMemOnHeap": 0,
         "requestedMemOffHeap": 0,
         "requestedCpu": 0,
+        "requestedGenericResourcesComp": "",
     }
 
 
@@ -111,6 +113,17 @@ def spout(name: str, of: Figures, errors: list[ErrorView]) -> dict[str, Any]:
 
 def bolt(name: str, of: Figures, errors: list[ErrorView]) -> dict[str, Any]:
     return component(name, of, errors, "bolt") | execution(of)
+
+
+def window_of_spout(window: str, pretty: str, of: Figures, last_error: str) -> dict[str, Any]:
+    """Return a spout's figures of a window, where alone Storm has the latency as a number."""
+    latency = of.get("complete_ms") or 0.0
+    ends = {"completeLatency": latency, "lastError": last_error}
+    return {"window": window, "windowPretty": pretty, **counts(of), **ends}
+
+
+def window_of_bolt(window: str, pretty: str, of: Figures) -> dict[str, Any]:
+    return {"window": window, "windowPretty": pretty, **counts(of), **execution(of)}
 
 
 def inputs(placed: PlacedComponent) -> list[tuple[str, str]]:

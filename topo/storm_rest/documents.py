@@ -12,8 +12,8 @@ from topo.logs.reader import LEVELS
 from topo.manage.api import UnknownComponent
 from topo.manage.views import Change, PlacedComponent, TopologyView
 from topo.metrics.keys import name_and_labels
-from topo.ui import storm_parts as parts
-from topo.ui.storm_cluster import ClusterDocuments
+from topo.storm_rest import parts
+from topo.storm_rest.cluster import NO_LINKS, ClusterDocuments
 
 _WINDOWS = {"600": "10m", "10800": "3h", "86400": "1d", ":all-time": "all"}
 _PRETTY = {
@@ -21,6 +21,13 @@ _PRETTY = {
     "10800": "3h 0m 0s",
     "86400": "1d 0h 0m 0s",
     ":all-time": "All time",
+}
+_SAMPLING_PERCENT = 10
+_NO_SHARED_MEMORY = {
+    f"{verb}{kind}{heap}HeapMem": 0
+    for verb in ("requested", "assigned")
+    for kind in ("Regular", "Shared")
+    for heap in ("On", "Off")
 }
 
 
@@ -33,14 +40,6 @@ class StormDocuments(ClusterDocuments):
             "topologies": [self.summary(row) for row in self.live()],
         }
 
-    def workers(self, name: str) -> dict[str, Any]:
-        view = self._management.topology(name)
-        slots = len(self._management.workers(name).slots)
-        return {
-            "hostPortList": [{"host": view.host, "port": port} for port in range(slots)],
-            "logviewerPort": 0,
-        }
-
     def topology(self, name: str, window: str) -> dict[str, Any]:
         view = self._view(name, window)
         errors = self._management.errors(name)
@@ -48,11 +47,16 @@ class StormDocuments(ClusterDocuments):
         conf = {setting.key: setting.value for setting in self._management.conf(name)}
         return {
             **self.summary(view),
+            **_NO_SHARED_MEMORY,
+            **NO_LINKS,
+            "schedulerDisplayResource": False,
+            "user": None,
+            "visualizationTable": [],
             "msgTimeout": int(view.message_timeout_secs),
             "window": window,
             "windowHint": _PRETTY[window],
             "debug": bool(conf.get("topology.debug")),
-            "samplingPct": 0,
+            "samplingPct": _SAMPLING_PERCENT,
             "configuration": conf,
             "topologyStats": [self._window_stats(name, key) for key in _WINDOWS],
             "spouts": [parts.spout(name, of, errors) for name, of in spouts.items()],
@@ -80,13 +84,18 @@ class StormDocuments(ClusterDocuments):
             "window": window,
             "windowHint": _PRETTY[window],
             "debug": False,
-            "samplingPct": 0,
-            "eventLogLink": "",
+            "samplingPct": _SAMPLING_PERCENT,
+            "schedulerDisplayResource": False,
+            "requestedMemOnHeap": 0,
+            "requestedMemOffHeap": 0,
+            "requestedCpu": 0,
+            "requestedGenericResources": "",
             "profilingAndDebuggingCapable": False,
             "profileActionEnabled": False,
             "profilerActive": [],
-            "componentErrors": [parts.error(one) for one in errors],
-            "inputStats": [parts.input(read, of) for read in parts.inputs(placed)],
+            "componentErrors": [
+                parts.error(error) for error in sorted(errors, key=lambda error: error.last)
+            ],
             "outputStats": [
                 parts.output(stream, count, of, is_spout)
                 for stream, count in parts.by_stream(of, "emitted").items()
@@ -96,10 +105,17 @@ class StormDocuments(ClusterDocuments):
                 for task, figures in (of.get("by_task") or {}).items()
             ],
         }
-        summary = [
-            self._component_window(name, component, key, is_spout=is_spout) for key in _WINDOWS
-        ]
-        document["spoutSummary" if is_spout else "boltStats"] = summary
+        windows = [(key, self._component_window(name, component, key)) for key in _WINDOWS]
+        if is_spout:
+            last = parts.last_error(component, errors)["lastError"]
+            document["spoutSummary"] = [
+                parts.window_of_spout(key, _PRETTY[key], of, last) for key, of in windows
+            ]
+        else:
+            document["inputStats"] = [parts.input(read, of) for read in parts.inputs(placed)]
+            document["boltStats"] = [
+                parts.window_of_bolt(key, _PRETTY[key], of) for key, of in windows
+            ]
         return document
 
     def metrics(self, name: str, window: str) -> dict[str, Any]:
@@ -148,7 +164,7 @@ class StormDocuments(ClusterDocuments):
             streams = {read.name: 0 for read in placed.outputs} | parts.by_stream(of, "emitted")
             found[placed.id] = {
                 ":type": placed.kind,
-                ":capacity": parts.three(of.get("capacity")),
+                ":capacity": of.get("capacity") or 0.0,
                 ":latency": parts.three(
                     of.get("complete_ms" if placed.kind == "spout" else "process_ms")
                 ),
@@ -174,9 +190,9 @@ class StormDocuments(ClusterDocuments):
             }
         return found
 
-    def lag(self, name: str) -> list[dict[str, Any]]:
+    def lag(self, name: str) -> dict[str, dict[str, Any]]:
         """Return the lag by partition of each spout that tells one: its gauge "lag"."""
-        found = []
+        lags: dict[str, dict[str, Any]] = {}
         for spout, of in parts.by_kind(self._management.topology(name))[0].items():
             topics: dict[str, dict[str, Any]] = {}
             for key, value in (of.get("gauges") or {}).items():
@@ -189,8 +205,8 @@ class StormDocuments(ClusterDocuments):
                         "lag": value,
                     }
             if topics:
-                found.append({"spoutId": spout, "spoutType": "KAFKA", "spoutLagResult": topics})
-        return found
+                lags[spout] = {"spoutId": spout, "spoutType": "KAFKA", "spoutLagResult": topics}
+        return lags
 
     def log_levels(self, name: str) -> dict[str, Any]:
         levels = self._management.log_requests(name).levels
@@ -283,12 +299,8 @@ class StormDocuments(ClusterDocuments):
             "failed": sum(of["failed"] for of in spouts.values()),
         }
 
-    def _component_window(
-        self, name: str, component: str, window: str, *, is_spout: bool
-    ) -> dict[str, Any]:
-        of = self._view(name, window).components.get(component) or {}
-        found = {"window": window, "windowPretty": _PRETTY[window], **parts.counts(of)}
-        return found | (parts.complete(of) if is_spout else parts.execution(of))
+    def _component_window(self, name: str, component: str, window: str) -> parts.Figures:
+        return self._view(name, window).components.get(component) or {}
 
 
 def window_of(window: str) -> str:

@@ -12,7 +12,7 @@ from topo.config import SETTINGS
 from topo.distribution import VERSION
 from topo.manage.api import Management
 from topo.manage.views import OwnerView, TopologyRow, TopologyView
-from topo.ui import storm_parts as parts
+from topo.storm_rest import parts
 
 _NO_RESOURCES = {
     "requestedMemOnHeap": 0,
@@ -23,15 +23,12 @@ _NO_RESOURCES = {
     "assignedMemOffHeap": 0,
     "assignedTotalMem": 0,
     "assignedCpu": 0,
+    "requestedGenericResources": "",
+    "assignedGenericResources": "",
 }
-_NO_CLUSTER_RESOURCES = {
-    "totalMem": 0,
-    "totalCpu": 0,
-    "availMem": 0,
-    "availCpu": 0,
-    "memAssignedPercentUtil": 0,
-    "cpuAssignedPercentUtil": 0,
-}
+_NO_CLUSTER_RESOURCES = {"totalMem": 0, "totalCpu": 0, "availMem": 0, "availCpu": 0}
+_NO_LOG_VIEWER = {"logviewerPort": 0, "logviewerScheme": "http"}
+NO_LINKS = {"bugtracker-url": None, "central-log-url": None}
 
 
 def _owner_resources(view: OwnerView) -> dict[str, Any]:
@@ -45,6 +42,15 @@ def _owner_resources(view: OwnerView) -> dict[str, Any]:
         "totalCpuUsage": 0,
         "memoryGuarantee": "N/A",
         "cpuGuarantee": "N/A",
+        "isolatedNodes": -1,
+        "memoryGuaranteeRemaining": "N/A",
+        "cpuGuaranteeRemaining": "N/A",
+        "totalReqOnHeapMem": 0,
+        "totalReqOffHeapMem": 0,
+        "totalReqMem": 0,
+        "totalReqCpu": 0,
+        "totalAssignedOnHeapMem": 0,
+        "totalAssignedOffHeapMem": 0,
     }
 
 
@@ -63,6 +69,13 @@ class ClusterDocuments:
         return {
             "user": None,
             "stormVersion": VERSION,
+            "stormVersionInfo": {
+                "version": VERSION,
+                "revision": "",
+                "branch": "",
+                "date": "",
+                "srcChecksum": "",
+            },
             "supervisors": len(cluster.hosts),
             "topologies": cluster.topologies,
             "slotsTotal": cluster.slots_used + cluster.slots_free,
@@ -72,6 +85,13 @@ class ClusterDocuments:
             "tasksTotal": cluster.executors,
             "schedulerDisplayResource": False,
             **_NO_CLUSTER_RESOURCES,
+            "fragmentedMem": 0,
+            "fragmentedCpu": 0,
+            "memAssignedPercentUtil": "0.0",
+            "cpuAssignedPercentUtil": "0.0",
+            "availGenerics": "",
+            "totalGenerics": "",
+            **NO_LINKS,
         }
 
     def nimbus(self) -> dict[str, Any]:
@@ -94,12 +114,14 @@ class ClusterDocuments:
         secs = int(time.monotonic() - self._started)
         return {
             "schedulerDisplayResource": False,
+            **_NO_LOG_VIEWER,
             "supervisors": [
                 {
                     "id": host.host,
                     "host": host.host,
                     "uptime": parts.uptime(secs),
                     "uptimeSeconds": secs,
+                    "blacklisted": False,
                     "slotsTotal": host.slots + (host.free or 0),
                     "slotsUsed": host.slots,
                     "slotsFree": host.free or 0,
@@ -107,6 +129,10 @@ class ClusterDocuments:
                     **_NO_CLUSTER_RESOURCES,
                     "usedMem": 0,
                     "usedCpu": 0,
+                    "logLink": "",
+                    "totalGenericResources": "",
+                    "usedGenericResources": "",
+                    "availGenericResources": "",
                 }
                 for host in self._management.cluster().hosts
             ],
@@ -129,7 +155,17 @@ class ClusterDocuments:
         resources = next((each for each in cluster.owners if each.owner == owner), nobody)
         own = {slot.id for slot in cluster.slots if slot.owner == owner}
         topologies = [self.summary(row) for row in self.live() if row.id in own]
-        return {**_owner_resources(resources), "topologies": topologies}
+        return {
+            **_owner_resources(resources),
+            "topologies": topologies,
+            "schedulerDisplayResource": False,
+        }
+
+    def ports(self, name: str) -> dict[str, Any]:
+        """Return where the workers of a topology listen: a number for each slot."""
+        workers = self.workers_of(self._management.topology(name))
+        places = [{"host": worker["host"], "port": worker["port"]} for worker in workers]
+        return {"hostPortList": places, **_NO_LOG_VIEWER}
 
     def history(self) -> dict[str, Any]:
         rows = self._management.topologies().topologies
