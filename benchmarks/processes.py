@@ -34,6 +34,18 @@ def cpu_seconds(*, with_ended: bool = True) -> dict[str, float] | None:
     return found
 
 
+def cpu_seconds_of(pid: int, thread: int | None = None) -> float:
+    """CPU seconds of a process, or of one of its threads."""
+    fields = _stat(f"{pid}/task/{thread}" if thread else pid)
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def busiest_thread(pid: int) -> int:
+    """The thread of a process that has used the most processor time."""
+    threads = [int(entry.name) for entry in (_PROC / str(pid) / "task").iterdir()]
+    return max(threads, key=lambda thread: cpu_seconds_of(pid, thread))
+
+
 def resident_bytes() -> dict[str, int] | None:
     """Resident memory by kind of process; pages that several share are dealt among them."""
     if not _PROC.exists():
@@ -77,7 +89,7 @@ def _kind(pid: int) -> str:
     return WORKER if any(part.startswith(b"pyspark.") for part in command) else OTHER
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int | str) -> list[str]:
     """The fields of a process's stat file behind its name: state, parent, ...; [] if it is gone."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()

@@ -35,6 +35,7 @@ SUITES = (
     "patterns",
     "rules",
     "keyed",
+    "pages",
 )
 DEFAULT_SUITE = SUITES[0]
 

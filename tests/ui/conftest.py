@@ -40,8 +40,12 @@ class Site:
 
 @contextmanager
 def serving(world: World, **options: Any) -> Iterator[Site]:
-    """A server of a world's registry on a free port."""
-    server = Server(world.registry, Options(**{"bind": "127.0.0.1:0", **options}), [storms_routes])
+    """A server of a world's registry on a free port, whose answers are never those of before."""
+    server = Server(
+        world.registry,
+        Options(**{"bind": "127.0.0.1:0", "shared_secs": 0.0, **options}),
+        [storms_routes],
+    )
     thread = threading.Thread(target=server.run, name="ui")
     thread.start()
     try:

@@ -101,6 +101,8 @@ class Endpoint:
     """Of a request's body."""
     for_viewers: Callable[[Any], Any] | None = None
     """Makes of an answer what the role `view` may see; None: all of it."""
+    is_shared: bool = False
+    """True if who asks soon after somebody else gets the same answer."""
     refusals: Mapping[int, str] = field(default_factory=dict)
 
     def arguments(self, path: Mapping[str, str], query: Mapping[str, str]) -> dict[str, Any]:

@@ -202,6 +202,7 @@ def _endpoints(management: Management) -> list[Endpoint]:
             summary="Show a topology with its figures: `topo stats --json`.",
             answer=TopologyView,
             handle=management.topology,
+            is_shared=True,
             parameters=(_WINDOW,),
         ),
         of_one(
@@ -219,6 +220,7 @@ def _endpoints(management: Management) -> list[Endpoint]:
             summary="Show the figures over time.",
             answer=HistoryView,
             handle=management.history,
+            is_shared=True,
             parameters=(Parameter("window", str, "How far back.", "10m", tuple(WINDOWS)),),
         ),
         of_one(
@@ -228,6 +230,7 @@ def _endpoints(management: Management) -> list[Endpoint]:
             summary="List the latest batches, the oldest first.",
             answer=list[BatchView],
             handle=management.batches,
+            is_shared=True,
         ),
         of_one(
             "GET",
@@ -236,6 +239,7 @@ def _endpoints(management: Management) -> list[Endpoint]:
             summary="List the errors, the latest first: `topo errors --json`.",
             answer=list[ErrorView],
             handle=management.errors,
+            is_shared=True,
             parameters=(
                 _COMPONENT,
                 Parameter("limit", int, "The latest so many.", 100, least=1, most=1000),

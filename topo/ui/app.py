@@ -38,7 +38,7 @@ from topo.ui.api import (
     endpoints,
     log_lines_wanted,
 )
-from topo.ui.events import Check, Streams
+from topo.ui.events import Check, Shared, Streams
 from topo.ui.metrics import exposition
 from topo.ui.openapi import openapi
 from topo.ui.security import HEADERS, SAFE_METHODS, SESSION_SECS, Guard, Session
@@ -79,21 +79,23 @@ def application(site: Site) -> ASGIApp:
         Route(TOPOLOGY_EVENTS.path, _topology_events(site)),
         Route(LOG_EVENTS.path, _log_events(site)),
         *(
-            Route(endpoint.path, _handler(endpoint), methods=[endpoint.method])
+            Route(endpoint.path, _handler(endpoint, site.streams.shared), methods=[endpoint.method])
             for endpoint in table
         ),
         *site.more,
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    return Protected(Router(routes, redirect_slashes=False), site.guard)
+    app = Router(routes, redirect_slashes=False)
+    return Protected(app, site.guard, changed=site.streams.shared.forget)
 
 
 class Protected:
     """The application behind its guard."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, changed: Callable[[], None]) -> None:
         self._app = app
         self._guard = guard
+        self._changed = changed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
@@ -112,6 +114,7 @@ class Protected:
                 has_begun = True
                 message["headers"] = _with_headers(message.get("headers", []))
                 if is_change:  # it is noted before anybody is told
+                    self._changed()
                     await self._note(request, session, message["status"])
             await send(message)
 
@@ -149,9 +152,13 @@ def _with_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes
     return [*((name, value) for name, value in headers if name.lower() not in ours), *ours.items()]
 
 
-def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+def _handler(endpoint: Endpoint, shared: Shared) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         arguments = await arguments_of(endpoint, request)
+        if endpoint.is_shared:
+            key = (endpoint.name, *sorted(arguments.items()))
+            body = await shared.ask(key, lambda: _encoded(endpoint.handle(**arguments)))
+            return Response(body, media_type="application/json")
         answer = await run_in_threadpool(endpoint.handle, **arguments)
         session: Session = request.state.session
         if endpoint.for_viewers is not None and not session.may_operate:
@@ -159,6 +166,11 @@ def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         return JSONResponse(plain(answer), status_code=endpoint.status)
 
     return handle
+
+
+def _encoded(answer: object) -> bytes:
+    """Return an answer as JSON, once for all who share it."""
+    return bytes(JSONResponse(plain(answer)).body)
 
 
 async def _page(request: Request) -> Response:

@@ -20,6 +20,8 @@ from topo.logs.reader import LogReader
 from topo.manage.documents import plain
 
 FIGURES_SECS = 2.0
+SHARED_SECS = 1.0
+"""How old an answer to somebody else may be."""
 LOGS_SECS = 0.5
 ALIVE_SECS = 15.0
 """How often a stream says something at least, so that one whose page has gone is noticed."""
@@ -37,11 +39,19 @@ class TooManyStreams(TopoError):
 
 
 class Shared:
-    """Answers that several requests may have in common; used from one event loop."""
+    """Answers that several requests may have in common; used from one event loop.
 
-    def __init__(self, max_age: float = FIGURES_SECS / 2) -> None:
+    Twenty pages that show the same cost a driver what two cost. A failure is nobody else's answer:
+    what was not there may be by now.
+    """
+
+    def __init__(self, max_age: float = SHARED_SECS) -> None:
         self._max_age = max_age
         self._answers: dict[tuple[Any, ...], tuple[float, asyncio.Task[Any]]] = {}
+
+    def forget(self) -> None:
+        """Have everything asked anew, since something was changed."""
+        self._answers.clear()
 
     async def ask(self, key: tuple[Any, ...], question: Callable[[], Any]) -> Any:
         """Return the answer to `question`, which runs in a thread unless one is fresh enough."""
@@ -49,7 +59,7 @@ class Shared:
         self._answers = {
             kept: (at, task)
             for kept, (at, task) in self._answers.items()
-            if now - at < self._max_age or not task.done()
+            if not task.done() or (now - at < self._max_age and task.exception() is None)
         }
         if key not in self._answers:
             task = asyncio.ensure_future(run_in_threadpool(question))
@@ -60,9 +70,8 @@ class Shared:
 class Streams:
     """The open event streams of one server."""
 
-    def __init__(self, *, figures_secs: float = FIGURES_SECS) -> None:
-        self.shared = Shared(figures_secs / 2)
-        self._secs = figures_secs
+    def __init__(self, shared_secs: float = SHARED_SECS) -> None:
+        self.shared = Shared(shared_secs)
         self._open = 0
         self._over = asyncio.Event()
 
@@ -121,12 +130,12 @@ class Streams:
     ) -> AsyncIterator[str]:
         while True:
             try:
-                yield event("figures", plain(await self.shared.ask(key, question)))
+                yield await self.shared.ask(key, lambda: event("figures", plain(question())))
             except TopoError as error:
                 yield _problem(error)
             except Exception as error:  # the page is told, and goes on to ask
                 yield event("problem", {"message": f"{type(error).__name__}: {error}", "hint": ""})
-            await asyncio.sleep(self._secs)
+            await asyncio.sleep(FIGURES_SECS)
 
     async def _lines(self, reader: LogReader, count: int) -> AsyncIterator[str]:
         most, quiet_secs = count, 0.0

@@ -21,6 +21,7 @@ from topo.serving.listening import listening
 from topo.serving.server import WebServer
 from topo.ui.app import Site, application
 from topo.ui.audit import AuditLog
+from topo.ui.events import SHARED_SECS, Streams
 from topo.ui.security import COOKIE, Guard, Tokens, host_names
 
 Routes: TypeAlias = Callable[[Management], Sequence[BaseRoute]]
@@ -39,6 +40,7 @@ class Options:
     tls_key: str | None = None
     behind_proxy: bool = False
     environment: str = ""
+    shared_secs: float = SHARED_SECS
 
 
 class Server:
@@ -75,6 +77,7 @@ class Server:
             guard,
             environment=options.environment,
             allow_submit=options.allow_submit and not options.read_only,
+            streams=Streams(options.shared_secs),
             more=[route for routes in more for route in routes(management)],
         )
         self._server = WebServer(
