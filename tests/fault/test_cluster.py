@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 
 from tests.fault.spark_processes import ROOT, StandaloneCluster, wait_until
+from topo.manage.api import Management
+from topo.manage.registry import Registry
+from topo.manage.views import ExecutorView
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -71,6 +74,10 @@ class Shell:
         ]
         return dict(found)
 
+    def executors(self) -> list[ExecutorView]:
+        """What the cluster page shows of Spark's executors."""
+        return Management(Registry(self.directory / "home")).cluster().spark_executors
+
     def acked(self, name: str) -> int:
         return int(self.run(name)["acked"])
 
@@ -103,10 +110,13 @@ def test_a_package_goes_to_its_end_over_the_loss_of_a_worker(shell: Shell, tmp_p
     shell.submit("shop.topology", python, "-n", "shop", "--workers", "2", *sent, *args)
     wait_until(lambda: shell.acked("shop"), "the first acks")
     assert shell.run("shop")["reason"] == ""
+    assert [each.cores for each in shell.executors() if each.lost_at is None] == [1, 1]
 
     shell.cluster.kill_worker()
     lost = "1 of 2 executors lost since "
     wait_until(lambda: lost in shell.run("shop")["reason"], "the loss is shown")
+    (gone,) = [each for each in shell.executors() if each.lost_at]
+    assert (gone.topology, gone.host, bool(gone.why)) == ("shop", "127.0.0.1", True)
     before = shell.acked("shop")
     wait_until(lambda: shell.acked("shop") > before, "it goes on with one executor")
     assert shell.run("shop")["status"] == "ACTIVE"

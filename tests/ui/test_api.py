@@ -204,6 +204,29 @@ def test_the_cluster_has_hosts_slots_owners_and_free_places(
     assert alone["components"] == {"words": 2, "split": 2, "count": 2}
 
 
+def test_executors_of_a_spark_cluster_are_those_that_drivers_see(world: World, site: Site) -> None:
+    for name in ("here", "far", "silent"):
+        run = world.add(name)
+        submission = json.loads((run.directory / "submission.json").read_text())
+        master = "local[2]" if name == "here" else "spark://elsewhere:7077"
+        moved = submission | {"master": master}
+        (run.directory / "submission.json").write_text(json.dumps(moved))
+        lost = [executor("[::1]:7", lost_at=float(at), why="worker lost") for at in range(1, 30)]
+        odd: list[Any] = [{"place": 7}, {"cores": "many"}, "nonsense"]
+        world.drivers[name].executors_now = [*lost, executor("m4:4040"), *odd]
+    world.end("silent")
+    with site.client("view") as client:
+        views = client.get("/api/cluster").json()["spark_executors"]
+    assert {view["topology"] for view in views} == {"far"}
+    assert [(view["host"], view["cores"], view["tasks"]) for view in views[:1]] == [("m4", 2, 1)]
+    assert [view["lost_at"] for view in views[1:]] == [float(at) for at in range(29, 9, -1)]
+    assert (views[1]["host"], views[1]["why"]) == ("[::1]", "worker lost")
+
+
+def executor(place: str, *, lost_at: float | None = None, why: str = "") -> dict[str, Any]:
+    return {"place": place, "cores": 2, "tasks": 1, "lost_at": lost_at, "why": why}
+
+
 def test_a_damaged_topology_takes_the_slots_that_it_asked_for(world: World, site: Site) -> None:
     run = world.add("words")
     (run.directory / "topology.pb").write_bytes(b"nonsense")

@@ -119,12 +119,22 @@ def test_the_cluster_page_has_hosts_slots_and_owners(
 ) -> None:
     monkeypatch.setattr("topo.manage.hosts.usable_cores", lambda: 3)
     run = world.add("words")
+    far = world.add("far")
+    submission = json.loads((far.directory / "submission.json").read_text())
+    moved = submission | {"master": "spark://elsewhere:7077"}
+    (far.directory / "submission.json").write_text(json.dumps(moved))
+    world.drivers["far"].executors_now = [
+        {"place": "m4:4040", "cores": 2, "tasks": 1, "lost_at": None, "why": ""},
+        {"place": "m5:4041", "cores": 2, "tasks": 0, "lost_at": 60.0, "why": HOSTILE},
+    ]
     with shown(chrome, site, role="view") as watched:
         watched.page.get_by_role("link", name="Cluster").click()
+        for text in ("Executors of Spark clusters", "m4:4040", "alive", "m5:4041", HOSTILE):
+            watched.shows(text)
         for text in ("this machine", "2 of 3", "cores without a slot", run.directory.owner()):
             watched.shows(text)
         watched.page.get_by_label("filter slots").fill("nobody")
-        watched.shows("0 of 2 slots")
+        watched.shows("0 of 4 slots")
         watched.page.get_by_label("filter slots").fill("count")
         watched.page.get_by_role("link", name="words").first.click()
         watched.shows("Processes on this machine")

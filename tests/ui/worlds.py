@@ -141,6 +141,7 @@ class StagedDriver:
         self.workers_now = 2
         self.tasks_now: dict[str, int] = {}
         self.decisions: list[dict[str, Any]] = []
+        self.executors_now: list[dict[str, Any]] = []
         self.saved: dict[Any, Any] = {"cow": 3, "cat": HOSTILE}
         self.ends_at: float | None = None
         """Of the history; None: now."""
@@ -186,6 +187,9 @@ class StagedDriver:
 
     def activate(self) -> str:
         return self._change("ACTIVE")
+
+    def executors(self) -> list[dict[str, Any]]:
+        return self.executors_now
 
     def deactivate(self) -> str:
         return self._change("INACTIVE")

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.unit.test_plan import bolt, spout, word_count
-from topo.engine.spark.driver.executors import Executor, Executors
+from topo.engine.shapes import Executor
+from topo.engine.spark.driver.executors import Executors
 from topo.engine.spark.driver.moves import Moves
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.realtime.epochs import Committed

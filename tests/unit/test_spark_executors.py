@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from topo.engine.spark.driver.executors import Executor, Executors, ends_in
+from topo.engine.shapes import Executor
+from topo.engine.spark.driver.executors import Executors, ends_in
 
 NEVER: Callable[[], bool] = lambda: False  # noqa: E731
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+from topo.engine.shapes import Executor
 
 
 class Recording(Protocol):
@@ -42,6 +44,13 @@ class Scalable(Protocol):
     def is_rebalancing(self) -> bool: ...
     @property
     def rebalance_failure(self) -> str: ...  # of the last one, or ""
+
+
+@runtime_checkable
+class ClusterRun(Protocol):
+    """A run on executors that a cluster gives, if it is not on one machine."""
+
+    def placed(self) -> Sequence[Executor]: ...  # as they were seen last, with those it lost
 
 
 @runtime_checkable

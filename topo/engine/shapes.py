@@ -39,6 +39,21 @@ class PlanView(Protocol):
 
 
 @dataclass(frozen=True)
+class Executor:
+    """An executor that a cluster gives to a run, or gave."""
+
+    cores: int
+    lost_at: float | None = None
+    """When its loss was noticed; None if the executor is alive."""
+    place: str = ""
+    """Its host and port."""
+    why: str = ""
+    """Of its loss, in the cluster's words."""
+    tasks: int = 0
+    """How many it is executing."""
+
+
+@dataclass(frozen=True)
 class Check:
     """One finding of `topo doctor`; `fix` says what to do about it."""
 

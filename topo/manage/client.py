@@ -98,6 +98,9 @@ class ControlClient:
     def scale(self) -> dict[str, Any]:
         return self._document(dict, self._ask("GET", "/scale"))
 
+    def executors(self) -> list[dict[str, Any]]:
+        return self._document(list, self._ask("GET", "/executors"))
+
     def activate(self) -> Changed:
         return self._change("/activate", {})
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.config import Config, Layer, effective
-from topo.engine.abilities import Savable, Scalable
+from topo.engine.abilities import ClusterRun, Savable, Scalable
 from topo.engine.base import Engine, Run, engine_named
 from topo.engine.elastic import StatefulLaunch
 from topo.errors import (
@@ -196,6 +196,11 @@ class Driver:
     def batches(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = plain(self._started().batches())
         return found
+
+    def executors(self) -> list[dict[str, Any]]:
+        """Return the executors that a cluster gives to the run; none on one machine."""
+        run = self._started()
+        return [asdict(each) for each in run.placed()] if isinstance(run, ClusterRun) else []
 
     def activate(self) -> str:
         return self._change("ACTIVE", lambda run: run.activate())

@@ -2,29 +2,37 @@
 
 A place is what one slot can run on at the same time as others: a core. Of this machine they are
 known, so that free ones can be told. Of a Spark cluster only its master knows them, so that its
-line says what topologies use there and leaves the rest open. A task has an executor of its own, as
-in Storm by default.
+line says what topologies use there and leaves the rest open; which executors it gave them, and on
+which hosts, their drivers tell. A task has an executor of its own, as in Storm by default.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from topo.config.masters import is_local, local_cores
 from topo.errors import TopoError
+from topo.manage.answers import asked_of, views_of
 from topo.manage.plans import plan_of, slots_of
 from topo.manage.processes import memory_of_machine
 from topo.manage.records import RunRecord
-from topo.manage.views import ClusterView, HostView, OwnerView, PlacedSlot
+from topo.manage.views import ClusterView, ExecutorView, HostView, OwnerView, PlacedSlot
 from topo.systems import usable_cores
+
+_ASKED_AT_ONCE = 8
+_MOST_LOST = 20
+"""Of one topology; the latest are shown."""
 
 
 def cluster_of(runs: Iterable[RunRecord]) -> ClusterView:
-    """Return hosts, slots and owners of topologies that are not over."""
+    """Return hosts, slots, executors and owners of topologies that are not over."""
+    runs = list(runs)
     slots = [slot for run in runs for slot in _slots_of(run)]
     here = _this_machine()
     hosts = {here.host: here}
@@ -36,6 +44,7 @@ def cluster_of(runs: Iterable[RunRecord]) -> ClusterView:
     return ClusterView(
         hosts=used,
         slots=slots,
+        spark_executors=_executors_of(runs),
         owners=[_owner(owner, slots) for owner in owners],
         topologies=len({slot.id for slot in slots}),
         slots_used=len(slots),
@@ -75,6 +84,29 @@ def _slots_of(run: RunRecord) -> list[PlacedSlot]:
         )
         for number, of in enumerate(tasks)
     ]
+
+
+def _executors_of(runs: Iterable[RunRecord]) -> list[ExecutorView]:
+    """Return the executors of topologies on clusters; of silent drivers there are none."""
+    away = [run for run in runs if not is_local(run.submission.master)]
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:  # a driver that hangs holds up one thread
+        return [view for views in pool.map(_executors_of_run, away) for view in views]
+
+
+def _executors_of_run(run: RunRecord) -> list[ExecutorView]:
+    documents = asked_of(run, lambda client: client.executors()) or []
+    named = [
+        {**document, "topology": run.name, "id": run.id, "host": _host_of(document)}
+        for document in documents
+        if isinstance(document, dict)
+    ]
+    views = views_of(ExecutorView, named)
+    lost = sorted((view for view in views if view.lost_at), key=lambda view: view.lost_at or 0.0)
+    return [view for view in views if not view.lost_at] + lost[::-1][:_MOST_LOST]
+
+
+def _host_of(document: Mapping[str, Any]) -> str:
+    return str(document.get("place", "")).rpartition(":")[0]
 
 
 def _asked_slots(run: RunRecord) -> int:

@@ -291,6 +291,24 @@ class PlacedSlot:
 
 
 @dataclass(frozen=True)
+class ExecutorView:
+    """An executor that a Spark cluster gives to a topology, or gave."""
+
+    topology: str
+    id: str
+    host: str
+    place: str
+    """Its host and port."""
+    cores: int
+    tasks: int
+    """Tasks of Spark's that it is executing."""
+    lost_at: float | None
+    """When its loss was noticed."""
+    why: str
+    """Of its loss, in the cluster's words."""
+
+
+@dataclass(frozen=True)
 class OwnerView:
     """A user, and all that the topologies take that the user has submitted."""
 
@@ -306,6 +324,8 @@ class ClusterView:
 
     hosts: list[HostView]
     slots: list[PlacedSlot]
+    spark_executors: list[ExecutorView]
+    """Of the topologies on Spark clusters, as their drivers see them."""
     owners: list[OwnerView]
     topologies: int
     slots_used: int

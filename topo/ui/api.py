@@ -190,7 +190,7 @@ def _endpoints(management: Management) -> list[Endpoint]:
             "GET",
             "/api/cluster",
             "cluster",
-            "Show the hosts, with the slots on them, free places, and owners.",
+            "Show hosts and the slots on them, free places, executors of clusters, and owners.",
             ClusterView,
             management.cluster,
             refusals=_READ,

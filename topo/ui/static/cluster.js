@@ -2,7 +2,7 @@
 
 import { get } from './api.js';
 import { h, link, setText } from './dom.js';
-import { bytes, count, plural } from './format.js';
+import { bytes, count, date, plural } from './format.js';
 import { badge, banner, meter, panel, poll, Table, Tiles } from './parts.js';
 
 const EVERY_MS = 5000;
@@ -32,6 +32,14 @@ const slotColumns = [
   { title: 'Tasks', wide: true, mark: (row) => tasksOf(row).join(', '), cell: (row) => h('span', { title: tasksOf(row).join(', ') }, someOf(tasksOf(row))) },
 ];
 
+const executorColumns = [
+  { title: 'Host', sort: (row) => row.host, mark: (row) => row.place, cell: (row) => h('div', { class: 'name' }, h('span', { class: 'strong' }, row.host), h('div', { class: 'note' }, row.place)) },
+  { title: 'Topology', sort: (row) => row.topology, cell: (row) => h('a', { class: 'strong', href: link('topology', row.topology, 'workers') }, row.topology) },
+  { title: 'State', sort: (row) => row.lost_at ?? 0, mark: (row) => `${row.lost_at}`, cell: (row) => h('span', { class: row.lost_at ? 'bad-text' : '' }, row.lost_at ? 'lost' : 'alive') },
+  number('Cores', 'cores'), number('Spark tasks now', 'tasks'),
+  { title: 'Lost', wide: true, mark: (row) => `${row.lost_at} ${row.why}`, cell: (row) => (row.lost_at ? `${date(row.lost_at)}${row.why ? `: ${row.why}` : ''}` : OPEN) },
+];
+
 function tasksOf(row) {
   return Object.entries(row.components).map(([id, tasks]) => (tasks > 1 ? `${id} ×${tasks}` : id));
 }
@@ -49,6 +57,9 @@ export function cluster(main, signal) {
     number('Topologies', 'topologies'), number('Slots', 'slots'), number('Executors', 'executors'),
   ], (row) => row.owner, { onempty: 'Nobody has a topology that runs.' });
   const slots = new Table(slotColumns, (row) => `${row.id} ${row.slot}`, { onempty: 'No topology runs.' });
+  const executors = new Table(executorColumns, (row) => `${row.id} ${row.place} ${row.lost_at ?? ''}`);
+  const executorPanel = panel('Executors of Spark clusters', executors.element);
+  executorPanel.hidden = true;
   const shown = h('span', { class: 'note', 'aria-live': 'polite' });
   const search = h('input', { type: 'search', id: 'filter', placeholder: 'Filter  ( / )', 'aria-label': 'filter slots', oninput: () => show() });
   const notes = h('div', { hidden: true });
@@ -61,7 +72,7 @@ export function cluster(main, signal) {
     setText(shown, wanted ? `${count(rows.length)} of ${plural(latest.slots.length, 'slot')}` : '');
   };
   main.replaceChildren(h('h1', {}, 'Cluster'), notes, tiles.element,
-    panel('Hosts', hosts.element), panel('Slots', slots.element, shown, search), panel('Owners', owners.element));
+    panel('Hosts', hosts.element), executorPanel, panel('Slots', slots.element, shown, search), panel('Owners', owners.element));
   poll(async () => {
     try {
       latest = await get('/api/cluster', {}, signal);
@@ -83,6 +94,8 @@ export function cluster(main, signal) {
     ]);
     hosts.update(latest.hosts);
     owners.update(latest.owners);
+    executors.update(latest.spark_executors);
+    executorPanel.hidden = !latest.spark_executors.length;
     show();
   }, EVERY_MS, signal);
 }

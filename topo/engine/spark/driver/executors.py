@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.config.masters import STANDALONE
+from topo.engine.shapes import Executor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,21 +31,6 @@ _MANY_ENDS = 3
 """So many executors that end without a batch are no accident."""
 _CLIENT = "org.apache.spark.deploy.client.StandaloneAppClient$ClientEndpoint"
 _END = re.compile(r"Executor updated: \S+ is now (?:EXITED|FAILED) \(([^)\n]{1,200})\)")
-
-
-@dataclass(frozen=True)
-class Executor:
-    """An executor that the cluster gives, or gave."""
-
-    cores: int
-    lost_at: float | None = None
-    """When Spark noticed the loss; None if the executor is alive."""
-    place: str = ""
-    """Its host and port."""
-    why: str = ""
-    """Of its loss, in Spark's words."""
-    tasks: int = 0
-    """How many it is executing."""
 
 
 Look = Callable[[], Sequence[Executor]]

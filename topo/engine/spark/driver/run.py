@@ -21,6 +21,7 @@ from topo.drpc.calls import DEFAULT_SECS
 from topo.drpc.hosting import DriverServer, driver_server
 from topo.drpc.places import ADDRESSES, TOKEN_FILE, call_elsewhere, functions_of, no_server
 from topo.engine.completion import Completion
+from topo.engine.shapes import Executor
 from topo.engine.spark.driver.checkpoint import FRESH, REAL_TIME
 from topo.engine.spark.driver.executors import Executors
 from topo.engine.spark.driver.jvm_death import Jvm
@@ -251,6 +252,10 @@ class SparkRun(Completion):
 
     def deactivate(self) -> None:
         self._ask("deactivated", lambda: self._ending.set_active(False))
+
+    def placed(self) -> Sequence[Executor]:
+        """Return the executors of its cluster as they were seen last; none on one machine."""
+        return self.executors.known if self.executors is not None else ()
 
     @property
     def slots(self) -> int:
