@@ -204,6 +204,20 @@ def test_the_cluster_has_hosts_slots_owners_and_free_places(
     assert alone["components"] == {"words": 2, "split": 2, "count": 2}
 
 
+def test_batches_are_gone_through_by_number(world: World, site: Site) -> None:
+    world.add("words")
+    with site.client("view") as client:
+
+        def asked(**query: int) -> list[int]:
+            found = client.get("/api/topologies/words/batches", params=query).json()
+            return [batch["id"] for batch in found]
+
+        assert asked() == list(range(713, 813))
+        assert asked(before=713, limit=2) == [711, 712]
+        assert asked(before=513) == []
+        assert client.get("/api/topologies/words/batches?limit=0").status_code == 400
+
+
 def test_executors_of_a_spark_cluster_are_those_that_drivers_see(world: World, site: Site) -> None:
     for name in ("here", "far", "silent"):
         run = world.add(name)

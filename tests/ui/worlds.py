@@ -172,14 +172,16 @@ class StagedDriver:
         }  # fmt: skip
         return {"times": [now - 3 * (count - index) for index in range(count)], **levels}
 
-    def batches(self) -> list[dict[str, Any]]:
+    def batches(self, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return batches 513 to 812."""
+        end = 813 if before is None else max(513, min(before, 813))
         return [
             {
                 "id": number, "ended_at": time.time() - (812 - number) * 0.64, "waited_ms": 100.0,
                 "ms": 640.0 + number % 7 * 20, "rows": 1200,
                 "phases": {"addBatch": 580.0, "commitOffsets": 12.0, "walCommit": 9.0},
             }
-            for number in range(713, 813)
+            for number in range(max(513, end - limit), end)
         ]  # fmt: skip
 
     def scale(self) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from topo.manage.records import RegistryError, RunRecord
 from topo.manage.registry import Registry
 from topo.manage.savepoints import next_place, savepoint_view, savepoints_of, state_of
 from topo.manage.stacks import slot_processes, stacks_of
+from topo.manage.timeline import PAGE, Timeline
 from topo.manage.views import (
     BatchView,
     Change,
@@ -137,13 +138,14 @@ class Management:
         marks = marks_of(run.directory, self.errors(name), since)
         return HistoryView(run.name, window, times, columns, marks)
 
-    def batches(self, name: str) -> list[BatchView]:
-        """Return the latest batches, the oldest first."""
+    def batches(self, name: str, before: int | None = None, limit: int = PAGE) -> list[BatchView]:
+        """Return so many batches before that of a number, or the latest, the oldest first."""
         run = self.find(name)
-        found = asked_of(run, lambda client: client.batches())
-        if found is None:
-            found = read_document(run.directory / "batches.json") or []
-        return views_of(BatchView, found)
+        documents = asked_of(run, lambda client: client.batches(before, limit))
+        if documents is None:
+            written = Timeline(read_document(run.directory / "batches.json"))
+            documents = [vars(batch) for batch in written.page(before, limit)]
+        return views_of(BatchView, documents)
 
     def errors(
         self, name: str, component: str | None = None, limit: int | None = None

@@ -84,16 +84,16 @@ class ControlClient:
         return self._made(DriverStatus, self._ask("GET", "/status"))
 
     def stats(self, window_secs: float | None = None) -> dict[str, Any]:
-        return self._document(dict, self._ask("GET", _path("/stats", window_secs)))
+        return self._document(dict, self._ask("GET", _path("/stats", window_secs=window_secs)))
 
     def errors(self) -> list[dict[str, Any]]:
         return self._document(list, self._ask("GET", "/errors"))
 
     def history(self, window_secs: float) -> dict[str, list[float | None]]:
-        return self._document(dict, self._ask("GET", _path("/history", window_secs)))
+        return self._document(dict, self._ask("GET", _path("/history", window_secs=window_secs)))
 
-    def batches(self) -> list[dict[str, Any]]:
-        return self._document(list, self._ask("GET", "/batches"))
+    def batches(self, before: int | None, limit: int) -> list[dict[str, Any]]:
+        return self._document(list, self._ask("GET", _path("/batches", before=before, limit=limit)))
 
     def scale(self) -> dict[str, Any]:
         return self._document(dict, self._ask("GET", "/scale"))
@@ -189,8 +189,9 @@ class ControlClient:
         return document
 
 
-def _path(path: str, window_secs: float | None) -> str:
-    return path if window_secs is None else f"{path}?{urlencode({'window_secs': window_secs})}"
+def _path(path: str, **query: float | None) -> str:
+    values = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(values)}" if values else path
 
 
 def unreachable(run: RunRecord) -> DriverUnreachable:

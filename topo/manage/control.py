@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from topo.manage.timeline import PAGE
 from topo.serving.endpoints import Parameter
 from topo.topology.layout import MAX_TASKS
 
@@ -23,6 +24,11 @@ NUMBERS = (
     ),
 )
 """The numbers of a rebalance."""
+PAGING = (
+    Parameter("before", int, "Only batches before that of this number."),
+    Parameter("limit", int, "The latest so many.", PAGE, least=1, most=1000),
+)
+"""The parameters by which batches are gone through."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from topo.errors import (
 )
 from topo.logs.capture import LOG_DIR, LOG_LEVEL
 from topo.logs.rotation import cut_down
-from topo.manage.answers import written_errors, written_figures
+from topo.manage.answers import read_document, written_errors, written_figures
 from topo.manage.autoscaling import Autoscaling
 from topo.manage.control import DriverStatus
 from topo.manage.documents import plain
@@ -58,6 +58,7 @@ from topo.manage.records import (
     read_supervision,
 )
 from topo.manage.service import DriverServer
+from topo.manage.timeline import Timeline
 from topo.metrics.continued import all_errors, continued
 from topo.metrics.history import Windows
 from topo.metrics.prometheus import Exposed
@@ -110,6 +111,7 @@ class Driver:
             self._windows.begin(time.monotonic(), self._before)
         self._history = Series.load(_written_history(directory))
         self._history_due = 0.0
+        self._timeline = Timeline(read_document(directory / "batches.json"))
         self._noting = threading.Lock()
         self._killing: threading.Thread | None = None
         self._rebalanced_from: tuple[int | None, ...] = ()
@@ -193,9 +195,9 @@ class Driver:
         with self._noting:
             return dict(self._history.last(window_secs, time.time()))
 
-    def batches(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = plain(self._started().batches())
-        return found
+    def batches(self, before: int | None, limit: int) -> list[dict[str, Any]]:
+        self._started()
+        return [asdict(batch) for batch in self._timeline.page(before, limit)]
 
     def executors(self) -> list[dict[str, Any]]:
         """Return the executors that a cluster gives to the run; none on one machine."""
@@ -353,6 +355,7 @@ class Driver:
             if status in FINAL:
                 break
             self._note(run, status)
+            self._timeline.take(run.batches())
             self._follow_rebalance(run)
             if self._scaling is not None:
                 self._scaling.follow(run)
@@ -455,7 +458,8 @@ class Driver:
         if run.status in FINAL or self._ending or time.monotonic() >= self._history_due:
             self._history_due = time.monotonic() + HISTORY_SECS
             self._write("history.json", self._history.dump())
-            self._write("batches.json", plain(run.batches()))
+            self._timeline.take(run.batches())
+            self._write("batches.json", self._timeline.dump())
 
     def _say(self, state: State) -> None:
         self._state = state

@@ -23,7 +23,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from topo.errors import TopoError, encodable, sentence_of
-from topo.manage.control import NUMBERS, PREFIX, Changed, DriverStatus
+from topo.manage.control import NUMBERS, PAGING, PREFIX, Changed, DriverStatus
 from topo.serving.access import Refused, bearer_of
 from topo.serving.endpoints import Endpoint, Parameter
 from topo.serving.figures import MOST_CONNECTIONS, Page, page_app
@@ -45,7 +45,7 @@ class DriverControl(Protocol):
     def stats(self, window_secs: float | None) -> dict[str, Any]: ...
     def errors(self) -> list[dict[str, Any]]: ...
     def history(self, window_secs: float) -> dict[str, Any]: ...
-    def batches(self) -> list[dict[str, Any]]: ...
+    def batches(self, before: int | None, limit: int) -> list[dict[str, Any]]: ...
     def scale(self) -> dict[str, Any]: ...
     def executors(self) -> list[dict[str, Any]]: ...
     def activate(self) -> str:
@@ -175,7 +175,12 @@ def _endpoints(driver: DriverControl) -> list[Endpoint]:
             lambda window_secs: driver.history(window_secs),
             span,
         ),
-        get("batches", "Tell the latest batches.", lambda: driver.batches()),
+        get(
+            "batches",
+            "Tell the latest batches.",
+            lambda before, limit: driver.batches(before, limit),
+            *PAGING,
+        ),
         get("scale", "Tell the decisions on the number of slots.", lambda: driver.scale()),
         get("executors", "Tell the executors of its cluster.", lambda: driver.executors()),
         post("activate", "Resume the spouts.", lambda: changed(lambda: driver.activate())),

@@ -21,7 +21,7 @@ from topo.logs.search import InvalidPattern, Search
 from topo.manage.answers import WINDOWS
 from topo.manage.api import Management
 from topo.manage.built import STATES, submit_built
-from topo.manage.control import NUMBERS
+from topo.manage.control import NUMBERS, PAGING
 from topo.manage.savepoints import MOST_ENTRIES
 from topo.manage.stacks import MOST_SECS
 from topo.manage.views import (
@@ -227,10 +227,11 @@ def _endpoints(management: Management) -> list[Endpoint]:
             "GET",
             "/batches",
             name="batches",
-            summary="List the latest batches, the oldest first.",
+            summary="List the latest batches, the oldest first; some two thousand are kept.",
             answer=list[BatchView],
             handle=management.batches,
             is_shared=True,
+            parameters=PAGING,
         ),
         of_one(
             "GET",

@@ -12,6 +12,7 @@ const PHASES = [['latestOffset', 'offsets'], ['queryPlanning', 'planning'], ['wa
 
 const COLORS = { 'waiting for spouts': 0, offsets: 4, planning: 5, log: 3, work: 1, commit: 2, other: 6 };
 const PAGE = 25;
+const HUNDRED = 100;  // batches that are drawn and asked for at once
 
 export function batches(main, name, signal) {
   const bars = new BatchBars('The latest batches', ms, (part) => COLORS[part] ?? 5);
@@ -24,41 +25,59 @@ export function batches(main, name, signal) {
     { title: 'Where the time went', wide: true, cell: (row) => partsOf(row).filter(([part, time]) => time >= 0.5 && part !== 'waiting for spouts').sort(([, a], [, b]) => b - a).map(([part, time]) => `${part} ${ms(time)}`).join(', ') },
   ], (row) => row.id, { sortBy: 0, onempty: 'No batch has ended yet.' });
   const body = head(main, name, 'batches', signal, () => {});
+  const before = [];  // the numbers at which older hundreds end; none: the latest are shown
+  let oldest = 0;
+  const load = async (at) => {
+    const asked = before.at(-1);
+    const found = await get(of(name, 'batches'), { ...(asked === undefined ? {} : { before: asked }), limit: HUNDRED + 1 }, signal);
+    if (asked !== before.at(-1)) return;
+    const isMore = found.length > HUNDRED;
+    const batches = found.slice(-HUNDRED);
+    oldest = batches[0]?.id ?? 0;
+    bars.update(batches.map((batch) => ({ id: batch.id, parts: partsOf(batch), label: `batch ${batch.id}, ${clock(batch.ended_at)}\n${ms(batch.ms)}, ${count(batch.rows)} rows` })));
+    pages.update([...batches].reverse(), { at, isMore, isLater: before.length > 0 });
+  };
   const pages = new Pages(PAGE, (rows) => {
     table.update(rows);
     bars.shade(new Set(rows.map((row) => row.id)));
+  }, (by) => {
+    if (by > 0) before.push(oldest);
+    else before.pop();
+    load(by > 0 ? 0 : HUNDRED).catch(() => {});
   });
   body.replaceChildren(bars.element, panel('Batches', table.element, pages.element));
-  poll(async () => {
-    const found = await get(of(name, 'batches'), {}, signal);
-    bars.update(found.map((batch) => ({ id: batch.id, parts: partsOf(batch), label: `batch ${batch.id}, ${clock(batch.ended_at)}\n${ms(batch.ms)}, ${count(batch.rows)} rows` })));
-    pages.update([...found].reverse());
-  }, 2000, signal);
+  poll(load, 2000, signal);
 }
 
-/** Buttons that go through many rows, the latest first. */
+/** Buttons that go through many rows, the latest first, and beyond them. */
 class Pages {
-  constructor(size, show) {
-    [this.size, this.show, this.at, this.rows] = [size, show, 0, []];
+  constructor(size, show, beyond) {
+    [this.size, this.show, this.beyond, this.at, this.rows, this.ends] = [size, show, beyond, 0, [], {}];
     this.note = h('span', { class: 'note' });
     this.buttons = [['Newer', -1], ['Older', 1]].map(([words, by]) => h('button', { type: 'button', onclick: () => this.turn(by) }, words));
     this.element = h('span', { class: 'row' }, this.note, this.buttons);
   }
 
   turn(by) {
-    this.at += by;
-    this.update(this.rows);
+    const at = this.at + by;
+    if (at < 0 || at > this.last) return this.beyond(by);
+    return this.update(this.rows, { ...this.ends, at });
   }
 
-  update(rows) {
-    this.rows = rows;
-    const last = Math.max(0, Math.ceil(rows.length / this.size) - 1);
-    this.at = Math.min(last, Math.max(0, this.at));
+  get last() {
+    return Math.max(0, Math.ceil(this.rows.length / this.size) - 1);
+  }
+
+  /** Show rows, from a page on if one is named; there may be more rows, and later ones. */
+  update(rows, ends) {
+    [this.rows, this.ends] = [rows, ends];
+    this.at = Math.min(this.last, Math.max(0, ends.at ?? this.at));
     const first = this.at * this.size;
-    this.element.hidden = last === 0;
-    setText(this.note, `${first + 1}–${Math.min(rows.length, first + this.size)} of ${rows.length}`);
-    this.buttons[0].disabled = this.at === 0;
-    this.buttons[1].disabled = this.at === last;
+    const [from, to] = [rows[first], rows[Math.min(rows.length, first + this.size) - 1]];
+    this.element.hidden = this.last === 0 && !ends.isMore && !ends.isLater;
+    setText(this.note, from ? `${from.id} to ${to.id}` : '');
+    this.buttons[0].disabled = this.at === 0 && !ends.isLater;
+    this.buttons[1].disabled = this.at === this.last && !ends.isMore;
     this.show(rows.slice(first, first + this.size));
   }
 }
