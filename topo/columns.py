@@ -30,11 +30,11 @@ class EmitText(Protocol):
         """Return the line that emits a row for each `one` of the expression `each`, if one can."""
 
 
-@dataclass
+@dataclass(eq=False)
 class LoopText:
-    """The text of the work on one input."""
+    """The text of the work on one input; the runtime puts it into a loop (`topo.runtime.loops`)."""
 
-    lines: list[str]
+    lines: Sequence[str]
     names: dict[str, Any] = field(default_factory=dict)
     reads: Sequence[int] = ()
     """The positions of the fields that it reads: the value at position 0 is the variable f0."""

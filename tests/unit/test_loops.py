@@ -12,6 +12,7 @@ from topo.runtime.loops import (
     COLLECT,
     EXECUTE,
     EXECUTE_AND_KEEP,
+    compiled_loop,
     loop_over_values,
     refcounts_are_reliable,
 )
@@ -23,7 +24,7 @@ WORDS = ["a", "b", "c", "d"]
 
 
 def run(execute: Callable[[Tuple], Any]) -> None:
-    assert loop_over_values(CLS, EXECUTE, False)(iter(WORDS), execute) is None
+    assert loop_over_values(CLS, EXECUTE, False, False)(iter(WORDS), execute) is None
 
 
 def test_tuples_that_are_kept_stay_as_they_were() -> None:
@@ -62,7 +63,7 @@ def test_a_generator_that_is_not_finished_keeps_its_tuple() -> None:
 
 def test_what_a_generator_function_yields_may_be_the_tuple_itself() -> None:
     rows: list[Any] = []
-    loop = loop_over_values(CLS, COLLECT, False)
+    loop = loop_over_values(CLS, COLLECT, False, False)
     assert loop(iter(WORDS), lambda tup: (yield tup), extend=rows.extend) is None
     assert [tup.word for tup in rows] == WORDS
 
@@ -73,7 +74,7 @@ def test_the_error_of_a_tuple_comes_with_it_and_the_loop_goes_on_behind() -> Non
             raise LookupError(tup.word)
 
     items = iter(WORDS)
-    loop = loop_over_values(CLS, EXECUTE, False)
+    loop = loop_over_values(CLS, EXECUTE, False, False)
     stopped = loop(items, execute)
     assert stopped is not None
     tup, error = stopped
@@ -92,9 +93,8 @@ def test_what_is_neither_acked_nor_failed_is_kept_for_its_bolt() -> None:
 
     kept: list[Tuple] = []
     items = zip(WORDS, range(4), strict=True)
-    assert (
-        loop_over_values(LINKED, EXECUTE_AND_KEEP, True)(items, execute, keep=kept.append) is None
-    )
+    loop = loop_over_values(LINKED, EXECUTE_AND_KEEP, True, False)
+    assert loop(items, execute, keep=kept.append) is None
     assert [(tup.word, tup._topo_link) for tup in kept] == [("c", 2)]
 
 
@@ -102,6 +102,12 @@ def test_a_tuple_that_nobody_keeps_is_not_made_again() -> None:
     seen: set[int] = set()
     run(lambda tup: seen.add(id(tup)))
     assert len(seen) == 1
+
+
+def test_the_line_of_an_error_is_read_alike_for_tuples_of_any_width() -> None:
+    wide: Any = tuple_class(Source("wide", "default", 1, ("a", "b", "c")), basic=True)
+    lines = {compiled_loop(EXECUTE, cls, False, False)[1] for cls in (CLS, wide)}
+    assert len(lines) == 1
 
 
 def test_where_references_cannot_be_told_every_tuple_is_a_new_one(

@@ -18,7 +18,7 @@ from topo.runtime.batch_calls import BatchCalls, batches_of, failed_rows
 from topo.runtime.batch_calls import Inputs as BatchInputs
 from topo.runtime.bolt_task import BoltTask, is_plain, sections_of
 from topo.runtime.column_loops import ColumnLoops
-from topo.runtime.loops import COLLECT, COLLECT_AND_MARK, EXECUTE, EXECUTE_AND_MARK, Loop
+from topo.runtime.loops import COLLECT, EXECUTE, Loop
 from topo.runtime.process_calls import ProcessCalls, ProcessWork
 from topo.runtime.task import TaskEnvironment
 from topo.runtime.users_loops import CALLS_OF_BASIC
@@ -169,12 +169,7 @@ class BasicBoltTask(BoltTask):
         plain = is_plain(frames)
         self._marking = (inputs is not None and self._is_read) or not plain
         self._takes_columns = plain and self._starts is None
-        self.run_segments(frames, self._body())
-
-    def _body(self) -> str:
-        if self._yields:
-            return COLLECT_AND_MARK if self._marking else COLLECT
-        return EXECUTE_AND_MARK if self._marking else EXECUTE
+        self.run_segments(frames, COLLECT if self._yields else EXECUTE)
 
     @property
     def marks_emits(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from topo.columns import ByColumns
+from topo.columns import ByColumns, LoopText
 from topo.components import BasicBolt, Bolt
 from topo.errors import FailTuple, Unavailable, sentence_of, text_of
 from topo.functions import FunctionBolt
@@ -177,14 +177,14 @@ class BoltTask(Task):
     def run(self, frames: Sequence[Frame]) -> None:
         raise NotImplementedError
 
-    def run_segments(self, frames: Sequence[Frame], body: str) -> None:
-        """Call the user's code for each tuple, and settle every few thousand emits.
+    def run_segments(self, frames: Sequence[Frame], text: LoopText) -> None:
+        """Do the work on each tuple, and settle every few thousand emits.
 
         Segments are that short so that their emits are still in the cache when they are dealt.
         """
         first = 0
         for frame in frames:
-            for items, loop, count in self._runs_of(frame, body, first):
+            for items, loop, count in self._runs_of(frame, text, first):
                 left = count
                 while left > 0:
                     size = min(left, max(_SMALLEST_SEGMENT, int(_ROWS_A_FLUSH / self._growth)))
@@ -236,24 +236,26 @@ class BoltTask(Task):
         return make(*values) if self.basic else make(*values, link)
 
     def _runs_of(
-        self, frame: Frame, body: str, first: int
+        self, frame: Frame, text: LoopText, first: int
     ) -> Iterator[tuple[Iterator[Any], Loop, int]]:
         if frame.order is not None:
-            yield self._in_order(frame, first), loop_over_tuples(body), len(frame)
+            loop = loop_over_tuples(text, self.marks_emits)
+            yield self._in_order(frame, first), loop, len(frame)
             return
         for section in frame.sections:
             cls: Any = self._class_of(frame.source_task, section.stream)
             links = self._links(section, first)
             first += section.count
             if not section.columns and links is None:
-                yield _empty(cls, section.count), loop_over_tuples(body), section.count
+                loop = loop_over_tuples(text, self.marks_emits)
+                yield _empty(cls, section.count), loop, section.count
             else:
-                values, loop = self.section_loop(section, cls, body, links)
+                values, loop = self.section_loop(section, cls, text, links)
                 self._left, self._end = values.left, first
                 yield values.items, loop, section.count
 
     def section_loop(
-        self, section: Section, cls: Any, body: str, links: Iterable[int] | None
+        self, section: Section, cls: Any, text: LoopText, links: Iterable[int] | None
     ) -> SectionLoop:
         """Return the values of a section's tuples, and the loop over them."""
         source: Source = cls._topo_source
@@ -266,7 +268,7 @@ class BoltTask(Task):
         self._columns = self._section = None
         values = values_of(section, links)
         assert values is not None, "there is a column, or links"
-        return values, loop_over_values(cls, body, links is not None)
+        return values, loop_over_values(cls, text, links is not None, self.marks_emits)
 
     @property
     def marks_emits(self) -> bool:

@@ -1,27 +1,23 @@
 """Loops over columns, made of the text of a bolt's work (`topo.columns`).
 
-A loop has the signature of those in `loops`, and stops and resumes as they do. It appends to the
-columns of the output streams; a column that is None in every row is filled in by the flush. If the
-work needs the tuple itself, the loop makes it and fills it again, by the rule of `loops`.
+`loops` makes them of it. They append to the columns of the output streams; a column that is None in
+every row is filled in by the flush.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from topo.columns import ByColumns, LoopText, field_name
+from topo.columns import ByColumns
 from topo.errors import TopoError
 from topo.runtime.emitter import Emitter
-from topo.runtime.loops import Loop, Values, tuple_making_names, values_of
+from topo.runtime.loops import Loop, Values, compiled_loop, values_of
 from topo.runtime.out_streams import OutStream
 from topo.traces import GENERATED
 from topo.wire.column import dump_emitted
 from topo.wire.frame import Section
-
-LINK = "link"
-_INDENT = " " * 12
 
 
 class ColumnEmits:
@@ -135,10 +131,13 @@ class ColumnLoops:
 
     def __init__(self, bolt: ByColumns, outlet: Emitter) -> None:
         self._bolt = bolt
-        self._emits = ColumnEmits(outlet)
-        self._text = bolt.loop_text(self._emits)
+        emits = ColumnEmits(outlet)
+        text = bolt.loop_text(emits)
+        self._text = replace(
+            text, names={**emits.names, **text.names}, start=[*emits.start, *text.start]
+        )
         self._first_line = 0
-        self._loops: dict[tuple[int, bool], Loop] = {}
+        self._loops: dict[tuple[Any, bool], Loop] = {}
 
     def values(self, section: Section, links: Iterable[int] | None = None) -> Values:
         """Return the values that a loop runs over."""
@@ -149,58 +148,17 @@ class ColumnLoops:
         assert made is not None, "a frame without columns is no plain one"
         return made
 
-    def loop(self, cls: Any, marking: bool) -> Loop:
-        """Return the loop for inputs of a class; `marking` notes the emits at each one's end."""
-        width = len(cls.fields) if self._text.makes_tuple else 0
-        loop = self._loops.get((width, marking))
+    def loop(self, cls: Any, marks: bool) -> Loop:
+        """Return the loop for inputs of a class; `marks` notes the emits at each one's end."""
+        key = (cls if self._text.makes_tuple else None, marks)
+        loop = self._loops.get(key)
         if loop is None:
-            loop = self._loops[width, marking] = self._compiled(width, marking)
-        return partial(loop, cls=cls) if width else loop
+            loop, self._first_line = compiled_loop(self._text, cls, linked=False, marks=marks)
+            self._loops[key] = loop
+        return loop
 
     def explain(self, error: BaseException) -> None:
         """Let the bolt add what it knows of the line that an error came of."""
         trace = error.__traceback__
         if trace is not None and trace.tb_frame.f_code.co_filename == GENERATED:
             self._bolt.failed(error, trace.tb_lineno - self._first_line)
-
-    def _compiled(self, width: int, marking: bool) -> Loop:
-        text = self._text
-        start = [*self._emits.start, *text.start]
-        names = {**self._emits.names, **text.names, **tuple_making_names()}
-        lines = [
-            "def loop(items, execute, mark, emits, extend, keep=None, cls=None):",
-            *(f"    {line}" for line in [*start, *_made(width)]),
-            "    try:",
-            f"        for {_item(text, width)} in items:",
-            *(_INDENT + line for line in _filled(width)),
-        ]
-        self._first_line = len(lines) + 1
-        lines += [_INDENT + line for line in text.lines]
-        if marking:
-            lines.append(f"{_INDENT}mark(len(emits))")
-        if width:
-            lines.append(f"{_INDENT}if references(tup) != alone: tup = new(cls)")
-        lines += [
-            "    except BaseException as error:",
-            f"        return {'tup' if width else 'None'}, error",
-            "    return None",
-        ]
-        exec(compile("\n".join(lines), GENERATED, "exec"), names)
-        loop: Loop = names["loop"]
-        return loop
-
-
-def _item(text: LoopText, width: int) -> str:
-    names = [*map(field_name, range(width) if width else text.reads)]
-    return ", ".join([*names, LINK] if text.reads_link else names)
-
-
-def _made(width: int) -> Iterator[str]:
-    if width:
-        yield "tup = new(cls)"
-        yield "alone = min(references(tup), ALONE)"
-
-
-def _filled(width: int) -> Iterator[str]:
-    for place in range(width):
-        yield f"tup._topo_{place} = {field_name(place)}"

@@ -11,8 +11,9 @@ from typing import Any
 from topo.columns import ByColumns, EmitText, LoopText, field_name
 from topo.components import BasicBolt, Bolt
 from topo.functions import FunctionBolt
-from topo.runtime.column_loops import LINK, ColumnEmits, ColumnLoops
+from topo.runtime.column_loops import ColumnEmits, ColumnLoops
 from topo.runtime.emitter import Emitter
+from topo.runtime.loops import LINK
 from topo.runtime.replaced_calls import replaces
 from topo.runtime.rewriting import Rewritten, rewritten
 from topo.runtime.text_change import Reading, Style, Writing
