@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from tests.lives import Life
@@ -39,6 +40,7 @@ from topo.routing.hashing import stable_hash
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.testing import FeederSpout, TestCluster, complete_topology
 from topo.topology.layout import TaskLayout
+from topo.wire.arrow import ArrowColumn
 
 
 class Passes(BasicBolt):
@@ -112,6 +114,44 @@ INTS = [
 @pytest.mark.parametrize("number", INTS)
 def test_a_number_has_one_hash_in_every_column(number: int) -> None:
     assert hashes([number, 5])[0] == hashes([number, None])[0] == stable_hash(number)
+
+
+def hashes_of_array(array: Any) -> list[int]:
+    made: list[int] = ColumnHasher().hashes(ArrowColumn(array)).tolist()
+    return made
+
+
+ARRAYS = [
+    ["a", "", "b\0c", "\0", "ä€🙂", "b" * 64, "b" * 65, "é" * 40],
+    ["", ""],
+    ["x" * 70_000, "y", "z" * 80_000],
+    ["word", None, "other"],
+    [number for number in INTS if abs(number) < 2**61 - 1],
+    [number for number in INTS if -(2**63) <= number < 2**63],
+    [1, None, -1],
+    [1.0, 2.5, -0.0],
+    [True, False],
+    [b"a", b""],
+    [],
+]
+
+
+@pytest.mark.parametrize("values", ARRAYS)
+def test_a_value_has_one_hash_in_an_array_and_in_a_list(values: list[Any]) -> None:
+    array = pa.array(values)
+    expected = [stable_hash(value) for value in values]
+    assert hashes_of_array(array) == expected
+    assert hashes_of_array(pa.concat_arrays([array, array])[1:]) == (expected * 2)[1:]
+    assert hashes_of_array(array.dictionary_encode()) == expected
+    if pa.types.is_string(array.type):
+        assert hashes_of_array(array.cast(pa.large_string())) == expected
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64"])
+def test_a_number_has_one_hash_in_arrays_of_any_width(kind: str) -> None:
+    highest = 2**64 - 1 if kind == "uint64" else 100
+    values = [0, 1, 100, highest]
+    assert hashes_of_array(pa.array(values, kind)) == [stable_hash(value) for value in values]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

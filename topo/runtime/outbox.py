@@ -23,6 +23,8 @@ from topo.wire.arrow import ArrowColumn, joined
 from topo.wire.column import decode_column, dump_emitted, encode_column
 from topo.wire.frame import (
     I64,
+    MAX_BYTES,
+    MAX_ROWS,
     MAX_TUPLES,
     SEQUENCE_STEP,
     AnyFrame,
@@ -37,6 +39,8 @@ _UNCHANGEABLE = frozenset(
     {int, str, float, bool, bytes, type(None), complex, datetime, date, Decimal}
 )
 _TEXT = frozenset({str})
+_FILLED = MAX_BYTES - (MAX_BYTES >> 4)
+"""Of a frame: the rest is for names and types, and for rows that are longer than others."""
 
 
 @dataclass
@@ -70,7 +74,7 @@ class Outbox:
         self._refuse = refuse
         self._pieces: dict[int, list[Piece]] = {}
         self._counts: dict[int, int] = {}
-        self._full: list[int] = []
+        self._full: dict[int, None] = {}
         self._packed: list[AnyFrame] = []
         self._sequence = 0
 
@@ -82,11 +86,10 @@ class Outbox:
         self._sequence = sequence
 
     def add(self, task: int, piece: Piece) -> None:
-        count = self._counts.get(task, 0)
         self._pieces.setdefault(task, []).append(piece)
-        self._counts[task] = count + piece.section.count
-        if count < MAX_TUPLES <= self._counts[task]:
-            self._full.append(task)
+        count = self._counts[task] = self._counts.get(task, 0) + piece.section.count
+        if count >= MAX_TUPLES and count >= _most_in_a_frame(piece.section):
+            self._full[task] = None
 
     def pack_full(self) -> None:
         """Make frames for targets with enough tuples; after a flush, when the order is known."""
@@ -160,7 +163,7 @@ class Outbox:
 
     def _one_stream(self, task: int, pieces: list[Piece]) -> Iterator[Frame]:
         whole = _joined([piece.section for piece in pieces])
-        for start, stop in _even_cuts(whole.count):
+        for start, stop in _even_cuts(whole.count, _most_in_a_frame(whole)):
             yield Frame(self._task, task, 0, [whole.cut(start, stop)])
 
     def _several_streams(
@@ -172,7 +175,7 @@ class Outbox:
         numbers = np.repeat(np.arange(len(sections)), [len(own) for own in positions])
         order = numbers[np.argsort(np.concatenate(positions), kind="stable")].astype(np.uint8)
         done = [0] * len(sections)
-        for start, stop in _even_cuts(len(order)):
+        for start, stop in _even_cuts(len(order), MAX_TUPLES):
             part = order[start:stop]
             counts = np.bincount(part, minlength=len(sections)).tolist()
             cut = [s.cut(at, at + n) for s, at, n in zip(sections, done, counts, strict=True)]
@@ -260,9 +263,22 @@ def _flat_bytes(frame: Frame) -> int | None:
     return found
 
 
-def _even_cuts(count: int) -> Iterator[tuple[int, int]]:
+def _most_in_a_frame(section: Section) -> int:
+    """Return how many tuples like these make a full frame."""
+    if not section.columns:
+        return MAX_TUPLES
+    size = 0 if section.trees is None else 16 * len(section.trees.roots)
+    for column in section.columns:
+        if not isinstance(column, ArrowColumn):
+            return MAX_TUPLES
+        size += column.nbytes
+    fitting = section.count * _FILLED // max(size, 1)
+    return min(MAX_ROWS, max(MAX_TUPLES, fitting))
+
+
+def _even_cuts(count: int, most: int) -> Iterator[tuple[int, int]]:
     """Yield cuts of about the same size, none over a frame's maximum."""
-    parts = -(-count // MAX_TUPLES)
+    parts = -(-count // most)
     for part in range(parts):
         yield part * count // parts, (part + 1) * count // parts
 

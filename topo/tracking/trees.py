@@ -263,6 +263,7 @@ class SpoutTrees:
         self._tracer = tracer
         self._stream = ""
         self._all_tracked = True
+        self._any_tracked = True
         self._tracked = np.empty(0, bool)
         self._roots = self._values = np.empty(0, np.uint64)
 
@@ -272,13 +273,18 @@ class SpoutTrees:
     def begin(self, stream: OutStream, order: list[int], count: int) -> None:
         sequences = np.array(stream.waiting_parents, np.uint64)
         self._stream = stream.name
-        self._all_tracked = bool(sequences.all())
+        self._any_tracked = self._all_tracked = bool(sequences.all())
         if not self._all_tracked:
+            self._any_tracked = bool(sequences.any())
+            if not self._any_tracked:
+                return
             self._tracked = sequences > 0
         self._roots = root_ids(self._task, sequences)
         self._values = np.zeros(len(sequences), np.uint64)
 
     def trees(self, rows: I64 | None, copies: int) -> Trees | None:
+        if not self._any_tracked:
+            return None
         if not self._all_tracked:
             tracked = self._tracked if rows is None else self._tracked[rows]
             if not tracked.any():
@@ -298,6 +304,8 @@ class SpoutTrees:
         return trees
 
     def end(self) -> None:
+        if not self._any_tracked:
+            return
         roots, values = self._roots, self._values
         if not self._all_tracked:
             roots, values = roots[self._tracked], values[self._tracked]

@@ -28,6 +28,8 @@ Column: TypeAlias = list[Any] | tuple[Any, ...] | ArrowColumn
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_TUPLES = 4096
+MAX_ROWS = 1 << 14
+"""The same for tuples that came as Arrow columns: nothing is done to each of them."""
 MAX_BYTES = 1 << 20
 MAX_COLUMN_BYTES = (1 << 32) - 1
 SEQUENCE_STEP = 1 << 16  # between frames, so that the parts of one that is split have their own
