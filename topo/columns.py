@@ -58,8 +58,13 @@ class TakesColumns:
     those of mixed types. It is called where `process_batch` would be, if the bolt's `hook` says so.
     """
 
-    def process_columns(self, fields: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
-        """Process tuples of one stream, by the column: lists, or Arrow if the columns stayed so."""
+    def process_columns(
+        self, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+    ) -> None:
+        """Process `count` tuples of one stream, by the column: lists, or Arrow if it stayed so.
+
+        The columns may be kept, but not changed: other tasks may have the same ones.
+        """
         raise NotImplementedError
 
 

@@ -162,6 +162,7 @@ ALLOWED: dict[str, set[str]] = {
     **{f"connectors.{path.name}": _CONNECTOR for path in (TOPO / "connectors").glob("[a-z]*/")},
     "connectors.files": {*_CONNECTOR, "connectors.aws", "wire"},  # columns that stay Arrow
     "connectors.spark": {*_CONNECTOR, "wire"},  # the same
+    "connectors.sql": {*_CONNECTOR, "wire"},  # the same
     "connectors.clickhouse": {*_CONNECTOR, "connectors.http"},
     "connectors.elasticsearch": {*_CONNECTOR, "connectors.http"},
     "connectors.schemas": {*_CONNECTOR, "connectors.http"},

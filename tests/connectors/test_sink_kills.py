@@ -66,6 +66,12 @@ class _Dying:
 
 
 class DyingTable(_Dying, SqlBolt):
+    execute = SqlBolt.execute  # it takes columns
+
+    def process_columns(self, fields: Any, columns: Any, count: int) -> None:
+        super().process_columns(fields, columns, count)
+        self.die("execute")
+
     def _execute(self, connection: Any, rows: Rows) -> None:
         first, second = halves([rows])
         for half in first:

@@ -181,7 +181,7 @@ def test_arrows_columns_are_written_as_rows_are(kind: str) -> None:
     sink = by_columns.bolt
     assert isinstance(sink, SparkSink)
     for columns in parts:
-        sink.process_columns(("n", "x"), columns)
+        sink.process_columns(("n", "x"), columns, 2)
         rows = zip(*columns, strict=True)
         by_rows.execute_all([make_tuple(list(row), fields=["n", "x"]) for row in rows])
     sink.pre_commit(0)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
+import pyarrow as pa
 import pytest
 
 from tests.connectors.moving import RollsBack, committed_numbers
@@ -17,9 +19,12 @@ from tests.connectors.scripted_kafka import Keeps
 from tests.servers import postgres
 from tests.servers.postgres import PostgresServer
 from tests.wiring import line
-from topo import ComponentError, Tuple
+from topo import BasicBolt, ComponentError, Spout, TopologyBuilder, Tuple
 from topo.connectors.sql import SqlBolt, SqlLookupBolt, SqlSpout
+from topo.connectors.sql.rows import Rows, halves, merged
+from topo.engine.inline.run import InlineRun
 from topo.testing import TestCluster, make_tuple, run_bolt
+from topo.wire.arrow import ArrowColumn
 
 
 class Sqlite:
@@ -243,6 +248,184 @@ def test_many_rows_are_what_few_are(server: PostgresServer) -> None:
     bad = [rows[number] for number in (7, 200, 250, 251, 252)]
     assert [emitted[0] for emitted in run.emitted] == [list(row.values()) for row in bad]
     assert server.rows(f"select count(*) from {many}") == [(595,)]
+
+
+def typed_columns(count: int) -> dict[str, Any]:
+    """Return columns of types that Arrow writes, and of some that it leaves to the driver."""
+    days = [date(1, 1, 1), None, date(9999, 12, 31)]
+    moments = [datetime(2026, 1, 2, 3, 4, 5, 6), datetime(850, 1, 1), None]
+    moment = datetime(2026, 1, 2, 3, 4, tzinfo=timezone(timedelta(hours=2)))
+    texts = ["x\ty\n\\N", "", None, "é", "\b\v\f\r", "\\.", "\x0e plain"]
+    floats = [0.1, float("inf"), 1e300, None, -0.0, 1e-5, float("nan"), 123456789012345678.0]
+    made: dict[str, list[Any]] = {
+        "id": list(range(count)),
+        "small": [number % 100 for number in range(count)],
+        "t": [texts[number % 7] for number in range(count)],
+        "plain": [f"ü{number}" for number in range(count)],
+        "f": [floats[number % 8] for number in range(count)],
+        "ft": [floats[number % 8] for number in range(count)],
+        "y": [[True, None, False][number % 3] for number in range(count)],
+        "day": [days[number % 3] for number in range(count)],
+        "ts": [moments[number % 3] for number in range(count)],
+        "tst": [moments[number % 3] for number in range(count)],
+        "tz": [moment for _ in range(count)],
+        "j": [{"k": [number, None]} for number in range(count)],
+        "a": [[number, None] for number in range(count)],
+        "b": [bytes([number % 256, 0]) for number in range(count)],
+        "e": [None] * count,
+        "lone": [Decimal(number) / 8 for number in range(count)],
+    }
+    arrays = {name: pa.array(values) for name, values in made.items()}
+    arrays["small"] = arrays["small"].cast(pa.uint8())
+    arrays["plain"] = arrays["plain"].dictionary_encode()
+    arrays["t"] = arrays["t"].cast(pa.large_string())
+    return {name: array[1:] for name, array in arrays.items()}  # with an offset
+
+
+@pytest.mark.server
+@pytest.mark.xdist_group("servers")
+def test_columns_of_arrow_are_copied_as_their_values_are(server: PostgresServer) -> None:
+    types = "id bigint, small integer, t text, plain text, f float8, ft text, y boolean, day date"
+    types += ", ts timestamp, tst text, tz timestamptz, j jsonb, a integer[], b bytea, e text"
+    types += ", lone numeric"
+    by_values, by_columns = server.table(types), server.table(types)
+    columns = typed_columns(301)
+    listed = {name: array.to_pylist() for name, array in columns.items()}
+    rows = [dict(zip(listed, values, strict=True)) for values in zip(*listed.values(), strict=True)]
+    run_bolt(SqlBolt(server.url, by_values), batches=[batch(*rows)])
+    sink = run_bolt(SqlBolt(server.url, by_columns)).bolt
+    assert isinstance(sink, SqlBolt)
+    mixed: list[Any] = [ArrowColumn(array) for array in columns.values()]
+    mixed[-1] = listed["lone"]  # as a bolt by tuples emits it
+    sink.process_columns(tuple(columns), mixed, 300)
+    sink.pre_commit(0)
+    written = server.rows(f"select * from {by_columns} order by id")
+    assert len(written) == 300
+    assert str(written) == str(server.rows(f"select * from {by_values} order by id"))
+
+
+class Columns(Spout):
+    """Emits numbered rows by batch, each batch once."""
+
+    outputs = ("id", "name")
+    transient: tuple[str, ...] = ()
+    SIZE = 150
+
+    def __init__(self, odd: dict[int, str | None]) -> None:
+        self.odd = odd
+        self.sent = 0
+
+    def next_tuple(self) -> None:
+        ids = range(self.sent, min(self.sent + self.SIZE, 600))
+        if ids:
+            names = [self.odd.get(number, f"n{number}") for number in ids]
+            self.emit_batch({"id": pa.array(ids), "name": pa.array(names)}, msg_ids=list(ids))
+            self.sent = ids.stop
+
+    def is_exhausted(self) -> bool:
+        return self.sent >= 600
+
+
+class Passes(BasicBolt):
+    outputs = ("id", "name")
+
+    def process_batch(self, batch: Any) -> None:
+        self.emit_batch(batch)
+
+
+class Looks(SqlBolt):
+    """Notes the types of the columns that it gets."""
+
+    kinds: ClassVar[set[Any]] = set()
+
+    def process_columns(self, fields: Any, columns: Any, count: int) -> None:
+        self.kinds.update(Rows(tuple(fields), list(columns)).kinds)
+        super().process_columns(fields, columns, count)
+
+
+class Refused(BasicBolt):
+    rows: ClassVar[list[Any]] = []
+
+    def process(self, values: list[Any], error: str) -> None:
+        self.rows.append(values)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "by_batch", "exactly_once"])
+def test_columns_that_stay_arrow_are_written_and_refused_alone(base: Any, guarantee: Any) -> None:
+    table = base.table(
+        "id integer primary key, name text not null, topo_batch bigint, topo_task text"
+    )
+    Looks.kinds.clear()
+    Refused.rows.clear()
+    builder = TopologyBuilder()
+    builder.set_spout("columns", Columns({7: None, 400: None}))
+    builder.set_bolt("passes", Passes()).shuffle_grouping("columns")
+    sink = Looks(base.url, table, guarantee=guarantee, on_bad="stream")
+    builder.set_bolt("sink", sink).shuffle_grouping("passes")
+    builder.set_bolt("refused", Refused()).shuffle_grouping("sink", "rejected")
+    topology = builder.create_topology()
+    run = InlineRun("t", topology, {}, now=lambda: 0.0, strict=False, record=False)
+    while run.status == "ACTIVE":
+        run.step()
+        if run.status == "ACTIVE" and guarantee == "exactly_once":
+            run.restart()  # with rows in state that are Arrow's
+    assert Looks.kinds == {pa.int64(), pa.string()}
+    written = [row[0] for row in base.rows(f"select id from {table} order by id")]
+    assert written == [number for number in range(600) if number not in (7, 400)]
+    assert [values[:2] for values in Refused.rows] == [[7, None], [400, None]]
+
+
+@pytest.mark.parametrize("key", ["id", "key"])
+def test_names_without_a_place_are_refused_by_the_column_as_by_the_tuple(
+    tmp_path: Path, key: str
+) -> None:
+    base = Sqlite(tmp_path)
+    table = base.table("id integer primary key, key integer, name text")
+    fields = {"id": 1, "nam": "a"} if key == "id" else {"id": 1, "name": "a"}
+    seen = []
+    for made_of in (None, lambda tup: dict(zip(tup.fields, tup.values, strict=True))):
+        sink = SqlBolt(base.url, table, mode="upsert", key=key, map=made_of, on_bad="stream")
+        run = run_bolt(sink, batches=[batch(fields)])
+        seen.append([(list(emitted), emitted.stream) for emitted in run.emitted])
+        with pytest.raises((TypeError, ValueError), match=r"no column 'nam'|no value for the key"):
+            run_bolt(
+                SqlBolt(base.url, table, mode="upsert", key=key, map=made_of),
+                batches=[batch(fields)],
+            )
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 1
+
+
+def test_a_tuple_without_fields_is_a_row_of_defaults(tmp_path: Path) -> None:
+    base = Sqlite(tmp_path)
+    table = base.table("id integer primary key, name text default 'x'")
+    run_bolt(SqlBolt(base.url, table), batches=[[make_tuple({}), make_tuple({})]])
+    assert base.rows(f"select * from {table}") == [(1, "x"), (2, "x")]
+
+
+def test_a_subclass_with_an_execute_of_its_own_gets_tuples(tmp_path: Path) -> None:
+    class Upper(SqlBolt):
+        def execute(self, tup: Tuple) -> None:
+            super().execute(make_tuple({"name": tup.name.upper()}))
+
+    base = Sqlite(tmp_path)
+    table = base.table("name text")
+    run_bolt(Upper(base.url, table), batches=[batch({"name": "a"})])
+    assert base.rows(f"select * from {table}") == [("A",)]
+
+
+def test_rows_in_state_are_read_as_they_were_saved() -> None:
+    rows = Rows(("n", "t"), [ArrowColumn(pa.array([1, 2, None])), ["a", None, "c"]])
+    copied = pickle.loads(pickle.dumps(rows))
+    assert list(copied) == list(rows) == [(1, "a"), (2, None), (None, "c")]
+    assert copied.kinds == (pa.int64(), None)
+    before = object.__new__(Rows)
+    before.__setstate__((("n", "t"), 0, [[1, 2], ["a", "b"]]))  # as earlier topos have saved them
+    assert list(before) == [(1, "a"), (2, "b")]
+    assert [len(part) for part in merged([rows, before, copied, before])] == [6, 4]
+    first, rest = halves([rows, before])
+    assert [[*each] for each in first] == [[(1, "a"), (2, None)]]
+    assert [[*each] for each in rest] == [[(None, "c")], [(1, "a"), (2, "b")]]
 
 
 def test_a_batch_that_was_written_is_not_written_again(base: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,12 @@ import pytest
 
 from tests.multilang.started import started
 from tests.multilang.words_as_children import FAILED_WORD
-from topo import Spout, TopologyBuilder
-from topo.errors import ShellError, TargetError
+from topo import BasicBolt, Spout, TopologyBuilder
+from topo.connectors.spark import SparkSink
+from topo.connectors.sql import SqlBolt
+from topo.errors import RunError, ShellError, TargetError
 from topo.multilang import ShellBolt, ShellSpout
-from topo.multilang.child import component_named, main
+from topo.multilang.child import component_named, main, run
 from topo.testing import FeederSpout, complete_topology, make_tick, make_tuple, run_bolt, run_spout
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +58,19 @@ def test_a_rich_bolt_holds_until_its_batch_ends() -> None:
         assert [list(emitted.anchors) for emitted in run.emitted[1:]] == [[], []]
     finally:
         bolt.cleanup()
+
+
+class ByValues(BasicBolt):
+    def process(self, word: str) -> None:
+        """Do nothing."""
+
+
+def test_bolts_that_take_columns_take_tuples_as_well_and_others_do_not() -> None:
+    with Path(os.devnull).open("rb") as reader:
+        run(SqlBolt("sqlite://", "t"), reader, io.BytesIO())  # to the end of the input
+        for bolt in (ByValues(), SparkSink("csv", path="/x", schema="a int")):
+            with pytest.raises(RunError, match="gets values"):
+                run(bolt, reader, io.BytesIO())
 
 
 def test_a_spout_hears_of_its_messages() -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from topo.collectors import BasicOutputCollector, OutputCollector, SpoutOutputCollector
+from topo.columns import TakesColumns
 from topo.components import (
     BasicBolt,
     Bolt,
@@ -277,7 +278,7 @@ def run(component: Component, reader: IO[bytes], writer: IO[bytes]) -> None:
             f"{type(component).__name__} works in event time, which Storm has no protocol for",
             hint="move the windows last",
         )
-    if isinstance(component, BasicBolt) and hook_of(component) != BY_TUPLE:
+    if isinstance(component, BasicBolt) and not _takes_tuples(component):
         raise RunError(
             f"{type(component).__name__} gets values, and Storm's protocol has tuples",
             hint="write it with execute(self, tup)",
@@ -300,6 +301,12 @@ def run(component: Component, reader: IO[bytes], writer: IO[bytes]) -> None:
     except Exception:
         parent.send("error", msg=traceback.format_exc())
         raise
+
+
+def _takes_tuples(bolt: BasicBolt) -> bool:
+    """True iff a bolt has an `execute`; those of topo's own that take columns do, by themselves."""
+    by_itself = isinstance(bolt, TakesColumns) and not bolt.external
+    return by_itself or hook_of(bolt) == BY_TUPLE
 
 
 def _begin(component: Any, context: Any, collector: Any) -> None:

@@ -69,7 +69,7 @@ class BatchCalls:
         self._inputs = inputs
         try:
             if isinstance(component, TakesColumns):
-                component.process_columns(fields, section.columns)
+                component.process_columns(fields, section.columns, section.count)
             else:
                 result = component.process_batch(batch)  # type: ignore[func-returns-value]
         finally:

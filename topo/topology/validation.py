@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from topo.columns import ByColumns
+from topo.columns import ByColumns, TakesColumns
 from topo.components import BasicBolt, OutputFieldsDeclarer, Spout, StatefulBasicBolt
 from topo.config import Config
 from topo.errors import ComponentError, InvalidTopologyError, Problem, TopoError, did_you_mean
@@ -154,6 +154,7 @@ def _requires(component: Any) -> tuple[str, ...]:
     """Return the distributions that a component says it imports, and those of its way."""
     required = tuple(Fields(component.requires))
     by_batch = isinstance(component, BasicBolt) and hook_of(component) == BY_BATCH
+    by_batch = by_batch and not isinstance(component, TakesColumns)
     names = {parse_requirement(text)[0] for text in required}
     return (*required, "pyarrow>=18") if by_batch and "pyarrow" not in names else required
 

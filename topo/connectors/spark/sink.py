@@ -37,6 +37,7 @@ class SparkSink(TakesColumns, RejectingSink):
     `partition_by` makes directories below it. Other sinks are appended to, at least once.
     """
 
+    requires = ("pyarrow>=18",)
     connector = _NAME
     stateless = True
     transient = ("_rows",)
@@ -94,7 +95,9 @@ class SparkSink(TakesColumns, RejectingSink):
         except Exception as error:
             self.reject(list(tup.values), error)
 
-    def process_columns(self, fields: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
+    def process_columns(
+        self, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+    ) -> None:
         missing = [name for name in self._rows.names if name not in fields]
         if missing:
             hint = did_you_mean(missing[0], fields) or f"they are {', '.join(fields)}"

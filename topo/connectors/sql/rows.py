@@ -1,7 +1,8 @@
-"""Rows on their way to a table, one value after the other under names that many rows share.
+"""Rows on their way to a table: columns of values under names that many rows share.
 
 A list or a dict a row would be tens of thousands of objects that the garbage collector looks at
-again and again; that took a third of the time of writing a table.
+again and again; that took a third of the time of writing a table. Columns of frames come as they
+are, and those of Arrow stay so, in saved state as well.
 """
 
 from __future__ import annotations
@@ -11,47 +12,68 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any
 
+from topo.wire.arrow import ArrowColumn, joined, pyarrow
+from topo.wire.column import decode_column, encode_column
+
+Column = Sequence[Any]
+"""A list, a tuple, or an ArrowColumn."""
+
 
 @dataclass(slots=True)
 class Rows:
     """Rows with the same columns."""
 
     columns: tuple[str, ...]
-    flat: list[Any] = field(default_factory=list)
-    """The values of all rows, row by row."""
+    values: list[Column] = field(default_factory=list)
+    """One for each of the columns, as long as there are rows."""
     empty: int = 0
     """The number of rows, if they have no columns."""
 
+    def __post_init__(self) -> None:
+        if not self.values:
+            self.values = [[] for _ in self.columns]
+
     def __len__(self) -> int:
-        return len(self.flat) // len(self.columns) if self.columns else self.empty
+        return len(self.values[0]) if self.columns else self.empty
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """Return what is saved: by the column, which travels in fewer bytes."""
-        return self.columns, self.empty, self.by_column()
+        """Return what is saved: lists, and the bytes of Arrow's columns."""
+        saved = [
+            encode_column(column) if isinstance(column, ArrowColumn) else list(column)
+            for column in self.values
+        ]
+        return self.columns, self.empty, saved
 
     def __setstate__(self, saved: tuple[Any, ...]) -> None:
         self.columns, self.empty, columns = saved
-        self.flat = list(chain.from_iterable(zip(*columns, strict=True)))
+        self.values = [
+            decode_column(column) if isinstance(column, bytes) else column for column in columns
+        ]
 
-    def add(self, values: Sequence[Any]) -> None:
-        self.flat.extend(values)
+    def add(self, row: Sequence[Any]) -> None:
+        """Add a row, to rows that were all added."""
+        for column, value in zip(self.values, row, strict=True):
+            column.append(value)  # type: ignore[attr-defined]
         self.empty += not self.columns
 
-    def by_column(self) -> list[list[Any]]:
-        width = len(self.columns)
-        return [self.flat[place::width] for place in range(width)]
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types of the columns, of which None are Python's."""
+        return tuple(
+            column.array.type if isinstance(column, ArrowColumn) else None for column in self.values
+        )
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Yield the values of each row."""
         if not self.columns:
             return repeat((), self.empty)
-        return zip(*repeat(iter(self.flat), len(self.columns)), strict=True)
+        return zip(*self.values, strict=True)
 
     def part(self, start: int, stop: int) -> Rows:
         """Return some rows in their order."""
-        width = len(self.columns)
         count = max(0, min(stop, len(self)) - start)
-        return Rows(self.columns, self.flat[start * width : stop * width], 0 if width else count)
+        values = [column[start:stop] for column in self.values]
+        return Rows(self.columns, values, 0 if self.columns else count)
 
     def dicts(self) -> list[dict[str, Any]]:
         return [dict(zip(self.columns, values, strict=True)) for values in self]
@@ -59,11 +81,14 @@ class Rows:
     def with_constants(self, more: dict[str, Any]) -> Rows:
         """Return these rows with other columns, in which all have the same values."""
         kept = [place for place, name in enumerate(self.columns) if name not in more]
-        own = self.by_column()
-        columns: list[Iterable[Any]] = [own[place] for place in kept]
-        columns += [repeat(value, len(self)) for value in more.values()]
-        names = (*(self.columns[place] for place in kept), *more)
-        return Rows(names, list(chain.from_iterable(zip(*columns, strict=True))))
+        values = [self.values[place] for place in kept]
+        by_arrow = any(isinstance(column, ArrowColumn) for column in values)
+        for value in more.values():
+            if by_arrow:
+                values.append(ArrowColumn(pyarrow().repeat(value, len(self))))
+            else:
+                values.append([value] * len(self))
+        return Rows((*(self.columns[place] for place in kept), *more), values)
 
 
 def count(rows: Iterable[Rows]) -> int:
@@ -79,13 +104,25 @@ def from_state(saved: list[Any]) -> list[Rows]:
 
 
 def merged(rows: Iterable[Rows]) -> list[Rows]:
-    """Return rows put together by their columns."""
-    by_columns: dict[tuple[str, ...], Rows] = {}
+    """Return rows put together by their columns, and the types of those."""
+    alike: dict[Any, list[Rows]] = {}
     for each in rows:
-        own = by_columns.setdefault(each.columns, Rows(each.columns))
-        own.flat.extend(each.flat)
-        own.empty += each.empty
-    return list(by_columns.values())
+        alike.setdefault((each.columns, each.kinds), []).append(each)
+    return [
+        parts[0]
+        if len(parts) == 1
+        else Rows(
+            parts[0].columns,
+            [*map(_end_to_end, zip(*(part.values for part in parts), strict=True))],
+            sum(part.empty for part in parts),
+        )
+        for parts in alike.values()
+    ]
+
+
+def _end_to_end(columns: Sequence[Column]) -> Column:
+    by_arrow = joined(columns)
+    return list(chain.from_iterable(columns)) if by_arrow is None else by_arrow
 
 
 def last_by_key(rows: Iterable[Rows], key: Sequence[str]) -> list[Rows]:

@@ -4,14 +4,18 @@
 transaction with the batch's number in the table `topo_batches`. `by_batch` writes before the
 commit, with the batch and the task in two columns: a batch that runs again removes what it wrote
 before.
+
+Without `map` nothing is done to a single tuple: the columns of frames are kept as they are, and
+those of Arrow reach PostgreSQL's COPY without becoming values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from topo.columns import TakesColumns
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import Guarantee, OnBad, as_record, check_choice
@@ -21,17 +25,19 @@ from topo.connectors.sql.database import REQUIRES, Database, check_url, is_passi
 from topo.connectors.sql.rows import Rows, count, from_state, halves, last_by_key, merged
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import Fields, Tuple
+from topo.ways import BY_BATCH, BY_TUPLE
 
 _NAME = "SqlBolt"
 MARKERS = "topo_batches"
 
 _UNFIT = (TypeError, ValueError, ArithmeticError)
 """What drivers raise for a value that they cannot send."""
+_UNFIT_NAMES = (TypeError, ValueError)
 
 Row = dict[str, Any]
 
 
-class SqlBolt(PublishingSink):
+class SqlBolt(TakesColumns, PublishingSink):
     """A sink of rows: dicts of a tuple's fields, or what `map` makes of a tuple.
 
     `mode` is "append", "upsert" (by the columns `key`) or "delete" (by them). A row that the
@@ -40,7 +46,7 @@ class SqlBolt(PublishingSink):
 
     requires: Iterable[str] = (REQUIRES,)
     connector = _NAME
-    transient = ("_extend", "_checked", "_database", "_table", "_rows")
+    transient = ("_database", "_table", "_rows", "_unfit")
 
     @answering()
     def __init__(
@@ -61,6 +67,8 @@ class SqlBolt(PublishingSink):
         check_choice(_NAME, "guarantee", guarantee, choices)
         self.url, self.table_name, self.mode = url, table, mode
         self.key, self.map = tuple(Fields(key)), map
+        by_columns = map is None and type(self).execute is SqlBolt.execute
+        self.hook = BY_BATCH if by_columns else BY_TUPLE
         self.guarantee, self.on_bad, self.batch_columns = guarantee, on_bad, batch_columns
         if mode != "append" and not self.key:
             raise ComponentError(f"{_NAME}: mode={mode!r} needs the columns of a key: key=('id',)")
@@ -87,8 +95,8 @@ class SqlBolt(PublishingSink):
         """Return the rows that came, and begin with none."""
         came = getattr(self, "_rows", [])
         self._rows: list[Rows] = []
-        self._checked: Any = None  # the fields of the tuples whose values are added unseen
-        self._extend: Any = None
+        self._unfit: Rejected = []
+        """What has no place in the table, as its names say; it came by the column."""
         return came
 
     def restored(self) -> None:
@@ -116,35 +124,46 @@ class SqlBolt(PublishingSink):
     # -- a batch ------------------------------------------------------------------------------
 
     def execute(self, tup: Tuple) -> None:
-        if tup.fields is self._checked:
-            self._extend(tup.values)
-            return
         try:
             row = dict(as_record(tup, self.map))
-            unknown = [name for name in row if name not in self._table.columns]
-            if unknown:
-                self._database.columns(self._table, unknown)
-            missing = [name for name in self.key if name not in row]
-            if missing:
-                raise ValueError(f"no value for the key's column {missing[0]!r}")
-        except (TypeError, ValueError) as error:
+            columns = tuple(row)
+            self._check(columns)
+        except _UNFIT_NAMES as error:
             self.reject(list(tup.values), error)
             return
-        columns = tuple(row)
         if not self._rows or self._rows[-1].columns != columns:
             self._rows.append(Rows(columns))
         self._rows[-1].add(list(row.values()))
-        if self.map is None and columns:
-            self._extend = self._rows[-1].flat.extend
-            self._checked = tup.fields  # one object for all tuples of a stream
+
+    def process_columns(
+        self, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+    ) -> None:
+        rows = Rows(tuple(fields), list(columns), 0 if fields else count)
+        try:
+            self._check(rows.columns)
+        except _UNFIT_NAMES as error:
+            if self.on_bad == "stop":
+                raise
+            self._unfit += [(list(values), error) for values in rows]
         else:
-            self._checked = None
+            self._rows.append(rows)
+
+    def _check(self, columns: tuple[str, ...]) -> None:
+        """Raise an error if rows of these columns have no place in the table."""
+        unknown = [name for name in columns if name not in self._table.columns]
+        if unknown:
+            self._database.columns(self._table, unknown)
+        missing = [name for name in self.key if name not in columns]
+        if missing:
+            raise ValueError(f"no value for the key's column {missing[0]!r}")
 
     def on_tick(self, tup: Tuple) -> None:
         """Do nothing but work in this batch: `pre_commit` emits what was rejected late."""
 
     def pre_commit(self, batch_id: int) -> None:
-        rows = self._begin()
+        unfit, rows = self._unfit, self._begin()
+        for values, error in unfit:
+            self.reject(values, error)
         if self.guarantee == "exactly_once":
             self.emit_rejected()
             self.keep(batch_id, rows)
