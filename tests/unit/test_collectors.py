@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.conformance.doubles import Failing, Identity, Sink, TaskIndex, Words
-from tests.wiring import Fed
+from tests.wiring import Fed, line
 from topo import (
     BasicBolt,
     Bolt,
+    EmitError,
     FailTuple,
     OutputCollector,
     Spout,
@@ -19,6 +20,7 @@ from topo import (
     TopologyBuilder,
     Tuple,
 )
+from topo.engine.inline.run import InlineRun
 from topo.testing import complete_topology
 
 
@@ -387,3 +389,101 @@ def test_ticks_are_not_counted_as_tuples(kind: type[Bolt | BasicBolt]) -> None:
     fed.cluster.advance(3)
     figures = fed.run.stats().components["b1"]
     assert (figures.executed, figures.acked) == (1, 1)
+
+
+class Numbers(Spout):
+    """Emits in every form there is."""
+
+    outputs = ("a", "b")
+    emits = 0
+    acked: ClassVar[list[Any]] = []
+
+    def next_tuple(self) -> None:
+        if self.emits:
+            return
+        row: list[Any] = [0, "list"]
+        self.emit(row, msg_id="list")
+        self.emit((1, "tuple"), msg_id="tuple")
+        assert self.collector.emit([2, "asked"], msg_id="asked", task_ids=True) == [1]
+        self.collector.emit_many([[3, "many"], [4, "more"]], msg_ids=["many", None])
+        self.collector.emit_many({"a": [5], "b": ["column"]}, msg_ids=["column"])
+        with pytest.raises(EmitError, match="3 values"):
+            self.emit([1, 2, 3])
+        self.emit([6, "untracked"])
+        self.emits += 1
+
+    def is_exhausted(self) -> bool:
+        return bool(self.emits)
+
+    def ack(self, msg_id: Any) -> None:
+        self.acked.append(msg_id)
+
+
+class EmitsAsItIsWritten(Bolt):
+    """Is not rewritten, as it passes its tuple on."""
+
+    outputs = ("a", "b")
+
+    def execute(self, tup: Tuple) -> None:
+        self.work(tup)
+        self.ack(tup)
+
+    def work(self, tup: Tuple) -> None:
+        self.emit([tup.a, tup.b], anchors=tup)
+        with pytest.raises(TypeError, match="anchor"):
+            self.emit([tup.a, "no"], anchors=5)
+        self.emit((tup.a, "tuple"), anchors=[tup, tup])
+        self.emit([tup.a, "unanchored"], anchors=[])
+        assert self.collector.emit([tup.a, "asked"], anchors=tup, task_ids=True) == [2]
+        if tup.b == "many":
+            self.emit([tup.a, "failing"], anchors=(tup,))
+
+
+class FailsOne(BasicBolt):
+    seen: ClassVar[list[Any]] = []
+
+    def process(self, a: int, b: str) -> None:
+        self.seen.append((a, b))
+        if b == "failing":
+            raise FailTuple("as asked")
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_is_emitted_in_any_form_arrives_in_order_with_its_anchors(strict: bool) -> None:
+    Numbers.acked.clear()
+    FailsOne.seen.clear()
+    topology = line(Numbers(), EmitsAsItIsWritten(), FailsOne())
+    conf = {"topology.max.spout.pending": 10}
+    run = InlineRun("t", topology, conf, now=lambda: 0.0, strict=strict, record=False)
+    run.settle()
+    names = ["list", "tuple", "asked", "many", "more", "column", "untracked"]
+    assert FailsOne.seen == [
+        (number, word)
+        for number, name in enumerate(names)
+        for word in [name, "tuple", "unanchored", "asked", *["failing"][: name == "many"]]
+    ]
+    assert sorted(Numbers.acked) == ["asked", "column", "list", "tuple"]
+
+
+class EmitsBothWays(BasicBolt):
+    outputs = ("a", "b")
+
+    def process_batch(self, batch: Any) -> None:
+        """Keep nothing."""
+
+    def pre_commit(self, batch_id: int) -> None:
+        if batch_id == 0:
+            self.emit([0, "single"])
+            self.emit_batch({"a": [1, 2], "b": ["first", "second"]})
+            self.emit([3, "single"])
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_single_emits_and_batches_stay_in_order_while_somebody_looks(record: bool) -> None:
+    FailsOne.seen.clear()
+    topology = line(Numbers(), EmitsBothWays(), FailsOne())
+    run = InlineRun("t", topology, {}, now=lambda: 0.0, strict=False, record=record)
+    run.settle()
+    assert FailsOne.seen == [(0, "single"), (1, "first"), (2, "second"), (3, "single")]
+    if record:
+        assert run.stats().components["b1"].emitted == 4

@@ -10,7 +10,7 @@ from topo.errors import EmitError
 from topo.runtime.anchors import raise_no_tuple
 from topo.runtime.arrow_columns import columns_for
 from topo.runtime.batch_calls import BatchCalls
-from topo.runtime.column_emit import column_emits
+from topo.runtime.column_emit import Origin, column_emit, column_emit_values
 from topo.runtime.emitter import Emitter
 from topo.runtime.out_streams import OutStream
 from topo.runtime.ports import emits_plainly
@@ -80,9 +80,8 @@ class BasicBoltPort:
 
     def _write_columns(self, out: OutStream) -> None:
         """Emit to the columns of the stream from now on."""
-        self.emit, self.emit_values = column_emits(
-            out, self._threads, self.any_emit, self._any_emit_values
-        )
+        self.emit = column_emit(out, self._threads, self.any_emit, Origin())
+        self.emit_values = column_emit_values(out, self._threads, self._any_emit_values)
 
     def _count_only(self, out: OutStream) -> None:
         """Emit to nobody: no bolt reads the stream."""

@@ -86,7 +86,7 @@ class BulkEmit:
         if outlet.strict or outlet.keeps_order:
             for values in listed:
                 outlet.added(out, values)
-        out.rows.extend(listed)
+        out.add_many(listed)
         out.parents.extend(np.asarray(self._parents(ids, count)).tolist())
         return count
 

@@ -246,7 +246,7 @@ class Emitter:
             return
         for values in rows:
             self.added(stream, values)
-            stream.rows.append(values)
+            stream.add(values)
         stream.parents.extend(np.asarray(parents).tolist())
 
     def flush_columns(

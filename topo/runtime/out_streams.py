@@ -117,6 +117,14 @@ class OutStream:
         for column, value in zip(self.columns, values, strict=True):
             column.append(value)
 
+    def add_many(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Append rows, which have a value for each field."""
+        if not (self.is_by_columns and self.columns):
+            self.rows.extend(rows)
+            return
+        for column, values in zip(self.columns, zip(*rows, strict=True), strict=True):
+            column.extend(values)
+
     def take_parents(self, parents: Sequence[int] | I64) -> None:
         """Take the parents of rows that come as columns, after all that waited has been dealt."""
         self.parents_of_columns = np.asarray(parents, np.int64)

@@ -16,6 +16,7 @@ from typing import Any
 
 from topo.runtime.anchors import each_anchor, no_anchor, raise_no_tuple, refuse
 from topo.runtime.bulk_emit import BulkEmit
+from topo.runtime.column_emit import Origin, column_emit
 from topo.runtime.emitter import Emitter
 from topo.runtime.out_streams import OutStream
 from topo.runtime.threads import CallsFromThreads
@@ -69,8 +70,20 @@ class _PortForThreads:
         out.targets.append(task)
 
 
+_PARENT_OF_ANCHORS = """\
+if anchors is None:
+    parent(NOT_ANCHORED)
+elif isinstance(anchors, Tuple) and (link := anchors._topo_link) >= UNTRACKED:
+    parent(NO_ANCHOR if link == UNTRACKED else link)
+else:
+    parent(parent_of(anchors, out))"""
+
+
 class BoltPort(_PortForThreads):
-    """The calls of a rich bolt."""
+    """The calls of a rich bolt.
+
+    `by_columns`: what it emits may go to columns at once, for nothing else puts rows into a stream.
+    """
 
     def __init__(
         self,
@@ -78,6 +91,8 @@ class BoltPort(_PortForThreads):
         tracking: bool,
         report_error: Callable[[BaseException | str], None],
         threads: CallsFromThreads,
+        *,
+        by_columns: bool,
     ) -> None:
         self.settling = Settling()
         self.report_error = report_error
@@ -85,11 +100,31 @@ class BoltPort(_PortForThreads):
         self.observe_time = outlet.observe_time
         self._tracking = tracking
         self._threads = threads
-        self.emit = self._plain_emit() if emits_plainly(outlet) else self.any_emit
+        self.emit: Callable[..., list[int] | None] = self.any_emit
+        self.writes_columns = False
+        """Whether an emit appends to columns that stay the same lists."""
+        if emits_plainly(outlet):
+            out = outlet.streams[DEFAULT_STREAM]
+            self.writes_columns = by_columns and out.width > 0
+            self.emit = self._column_emit(out) if self.writes_columns else self._row_emit(out)
         self.ack = self._make_ack()
 
-    def _plain_emit(self) -> Callable[..., list[int] | None]:
-        out = self._outlet.streams[DEFAULT_STREAM]
+    def _column_emit(self, out: OutStream) -> Callable[..., list[int] | None]:
+        if not self._tracking:
+            return column_emit(out, self._threads, self.any_emit, Origin("anchors"))
+        names = {
+            "NOT_ANCHORED": NOT_ANCHORED,
+            "NO_ANCHOR": NO_ANCHOR,
+            "UNTRACKED": UNTRACKED,
+            "Tuple": Tuple,
+            "parent": out.parents.append,
+            "parent_of": self._parent_of,
+            "out": out,
+        }
+        origin = Origin("anchors", _PARENT_OF_ANCHORS, names)
+        return column_emit(out, self._threads, self.any_emit, origin)
+
+    def _row_emit(self, out: OutStream) -> Callable[..., list[int] | None]:
         width, append, parent = out.width, out.rows.append, out.parents.append
         long_way, tracking, parent_of = self.any_emit, self._tracking, self._parent_of
         threads = self._threads
@@ -249,29 +284,11 @@ class SpoutPort(_PortForThreads):
         self.hears_splits = outlet.is_observed
         self.splits: dict[str, bool] | None = None
         """The parts of the source, and whether each has more; None: it has no parts."""
-        self.emit = self._plain_emit() if emits_plainly(outlet) else self._any_emit
-
-    def _plain_emit(self) -> Callable[..., list[int] | None]:
-        out = self._outlet.streams[DEFAULT_STREAM]
-        width, append, parent = out.width, out.rows.append, out.parents.append
-        long_way, track, threads = self._any_emit, self._track, self._threads
-
-        def emit(
-            values: Any, stream: Any = DEFAULT_STREAM, msg_id: Any = None, task_ids: Any = None
-        ) -> list[int] | None:
-            if (
-                type(values) is list
-                and len(values) == width
-                and stream is DEFAULT_STREAM
-                and task_ids is None
-                and get_ident() == threads.fast
-            ):
-                append(values)
-                parent(0 if msg_id is None else track(msg_id))
-                return None
-            return long_way(values, stream=stream, msg_id=msg_id, task_ids=bool(task_ids))
-
-        return emit
+        self.emit: Callable[..., list[int] | None] = self._any_emit
+        if emits_plainly(outlet) and (out := outlet.streams[DEFAULT_STREAM]).width:
+            note = "parent(0 if msg_id is None else track(msg_id))"
+            names = {"parent": out.parents.append, "track": track}
+            self.emit = column_emit(out, threads, self._any_emit, Origin("msg_id", note, names))
 
     def _any_emit(
         self,
@@ -295,8 +312,8 @@ class SpoutPort(_PortForThreads):
 
     def _append(self, out: OutStream, values: Any, msg_id: Any) -> None:
         self._outlet.added(out, values)
-        out.rows.append(values)
         out.parents.append(0 if msg_id is None else self._track(msg_id))
+        out.add(values)
 
 
 def emits_plainly(outlet: Emitter) -> bool:

@@ -25,10 +25,18 @@ from topo.wire.frame import Frame
 
 class RichBoltTask(BoltTask):
     component: Bolt
+    emits_columns = True
+    """Whether all that is emitted goes through the port, which may put it into columns at once."""
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
-        self._port = BoltPort(self.outlet, setting.tracking, self.report_error, self.threads)
+        self._port = BoltPort(
+            self.outlet,
+            setting.tracking,
+            self.report_error,
+            self.threads,
+            by_columns=self.emits_columns,
+        )
         self._held = HeldTuples()
         self._open_edges = OpenEdges(self._held)
         self._forgotten_log = SavedMapping("forgotten", self.owner)
@@ -42,7 +50,7 @@ class RichBoltTask(BoltTask):
     def open(self, saved: Mapping[str, bytes]) -> None:
         port = self._port
         users = self.users_loops(*CALLS_BY_HAND)
-        if users is not None and users.emit_columns:
+        if users is not None and users.emit_columns and not port.writes_columns:
             port.emit_beside_columns()
         collector = OutputCollector(port)
         self.bind(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -55,9 +55,11 @@ class SpoutTask(Task):
             self.threads,
             partial(declared_types, self.component),
         )
-        streams = list(self.outlet.streams.values())
         # Called for every tuple.
-        self._waiting = streams[0].rows.__len__ if len(streams) == 1 else self._waiting_of_all
+        self._waiting: Callable[[], int] = self._waiting_of_all
+        if len(self.outlet.streams) == 1:
+            (out,) = self.outlet.streams.values()
+            self._waiting = (out.columns[0] if out.lasts else out.rows).__len__
         self.limit: int | None = self.conf["topology.max.spout.pending"]
         self._concluded: list[U64] = []  # in this batch
         self._log = PendingLog(f"{self.owner} task {task}")
@@ -284,7 +286,7 @@ class SpoutTask(Task):
         self._pause = self._pause.longer(caught, self.setting.now())
 
     def _waiting_of_all(self) -> int:
-        return sum(len(stream.rows) for stream in self.outlet.streams.values())
+        return sum(stream.waiting for stream in self.outlet.streams.values())
 
     def is_exhausted(self) -> bool:
         with self.users_code():

@@ -39,6 +39,7 @@ _MOST_HOLDERS = 3
 class TimedBoltTask(RichBoltTask):
     component: TimedBolt
     rewrites = False  # its operator gets the columns
+    emits_columns = False  # and emits rows
 
     def __init__(self, setting: TaskEnvironment, task: int, tracer: Tracer | None = None) -> None:
         super().__init__(setting, task, tracer)
