@@ -32,6 +32,7 @@ SUITES = (
     "connect",
     "streams",
     "columns",
+    "columns-on-spark",
     "patterns",
     "rules",
     "keyed",

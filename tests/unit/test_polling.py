@@ -126,6 +126,45 @@ def test_a_batch_whose_clock_has_passed_a_time_does_not_wait_but_only_one_does()
     assert wait(3, clock=101.0) == 0
 
 
+class Plenty:
+    """Spouts that emit chunks without end, of which some are columns."""
+
+    CHUNK = 100
+
+    def __init__(self, *, by_columns: bool) -> None:
+        self.by_columns = by_columns
+        self.emitted = 0
+
+    @property
+    def polled_as_columns(self) -> int:
+        return self.emitted if self.by_columns else 0
+
+    def poll(self, most: int, until: float) -> int:
+        given = -(-most // self.CHUNK) * self.CHUNK
+        self.emitted += given
+        return given
+
+
+def filled(polling: Polling, *, by_columns: bool) -> int:
+    """One batch that takes next to no time; return how many tuples it has."""
+    plenty = Plenty(by_columns=by_columns)
+    assert polling.fill(cast(Any, plenty)) == plenty.emitted
+    polling.budget.adapt(now=time.monotonic())
+    return plenty.emitted
+
+
+def test_a_batch_may_have_sixteen_times_as_many_tuples_that_came_as_columns() -> None:
+    polling = Polling(full_conf({"topology.batch.max.tuples": MOST}))
+    by_tuple = [filled(polling, by_columns=False) for _ in range(12)]
+    assert max(by_tuple) == by_tuple[-1] == MOST
+    by_columns = [filled(polling, by_columns=True) for _ in range(12)]
+    assert by_columns == sorted(by_columns)
+    assert by_columns[-1] == 16 * MOST
+    assert filled(polling, by_columns=False) == MOST  # in the very first batch of others
+    assert filled(polling, by_columns=True) == MOST
+    assert filled(polling, by_columns=True) == 4 * MOST
+
+
 class Trickle:
     """Spouts that have something whenever they are asked, until they are exhausted."""
 

@@ -387,7 +387,8 @@ class Settings:
         "topology.batch.max.tuples",
         250_000,
         whole(1),
-        "The most tuples the spouts of one slot emit in a batch, which bounds memory.",
+        "The most tuples the spouts of one slot emit in a batch, which bounds memory. Of untracked "
+        "ones that come as Arrow columns, sixteen count as one.",
     )
     loop_max_mb = Setting[int](
         "topology.loop.max.mb",

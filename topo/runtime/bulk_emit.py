@@ -80,7 +80,11 @@ class BulkEmit:
         if self._threads.leave(self, listed, stream=stream, msg_ids=ids):
             return count
         if columns is not None and not listed:
-            outlet.flush_columns(outlet.streams[stream], columns, self._parents(ids, count))
+            if ids is None:
+                outlet.flush_untracked(outlet.streams[stream], columns, count)
+            else:
+                parents = self._parents(ids, count)
+                outlet.flush_columns(outlet.streams[stream], columns, parents)
             return count
         out = outlet.checked(listed[0], stream, direct=False)
         if outlet.strict or outlet.keeps_order:

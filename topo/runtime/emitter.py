@@ -19,6 +19,7 @@ from topo.runtime.out_streams import OutStream, Subscription
 from topo.runtime.outbox import Outbox, Refusing, piece_of, refuse_all
 from topo.topology.layout import MAX_TASKS
 from topo.tracking.ids import EdgeIds
+from topo.wire.arrow import ArrowColumn
 from topo.wire.column import dump, dump_emitted
 from topo.wire.frame import I64, AnyFrame, Column, PackedFrame, Trees
 
@@ -85,6 +86,8 @@ class Emitter:
         self.emitted: dict[str, int] = {}
         self.dealt = 0  # how many rows were flushed in this batch
         self.transferred = 0
+        self.untracked_columns = 0
+        """How many tuples of this batch came as Arrow columns and have no message id."""
         self.outbox = Outbox(task, refuse)
         self.looped: Outbox | None = None
         """For what goes over loops, if the task feeds any: it waits for the next batch."""
@@ -249,6 +252,12 @@ class Emitter:
             stream.add(values)
         stream.parents.extend(np.asarray(parents).tolist())
 
+    def flush_untracked(self, stream: OutStream, columns: list[Column], count: int) -> None:
+        """Deal rows of a spout that were emitted as columns, and have no message ids."""
+        if all(isinstance(column, ArrowColumn) for column in columns):
+            self.untracked_columns += count
+        self.flush_columns(stream, columns, np.zeros(count, np.int64))
+
     def flush_columns(
         self, stream: OutStream, columns: list[Column], parents: Sequence[int] | I64
     ) -> None:
@@ -395,6 +404,7 @@ class Emitter:
         self.emitted = {}
         self.dealt = 0
         self.transferred = 0
+        self.untracked_columns = 0
 
 
 def check_values(values: Any, said: str) -> None:

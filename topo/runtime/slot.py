@@ -234,6 +234,11 @@ class SlotTasks:
             self.marks.asked[spout.id] = spout in asked
         return emitted
 
+    @property
+    def polled_as_columns(self) -> int:
+        """The number of untracked tuples that came as Arrow columns in this batch."""
+        return sum(spout.outlet.untracked_columns for spout in self.spouts)
+
     def receive(self, task: int, rows: bytes) -> int:
         """Give a spout rows that the engine has read; return how many tuples it emitted of them."""
         spout = self.tasks[task]

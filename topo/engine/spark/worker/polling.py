@@ -26,6 +26,7 @@ _MOST_GROWTH = 4.0
 _LEAST_FOR_TUPLES = 0.5  # of the target time, whatever is fixed in a batch
 _POLLING_SHARE = 0.5  # of the target time; the rest is for what follows from the tuples
 _MOST_BYTES = 128 << 20  # what a batch may move through a slot
+_COLUMNS_SHARE = 1 / 16  # of an untracked tuple that came as Arrow columns in what a batch may have
 
 
 class Budget:
@@ -40,6 +41,7 @@ class Budget:
         self._most = most
         self._most_bytes = most_bytes
         self.tuples = min(_FIRST_BUDGET, most)
+        self._most_now = most
         self._emitted = 0
         self._moved = 0
         self._since = 0.0
@@ -49,10 +51,21 @@ class Budget:
     def polling_secs(self) -> float:
         return self._target * _POLLING_SHARE
 
-    def taken(self, emitted: int, since: float) -> None:
+    def room(self, emitted: int, as_columns: int) -> int:
+        """Return how many more tuples may be emitted now, of which so many are there.
+
+        Those that are untracked and came as Arrow columns are a few bytes each, where others are
+        objects and messages of a spout: sixteen of them count as one. Were each as much as another,
+        what is fixed in a batch would cost ten times what is done to them.
+        """
+        counted = emitted - as_columns * (1 - _COLUMNS_SHARE)
+        return min(self.tuples - emitted, int(self._most - counted))
+
+    def taken(self, emitted: int, since: float, as_columns: int = 0) -> None:
         """Record that a batch has taken this many tuples, from this time on."""
         self._emitted, self._moved = emitted, 0
         self._since, self._worked = since, 0.0
+        self._most_now = int(self._most / (1 - as_columns / emitted * (1 - _COLUMNS_SHARE)))
 
     def moved(self, size: int) -> None:
         """Record that the slot, at any of its levels, has sent on this many bytes."""
@@ -76,7 +89,7 @@ class Budget:
             self.tuples = int(max(_SMALLEST_BUDGET, min(self.tuples, emitted / load)))
         elif emitted >= self.tuples:
             self.tuples = int(emitted / load)
-        self.tuples = max(1, min(self.tuples, self._most))
+        self.tuples = max(1, min(self.tuples, self._most_now))
 
 
 class Polling:
@@ -106,9 +119,14 @@ class Polling:
     def fill(self, host: SlotTasks) -> int:
         """Ask the spouts until the batch is full or they are dry; return how much they emitted."""
         started = time.monotonic()
-        emitted = host.poll(self.budget.tuples, until=started + self.budget.polling_secs)
+        emitted = 0
+        while (room := self.budget.room(emitted, host.polled_as_columns)) > 0:
+            more = host.poll(room, until=started + self.budget.polling_secs)
+            emitted += more
+            if more < room:  # they are dry, or it is time
+                break
         if emitted:
-            self.budget.taken(emitted, started)
+            self.budget.taken(emitted, started, host.polled_as_columns)
         return emitted
 
     def linger(self, host: SlotTasks, began: float, abandoned: Callable[[], bool]) -> int:
