@@ -22,6 +22,11 @@ ROWS: dict[str, tuple[str, ...]] = {
     "topo/manage/": ("tests/fault/", "tests/ui/"),
     "topo/flux/": ("tests/flux/", "tests/multilang/"),
     "topo/multilang/": ("tests/multilang/",),
+    "topo/operators/": (
+        "tests/spark/test_windows.py",
+        "tests/spark/test_joins.py",
+        "tests/conformance/",
+    ),
     "topo/rules/": ("tests/spark/test_rules.py",),
     "topo/runtime/": ("tests/spark/", "tests/conformance/", "tests/fault/test_slots.py"),
     "topo/serving/": ("tests/ui/", "tests/fault/test_control.py"),

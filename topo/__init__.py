@@ -63,23 +63,12 @@ if typing.TYPE_CHECKING:
     from topo.joins.cogroup import CoGroup
     from topo.joins.interval import IntervalJoin
     from topo.joins.join_bolt import JoinBolt
-    from topo.joins.windowed import WindowJoin
+    from topo.joins.window_join import WindowJoin
     from topo.keyed.bolt import KeyedBolt
     from topo.learning.learn import LearnBolt
     from topo.learning.score import ScoreBolt
     from topo.lists import FromList
-    from topo.patterns.bolt import PatternBolt
-    from topo.patterns.pattern import Pattern
-    from topo.rules.bolt import RuleBolt
-    from topo.rules.rule import Rule
-    from topo.rules.subscriptions import SubscriptionBolt
-    from topo.tables.declared import Table, TableJoin
-    from topo.timed import TimedBolt
-    from topo.topology.model import Topology
-    from topo.windows.aggregate import WindowAggregate
-    from topo.windows.assigners import Global, PerEvent, Session, Sliding, Tumbling
-    from topo.windows.bolt import StatefulWindowedBolt, WindowedBolt
-    from topo.windows.combiners import (
+    from topo.operators.aggregates.combiners import (
         ArgMax,
         Collect,
         Combiner,
@@ -94,6 +83,17 @@ if typing.TYPE_CHECKING:
         TopK,
         Var,
     )
+    from topo.patterns.bolt import PatternBolt
+    from topo.patterns.pattern import Pattern
+    from topo.rules.bolt import RuleBolt
+    from topo.rules.rule import Rule
+    from topo.rules.subscriptions import SubscriptionBolt
+    from topo.tables.table_join import Table, TableJoin
+    from topo.timed import TimedBolt
+    from topo.topology.model import Topology
+    from topo.windows.aggregate import WindowAggregate
+    from topo.windows.assigners import Global, PerEvent, Session, Sliding, Tumbling
+    from topo.windows.bolt import StatefulWindowedBolt, WindowedBolt
     from topo.windows.triggers import (
         AfterCount,
         AfterDelay,
@@ -128,7 +128,7 @@ _WINDOWS = {
     "topo.joins.cogroup": "CoGroup",
     "topo.joins.interval": "IntervalJoin",
     "topo.joins.join_bolt": "JoinBolt",
-    "topo.joins.windowed": "WindowJoin",
+    "topo.joins.window_join": "WindowJoin",
     "topo.learning.learn": "LearnBolt",
     "topo.learning.score": "ScoreBolt",
     "topo.keyed.bolt": "KeyedBolt",
@@ -137,14 +137,14 @@ _WINDOWS = {
     "topo.rules.bolt": "RuleBolt",
     "topo.rules.rule": "Rule",
     "topo.rules.subscriptions": "SubscriptionBolt",
-    "topo.tables.declared": "Table TableJoin",
+    "topo.tables.table_join": "Table TableJoin",
     "topo.timed": "TimedBolt",
     "topo.windows.aggregate": "WindowAggregate",
     "topo.windows.assigners": "Global PerEvent Session Sliding Tumbling",
     "topo.windows.bolt": "StatefulWindowedBolt WindowedBolt",
     "topo.windows.window": "Window",
-    "topo.windows.combiners": "ArgMax Collect Combiner Count Distinct First Last Max Mean Min "
-    "Sum TopK Var",
+    "topo.operators.aggregates.combiners": "ArgMax Collect Combiner Count Distinct First Last "
+    "Max Mean Min Sum TopK Var",
     "topo.windows.triggers": "AfterCount AfterDelay AllOf AtWatermark EachBatch Every "
     "EveryEventTime Then Trigger When",
 }

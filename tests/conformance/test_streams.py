@@ -36,6 +36,7 @@ from topo import (
 from topo.connectors.sql import SqlLookupBolt
 from topo.engine.spark.plan import make_plan
 from topo.errors import StreamError
+from topo.operators.aggregates.combiners import Count
 from topo.streams import (
     MemoryStore,
     Opaque,
@@ -46,7 +47,6 @@ from topo.streams import (
     Transactional,
 )
 from topo.testing import FeederSpout, TestCluster, complete_topology
-from topo.windows.combiners import Count
 
 CASES = read_cases(Path(__file__).parent / "cases" / "streams.jsonl")
 

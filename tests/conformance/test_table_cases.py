@@ -28,9 +28,9 @@ from topo import (
     TopologyBuilder,
     Tuple,
 )
+from topo.operators.aggregates.combiners import Count
 from topo.streams import StreamBuilder, StreamTable
 from topo.testing import FeederSpout, TestCluster, complete_topology
-from topo.windows.combiners import Count
 
 CASES = read_cases(Path(__file__).parent / "cases" / "joins.jsonl")
 SEEDS = seeds(3)

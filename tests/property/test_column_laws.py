@@ -34,13 +34,13 @@ from topo import (
     Tuple,
 )
 from topo.errors import EmitError, UncaughtError
+from topo.operators.aggregates.combiners import Collect, Combiner, Count, Max, Mean, Sum
 from topo.runtime.basic_bolt_task import BasicBoltTask
 from topo.runtime.column_loops import ColumnLoops
 from topo.runtime.slot import Batch, SlotTasks, TaskEnvironment, full_conf
 from topo.streams import KeyedStream, Stream, StreamBuilder
 from topo.testing import TestCluster, complete_topology
 from topo.topology.layout import TaskLayout
-from topo.windows.combiners import Collect, Combiner, Count, Max, Mean, Sum
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TIMES: dict[str, Callable[[int], Any]] = {

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.property.scale import examples
 from tests.property.test_window_laws import Event, Fired, batches
 from topo.event_time import AFTER_ALL, BEFORE_ALL
-from topo.windows.accumulators import Accumulators
+from topo.operators.aggregates.accumulators import Accumulators
+from topo.operators.aggregates.combiners import Collect, Combiner, Count, Max, Sum
 from topo.windows.assigners import EventSpans
-from topo.windows.combiners import Collect, Combiner, Count, Max, Sum
 from topo.windows.event_reports import EventReports
 from topo.windows.event_windows import EventWindows
 from topo.windows.records import Pane, Rules

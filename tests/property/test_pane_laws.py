@@ -26,9 +26,9 @@ from tests.property.test_storm_window_laws import (
 )
 from topo import AfterCount, AtWatermark, EachBatch, EveryEventTime, Then, When, Window
 from topo.event_time import AFTER_ALL, BEFORE_ALL
-from topo.windows.accumulators import Accumulators
-from topo.windows.combiners import Collect
-from topo.windows.keyed import KeyedWindows
+from topo.operators.aggregates.accumulators import Accumulators
+from topo.operators.aggregates.combiners import Collect
+from topo.windows.general import KeyedWindows
 from topo.windows.records import Pane, Rules
 from topo.windows.triggers import prepared
 from topo.windows.window import lateness_ticks

@@ -219,7 +219,7 @@ def test_a_chunk_with_few_rows_left_is_written_without_the_others() -> None:
 
 
 def test_large_values_are_saved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.windows.waiting.MAX_BLOB", 20_000)
+    monkeypatch.setattr("topo.windows.rows.MAX_BLOB", 20_000)
 
     def made() -> Told:
         return Told().with_tumbling_window(1000)

@@ -22,20 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
-from topo.storage.saving import Changes
-from topo.streams.windowed import ValueOf
-from topo.tables.declared import Rules
-from topo.tables.expression import Join, Projection, Source
-from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt
-from topo.tables.grouped import GroupedTableBolt
-from topo.tables.keyed import KeyedTablesBolt
-from topo.tables.leaving import ByForeignKey, ByGroup, ByKey
-from topo.tables.lookup import ROWS, LookupBolt
-from topo.tables.retractable import RetractableAggregate
-from topo.tables.retracting import ByHand, retracting
-from topo.tables.sources import UPSERTS, SourcePlan
-from topo.timed import Clock, Rows
-from topo.windows.combiners import (
+from topo.operators.aggregates.combiners import (
     ArgMax,
     Collect,
     Combiner,
@@ -48,6 +35,19 @@ from topo.windows.combiners import (
     TopK,
     Var,
 )
+from topo.operators.aggregates.retractable import RetractableAggregate
+from topo.storage.saving import Changes
+from topo.streams.combiners import ValueOf
+from topo.tables.changelog import KeyedTablesBolt
+from topo.tables.expression import Join, Projection, Source
+from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt
+from topo.tables.groups import GroupedTableBolt
+from topo.tables.leaving import ByForeignKey, ByGroup, ByKey
+from topo.tables.lookup import ROWS, LookupBolt
+from topo.tables.retracting import ByHand, retracting
+from topo.tables.sources import UPSERTS, SourcePlan
+from topo.tables.table_join import Rules
+from topo.timed import Clock, Rows
 
 Row = tuple[str, Any]
 TIME = EventTime("ts")

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from tests.property.scale import examples
 from topo.event_time import AFTER_ALL, BEFORE_ALL
-from topo.windows.accumulators import Accumulators
-from topo.windows.assigners import Aligned, Sessions, merge_with
-from topo.windows.combiners import (
+from topo.operators.aggregates.accumulators import Accumulators
+from topo.operators.aggregates.combiners import (
     ArgMax,
     Collect,
     Combiner,
@@ -32,11 +31,12 @@ from topo.windows.combiners import (
     TopK,
     Var,
 )
-from topo.windows.keyed import KeyedWindows
+from topo.windows.assigners import Aligned, Sessions, merge_with
+from topo.windows.general import KeyedWindows
+from topo.windows.pane_sums import TwoStacks
 from topo.windows.panes import PaneWindows
 from topo.windows.records import Pane, Rules
 from topo.windows.sessions import Ended, SessionWindows
-from topo.windows.sliding import TwoStacks
 from topo.windows.triggers import AfterCount, AtWatermark
 
 Event = tuple[str, int, int]

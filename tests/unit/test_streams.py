@@ -17,10 +17,10 @@ from tests.property.scale import examples
 from topo import BasicBolt, Bolt, EventTime, Sliding, Spout, TopologyBuilder, Tumbling, Tuple
 from topo.engine.spark.plan import make_plan
 from topo.errors import InvalidTopologyError, StreamError, UncaughtError
+from topo.operators.aggregates.combiners import Combiner, Count, Mean, Sum
 from topo.streams import CachedMap, MemoryStore, Opaque, Process, Record, Stream, StreamBuilder
 from topo.streams.partials import OFF_FOR_BATCHES, Partials
 from topo.testing import FeederSpout, TestCluster, complete_topology
-from topo.windows.combiners import Combiner, Count, Mean, Sum
 
 Program = Callable[[StreamBuilder, dict[str, Stream[Any]]], Stream[Any]]
 

@@ -16,7 +16,8 @@ from typing import Any
 from topo.components import OutputFieldsDeclarer
 from topo.errors import JoinError, Problem, did_you_mean
 from topo.event_time import BEFORE_ALL, EventTime
-from topo.joins.inputs import (
+from topo.joins.window_operator import KeyedRowsOperator, SessionRows, WindowOperator
+from topo.operators.inputs import (
     JoinInput,
     StreamName,
     check_widths,
@@ -25,7 +26,6 @@ from topo.joins.inputs import (
     parse_inputs,
     unhashable,
 )
-from topo.joins.window_operator import KeyedRowsOperator, SessionRows, WindowOperator
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Fields

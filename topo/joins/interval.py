@@ -14,10 +14,10 @@ from typing import Any
 
 from topo.errors import JoinError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, Duration, EventTime
-from topo.joins.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
 from topo.joins.pairs import PairJoin
 from topo.joins.rows import Entry, Several, SideRows, in_order, stretch
-from topo.joins.shapes import Merge
+from topo.operators.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
+from topo.operators.selection import Merge
 from topo.timed import Clock, Operator, OperatorTask, Rows
 
 _BUCKETS = 8

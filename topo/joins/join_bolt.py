@@ -16,8 +16,8 @@ from typing import Any, ClassVar, TypeVar
 
 from topo.components import OutputFieldsDeclarer
 from topo.errors import JoinError, Problem, did_you_mean
-from topo.joins.inputs import INNER, LEFT, OUTER, RIGHT, JoinInput, unhashable
-from topo.joins.shapes import parse_select
+from topo.operators.inputs import INNER, LEFT, OUTER, RIGHT, JoinInput, unhashable
+from topo.operators.selection import parse_select
 from topo.storage.saving import with_one_nan
 from topo.timed import InputFields
 from topo.tuples import Tuple

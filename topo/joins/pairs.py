@@ -8,8 +8,8 @@ from typing import Any
 from topo.components import OutputFieldsDeclarer
 from topo.errors import JoinError, Problem
 from topo.event_time import EventTime
-from topo.joins.inputs import StreamName, check_how, check_widths, input_problems, parse_inputs
-from topo.joins.shapes import (
+from topo.operators.inputs import StreamName, check_how, check_widths, input_problems, parse_inputs
+from topo.operators.selection import (
     Merge,
     Own,
     Shape,

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
+from topo.operators.aggregates.accumulators import Accumulators
+from topo.operators.aggregates.combiners import Collect
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, Operator, OperatorTask, Rows
-from topo.windows.accumulators import Accumulators
 from topo.windows.aggregate import ARRIVAL
-from topo.windows.combiners import Collect
-from topo.windows.keyed import KeyedWindows
+from topo.windows.general import KeyedWindows
 from topo.windows.records import Pane, Rules
 from topo.windows.triggers import AtWatermark, prepared
 

@@ -28,7 +28,7 @@ from topo.rules.lifetime import Lifetime, State
 from topo.rules.rule import bound_of, check_times
 from topo.rules.ruleset import names_of
 from topo.storage.saving import SavedMapping, with_one_nan
-from topo.tables.declared import StreamName, stream_named
+from topo.tables.table_join import StreamName, stream_named
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Source
 

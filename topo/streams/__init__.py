@@ -2,7 +2,7 @@
 
 `builder`, `elements` and `results` are what a program is written with, and `graph` is the program
 as data. `compiler` makes bolts of it: stateless operators share a generated function (`chains`),
-operators with state are bolts of their own (`keyed`, `trident`, and the windows of the core).
+operators with state are bolts of their own (`totals`, `keyed`, `trident`, and those of the core).
 """
 
 from topo.streams.builder import StreamBuilder

@@ -27,6 +27,14 @@ from topo.streams.chain_code import (
     path_to,
 )
 from topo.streams.chains import ChainBolt
+from topo.streams.combiners import (
+    added_in_parts,
+    aggregates_of,
+    merged_parts,
+    of_values,
+    partial_of_window,
+    reads_nothing,
+)
 from topo.streams.endings import GROUPINGS
 from topo.streams.graph import Node
 from topo.streams.joins import cogroup_bolt, common_time, duration, join_bolt, with_highest_lag
@@ -43,17 +51,9 @@ from topo.streams.program import (
     time_position,
     topology_of,
 )
-from topo.streams.running import BatchTotalBolt, RunningBolt
 from topo.streams.table_plans import LAZY, TablePlans
+from topo.streams.totals import BatchTotalBolt, RunningBolt
 from topo.streams.trident import UPDATES, Query, StateBolt
-from topo.streams.windowed import (
-    added_in_parts,
-    aggregates_of,
-    merged_parts,
-    of_values,
-    partial_of_window,
-    reads_nothing,
-)
 from topo.timed import TimedBolt
 from topo.windows.aggregate import WindowAggregate
 from topo.windows.assigners import Global

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from topo.errors import StreamError, WindowError
 from topo.event_time import Duration, EventTime
+from topo.operators.aggregates.combiners import Collect, Combiner, Count
 from topo.patterns import Match
 from topo.patterns.pattern import Pattern
 from topo.streams.chain_code import TIME
+from topo.streams.combiners import Fold, Least, Reduce, adding, top
 from topo.streams.endings import Endings, check_grouping
 from topo.streams.graph import Node, Part, PartOfValue, check_function, getter, users_place
 from topo.streams.joinable import Joinable
 from topo.streams.keyed import Process
 from topo.streams.state import MapState
-from topo.streams.windowed import Fold, Least, Reduce, adding, top
 from topo.windows.assigners import WindowSpec
-from topo.windows.combiners import Collect, Combiner, Count
 from topo.windows.triggers import Trigger
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """A program of streams as data: operators that read operators.
 
 The builder makes these nodes and nothing runs. An operator without state is compiled into the bolt
-of its source (`chains`); one with state becomes a bolt of its own (`keyed`, `windowed`, `trident`).
+of its source (`chains`); one with state becomes a bolt of its own (`keyed`, `totals`, `trident`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from topo.components import OutputFieldsDeclarer
 from topo.errors import KEY_HINT, StreamError, did_you_mean
+from topo.operators.aggregates.combiners import Combiner
 from topo.traces import GENERATED
-from topo.windows.combiners import Combiner
 
 
 @dataclass(eq=False)

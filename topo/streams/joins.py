@@ -17,11 +17,11 @@ from topo.event_time import EventTime
 from topo.joins.cogroup import CoGroup
 from topo.joins.interval import IntervalJoin
 from topo.joins.pairs import PairJoin
-from topo.joins.shapes import Own, Shape, pairing
-from topo.joins.windowed import WindowJoin
+from topo.joins.window_join import WindowJoin
+from topo.operators.selection import Own, Shape, pairing
 from topo.streams.chain_code import KEY, TIME, VALUE
+from topo.streams.combiners import of_values
 from topo.streams.graph import Node
-from topo.streams.windowed import of_values
 from topo.timed import InputFields
 
 

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from topo.errors import StreamError
-from topo.streams.elements import KeyedStream, Stream
-from topo.streams.graph import Node, check_function, getter, users_place
-from topo.streams.window_results import Window, WindowResult, check_names
-from topo.streams.windowed import (
+from topo.operators.aggregates.combiners import ROW, Collect, Combiner, Count, Distinct
+from topo.streams.combiners import (
     Fold,
     Least,
     OnValue,
@@ -20,8 +18,10 @@ from topo.streams.windowed import (
     reads_nothing,
     top,
 )
+from topo.streams.elements import KeyedStream, Stream
+from topo.streams.graph import Node, check_function, getter, users_place
+from topo.streams.window_results import Window, WindowResult, check_names
 from topo.windows.assigners import Global, Session
-from topo.windows.combiners import ROW, Collect, Combiner, Count, Distinct
 
 if TYPE_CHECKING:
     from topo.streams.builder import StreamBuilder

@@ -18,14 +18,14 @@ from topo.errors import JoinError, StreamError
 from topo.event_time import EventTime
 from topo.streams.graph import Node
 from topo.streams.program import Outlet
-from topo.tables.declared import lookup_rules
+from topo.tables.changelog import ChangelogBolt, KeyedTablesBolt
 from topo.tables.expression import Expression, Filter, Join, Projection, Source
 from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt
-from topo.tables.grouped import GroupedTableBolt
-from topo.tables.keyed import ChangelogBolt, KeyedTablesBolt
+from topo.tables.groups import GroupedTableBolt
 from topo.tables.leaving import KEY, TIME, VALUE, AsStream, ByForeignKey, ByGroup, ByKey, Leaving
 from topo.tables.lookup import ROWS, LookupBolt
 from topo.tables.sources import CHANGES, UPSERTS, SourcePlan
+from topo.tables.table_join import lookup_rules
 
 LAZY = {
     "to_table", "table_map", "table_filter", "table_join", "foreign_join", "table_aggregate",

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from topo.errors import StreamError
 from topo.event_time import Duration
+from topo.operators.aggregates.combiners import Combiner, Count
+from topo.operators.aggregates.retractable import RetractableAggregate
+from topo.streams.combiners import ValueOf, check_combiner
 from topo.streams.elements import KeyedStream
 from topo.streams.graph import Node, check_function, getter, users_place
-from topo.streams.windowed import ValueOf, check_combiner
-from topo.tables.declared import check_limits
 from topo.tables.expression import INNER, LEFT, OUTER, RIGHT
 from topo.tables.leaving import RowChange
-from topo.tables.retractable import RetractableAggregate
 from topo.tables.retracting import ByHand, retracting
-from topo.windows.combiners import Combiner, Count
+from topo.tables.table_join import check_limits
 
 if TYPE_CHECKING:
     from topo.streams.builder import StreamBuilder

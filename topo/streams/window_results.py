@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from topo.errors import StreamError
+from topo.operators.aggregates.combiners import Combiner
 from topo.streams.graph import users_place
-from topo.windows.combiners import Combiner
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -4,9 +4,9 @@ A table is fed by *changes*: a row replaces the one with the same key, and a del
 What leaves a bolt with tables is a changelog of `(key, old, new)`, at most one change for each key
 and batch, so nobody sees a result half done.
 
-- `declared`, `lookup`, `fields`: `TableJoin`, rows of a stream that look a table up
+- `table_join`, `lookup`, `fields`: `TableJoin`, rows of a stream that look a table up
 - `stores`, `versions`: what is kept of a table, the latest rows or their history
-- `expression`, `keyed`: tables with the same key in one bolt, joined with each other
-- `leaving`, `grouped`, `retracting`: rows of a table in groups, and their aggregates
+- `expression`, `changelog`: tables with the same key in one bolt, joined with each other
+- `leaving`, `groups`, `retracting`: rows of a table in groups, and their aggregates
 - `foreign`: a table joined with the table that its values point to
 """

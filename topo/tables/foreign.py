@@ -15,8 +15,8 @@ from typing import Any
 
 from topo.event_time import EventTime
 from topo.storage.saving import SavedMapping, column_with_one_nan, keys_of
+from topo.tables.changelog import ChangelogBolt, ChangelogOperator
 from topo.tables.expression import INNER, NO_TIME, same
-from topo.tables.keyed import ChangelogBolt, ChangelogOperator
 from topo.tables.leaving import Change
 from topo.tables.sources import SourcePlan, TableSource
 from topo.tables.stores import unhashable

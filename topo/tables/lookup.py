@@ -22,7 +22,7 @@ from topo.tables.versions import VersionStore
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
 
 if TYPE_CHECKING:
-    from topo.tables.declared import Rules, Table, TableJoin
+    from topo.tables.table_join import Rules, Table, TableJoin
 
 Row: TypeAlias = tuple[Any, Any, Any]
 """Time, key and content of a stream's row."""

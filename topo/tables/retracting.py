@@ -16,10 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topo.errors import StreamError, shown
-from topo.tables.exact import Exact, ExactMean, ExactVar
-from topo.tables.expression import same
-from topo.tables.retractable import RetractableAggregate
-from topo.windows.combiners import (
+from topo.operators.aggregates.combiners import (
     ArgMax,
     Collect,
     Combiner,
@@ -35,6 +32,9 @@ from topo.windows.combiners import (
     Var,
     first_value,
 )
+from topo.operators.aggregates.exact import Exact, ExactMean, ExactVar
+from topo.operators.aggregates.retractable import RetractableAggregate
+from topo.tables.expression import same
 
 
 class Counting(RetractableAggregate):

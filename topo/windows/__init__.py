@@ -1,7 +1,8 @@
 """Windows over event time and over arrival.
 
-Pure parts, without I/O and clocks: `assigners` (which windows a time is in), `combiners` (what is
-kept of many values), `triggers` (when a window reports), `panes` and `keyed` (state and firing of
-aggregates), `storm` (the windows of Storm over raw tuples). `aggregate` and `bolt` make bolts of
-them, by the contract of `topo.timed`.
+Pure parts, without I/O and clocks: `assigners` (which windows a time is in), `triggers` (when a
+window reports), `panes`, `sessions`, `event_windows` and `general` (state and firing of
+aggregates), `storm` (the windows of Storm over raw tuples). `aggregate` and `bolt` declare bolts,
+`aggregate_operator`, `executor` and `storm_executor` work for them, by the contract of
+`topo.timed`.
 """

@@ -8,6 +8,8 @@ from typing import Any
 from topo.components import OutputFieldsDeclarer
 from topo.errors import Problem, WindowError, did_you_mean
 from topo.event_time import Duration, EventTime
+from topo.operators.aggregates.combiners import Combiner
+from topo.operators.aggregates.inputs import Inputs, check_aggregates
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
 from topo.windows.assigners import (
@@ -18,8 +20,6 @@ from topo.windows.assigners import (
     WindowSpec,
     check_spec,
 )
-from topo.windows.combiner_inputs import Inputs, check_aggregates
-from topo.windows.combiners import Combiner
 from topo.windows.records import Rules
 from topo.windows.triggers import AtWatermark, Trigger, check_trigger, prepared
 
@@ -177,7 +177,7 @@ class WindowAggregate(TimedBolt):
                 )
 
     def operator(self, task: OperatorTask) -> Operator:
-        from topo.windows.aggregating import AggregateOperator
+        from topo.windows.aggregate_operator import AggregateOperator
 
         return AggregateOperator(self, task)
 

@@ -371,8 +371,8 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         }
 
     def operator(self, task: OperatorTask) -> Operator:
-        from topo.windows.executing import PaneExecutor
-        from topo.windows.storm_executing import StormExecutor
+        from topo.windows.executor import PaneExecutor
+        from topo.windows.storm_executor import StormExecutor
 
         return PaneExecutor(self, task) if self.is_general else StormExecutor(self, task)
 

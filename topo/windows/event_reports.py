@@ -14,9 +14,9 @@ from operator import attrgetter
 from typing import Any
 
 from topo.event_time import AFTER_ALL
-from topo.windows.accumulators import Accumulators
+from topo.operators.aggregates.accumulators import Accumulators
 from topo.windows.assigners import EventSpans
-from topo.windows.keyed import KeyedWindows
+from topo.windows.general import KeyedWindows
 from topo.windows.points import MANY, Points, Reach, merged
 from topo.windows.records import Pane, Record, Rules
 from topo.windows.triggers import ELEMENT, Trigger

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from topo.event_time import AFTER_ALL, BEFORE_ALL
-from topo.windows.accumulators import Accumulators, Cells, Column
+from topo.operators.aggregates.accumulators import Accumulators, Cells, Column
 from topo.windows.assigners import EventSpans
 from topo.windows.points import MANY, Points, Reach, merged
 

@@ -16,9 +16,9 @@ from operator import itemgetter, le
 from typing import Any, TypeAlias
 
 from topo.event_time import AFTER_ALL, BEFORE_ALL
-from topo.windows.accumulators import Accumulators, Cells, Column
+from topo.operators.aggregates.accumulators import Accumulators, Cells, Column
 from topo.windows.assigners import Aligned
-from topo.windows.sliding import CannotSubtract, PaneWindow, RunningTotals, TwoStacks
+from topo.windows.pane_sums import CannotSubtract, PaneWindow, RunningTotals, TwoStacks
 
 Fired: TypeAlias = Callable[[int, int, Iterable[tuple[Any, Any]]], None]
 

@@ -1,6 +1,6 @@
 """Windows that report several times: the record of one, its reports (panes), and their rules.
 
-A record is what is saved of a window, with the trigger's notes in it; `keyed` keeps them.
+A record is what is saved of a window, with the trigger's notes in it; `general` keeps them.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A session is a list [start, end, cell, earlier]: of each key, the latest live one is in a dict, and
 has the others, if any, in order. Most tuples continue the latest one of their key, so the loop
 over a column does just that, with the arithmetic of the aggregates inlined, and leaves everything
-else (a new session, a join of several, a late tuple) to a call. `keyed` does the same for sessions
-with triggers, modes and allowed lateness.
+else (a new session, a join of several, a late tuple) to a call. `general` does the same for
+sessions with triggers, modes and allowed lateness.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from topo.event_time import BEFORE_ALL
-from topo.windows.accumulators import Accumulators, Column
+from topo.operators.aggregates.accumulators import Accumulators, Column
 
 Live: TypeAlias = list[Any]
 """[start, end, cell, earlier sessions of the key or None]."""

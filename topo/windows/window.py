@@ -11,8 +11,8 @@ from topo.event_time import EventTime, duration_ticks
 from topo.tuples import Tuple
 from topo.windows.aggregate import UNBOUNDED
 from topo.windows.records import MODES, Pane
+from topo.windows.rows import Unread
 from topo.windows.storm import Extent
-from topo.windows.waiting import Unread
 
 STORMS_SETTINGS = "topology.bolts."
 """The beginning of the names of Storm's settings of windows."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from topo.errors import WindowError, did_you_mean
-from topo.windows.combiners import ROW, TIME, Combiner
+from topo.operators.aggregates.combiners import ROW, TIME, Combiner
 
 
 def check_aggregates(aggregates: Any) -> dict[str, Combiner]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from topo.event_time import AFTER_ALL, EventTime
-from topo.joins.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
 from topo.joins.pairs import PairJoin
-from topo.joins.shapes import Merge
 from topo.joins.window_operator import KeyedRowsOperator, SessionRows, WindowOperator
+from topo.operators.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
+from topo.operators.selection import Merge
 from topo.storage.chunks import SavedChunks
 from topo.storage.saving import with_one_nan
 from topo.timed import Operator, OperatorTask, Rows

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from topo.tables.retractable import RetractableAggregate
+from topo.operators.aggregates.retractable import RetractableAggregate
 
 
 class Exact(RetractableAggregate):

@@ -1,6 +1,6 @@
 """The tuples that windows with sessions, triggers and lateness hold, by their numbers.
 
-The tuples themselves wait as columns, each saved once (`waiting`). Which of them a window holds is
+The tuples themselves wait as columns, each saved once (`rows`). Which of them a window holds is
 not written down one by one, since a batch would then save each changed window whole. It follows
 from what is saved of a tuple and of the window: a tuple is in the aligned windows of its time that
 there are, between the numbers `since` and `until`; and in the session whose name was written beside
@@ -17,14 +17,14 @@ from typing import Any
 
 from topo.errors import CheckpointError
 from topo.event_time import AFTER_ALL
+from topo.operators.aggregates.accumulators import Accumulators
+from topo.operators.aggregates.combiners import Collect
 from topo.storage.namespaces import SavedNamespaces
-from topo.windows.accumulators import Accumulators
 from topo.windows.assigners import Aligned, Sessions
-from topo.windows.combiners import Collect
-from topo.windows.keyed import Assigner, KeyedWindows
+from topo.windows.general import Assigner, KeyedWindows
 from topo.windows.records import Pane, Record, Rules
+from topo.windows.rows import WaitingRows
 from topo.windows.triggers import Facts, Trigger
-from topo.windows.waiting import WaitingRows
 
 
 class Held:

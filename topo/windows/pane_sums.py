@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isqrt
 from typing import Any, Protocol
 
-from topo.windows.accumulators import Accumulators, Cells
+from topo.operators.aggregates.accumulators import Accumulators, Cells
 
 _NOTHING: Any = object()
 

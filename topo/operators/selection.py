@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from topo.errors import EmitError, JoinError, did_you_mean
-from topo.joins.inputs import JoinInput
+from topo.operators.inputs import JoinInput
 from topo.timed import InputFields, Rows
 from topo.tuples import Fields
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from topo.errors import KEY_HINT, WindowError, shown, unhashable_key
-from topo.windows.accumulators import Accumulators, Column
-from topo.windows.combiners import Combiner
+from topo.operators.aggregates.accumulators import Accumulators, Column
+from topo.operators.aggregates.combiners import Combiner
 
 _HINT = "aggregate a function of the tuple, or filter such tuples before"
 

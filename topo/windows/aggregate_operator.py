@@ -8,17 +8,17 @@ from typing import Any, TypeAlias
 
 from topo.errors import TopoError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
+from topo.operators.aggregates.accumulators import Accumulators
+from topo.operators.aggregates.blame import blamed, unmerged
+from topo.operators.aggregates.inputs import Inputs
 from topo.storage.namespaces import SavedNamespaces
 from topo.storage.saving import keys_of
 from topo.timed import Clock, Operator, OperatorTask, Rows
-from topo.windows.accumulators import Accumulators
 from topo.windows.aggregate import ARRIVAL, CELLS, WindowAggregate
 from topo.windows.assigners import Aligned, EventSpans, Sessions
-from topo.windows.blame import blamed, unmerged
-from topo.windows.combiner_inputs import Inputs
 from topo.windows.event_reports import EventReports
 from topo.windows.event_windows import EventWindows
-from topo.windows.keyed import KeyedWindows
+from topo.windows.general import KeyedWindows
 from topo.windows.panes import PaneWindows
 from topo.windows.records import Pane, Rules
 from topo.windows.sessions import Ended, SessionWindows

@@ -17,10 +17,10 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, OperatorTask, Rows
 from topo.windows.bolt import WindowedBolt
-from topo.windows.executing import Executor
+from topo.windows.executor import Executor
+from topo.windows.rows import WaitingRows
 from topo.windows.storm import Activation, Position, StormWindows
-from topo.windows.waiting import WaitingRows
-from topo.windows.waiting_tuples import WaitingTuples
+from topo.windows.tuples import WaitingTuples
 from topo.windows.window import Window
 
 _POSITIONS, _CLOCK = 0, 1

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from topo.windows.combiners import Combiner, Count
+from topo.operators.aggregates.combiners import Combiner, Count
 
 Cells: TypeAlias = dict[Any, Any]
 Column: TypeAlias = "Sequence[Any] | None"

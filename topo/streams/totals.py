@@ -11,12 +11,12 @@ from typing import Any
 from topo.columns import ByColumns, EmitText, LoopText, field_name
 from topo.components import OutputFieldsDeclarer, StatefulBasicBolt
 from topo.context import TopologyContext
+from topo.operators.aggregates.combiners import Combiner
 from topo.storage.saving import NEVER_NAN, with_one_nan
 from topo.streams.chain_code import KEY, TIME, VALUE
+from topo.streams.combiners import reads_nothing, running_step
 from topo.streams.graph import note_unhashable_key
-from topo.streams.windowed import reads_nothing, running_step
 from topo.tuples import Tuple
-from topo.windows.combiners import Combiner
 
 _MISSING = object()
 

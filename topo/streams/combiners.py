@@ -7,10 +7,10 @@ from operator import itemgetter
 from typing import Any
 
 from topo.errors import StreamError
+from topo.operators.aggregates.combiners import ROW, TIME, Combiner, TopK, first_value
+from topo.operators.aggregates.inputs import OfField
 from topo.streams.graph import Part, ValueReader, getter, users_place
 from topo.windows.assigners import Session, Sliding, Tumbling
-from topo.windows.combiner_inputs import OfField
-from topo.windows.combiners import ROW, TIME, Combiner, TopK, first_value
 
 
 class OfValue:

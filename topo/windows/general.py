@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from topo.errors import WindowError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
-from topo.windows.accumulators import Accumulators
+from topo.operators.aggregates.accumulators import Accumulators
 from topo.windows.assigners import Aligned, EventSpans, Sessions, Whole, intersects
 from topo.windows.records import Pane, Record, Rules
 from topo.windows.triggers import (
