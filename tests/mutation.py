@@ -143,7 +143,7 @@ MUTANTS = [
         "tests/conformance/test_join_cases.py tests/property/test_join_laws.py",
     ),
     Mutant(
-        "tables/retracting.py",
+        "operators/aggregates/bags.py",
         "if count > 1:",
         "if count > 2:",
         "tests/conformance/test_table_cases.py tests/property/test_table_laws.py",

@@ -21,30 +21,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
+from topo.operators.aggregates import combiners
 from topo.operators.aggregates.combiners import (
     ArgMax,
     Collect,
     Combiner,
     Count,
     Distinct,
+    First,
+    Last,
     Max,
     Mean,
     Min,
     Sum,
     TopK,
     Var,
+    in_tables,
 )
 from topo.operators.aggregates.retractable import RetractableAggregate
 from topo.storage.saving import Changes
 from topo.streams.combiners import ValueOf
+from topo.tables.by_hand import ByHand
 from topo.tables.changelog import KeyedTablesBolt
 from topo.tables.expression import Join, Projection, Source
 from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt
 from topo.tables.groups import GroupedTableBolt
 from topo.tables.leaving import ByForeignKey, ByGroup, ByKey
 from topo.tables.lookup import ROWS, LookupBolt
-from topo.tables.retracting import ByHand, retracting
 from topo.tables.sources import UPSERTS, SourcePlan
 from topo.tables.table_join import Rules
 from topo.timed import Clock, Rows
@@ -276,7 +281,7 @@ def aggregate(name: str) -> tuple[RetractableAggregate, Any]:
     combiner = AGGREGATES[name][0]
     if combiner is None:
         return ByHand(list, adder, subtractor), None
-    return retracting(combiner), ValueOf(combiner)
+    return in_tables(combiner), ValueOf(combiner)
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
@@ -341,12 +346,53 @@ def coming_and_going(
 def test_a_variance_is_that_of_the_values_that_are_left(
     events: list[tuple[float | None, int]], sample: bool
 ) -> None:
-    made = retracting(Var("v", sample=sample))
+    made = in_tables(Var("v", sample=sample))
     for acc, there in coming_and_going(made, events):
         exact = [Fraction(value) for value in there if value is not None]
         least = 2 if sample else 1
         wanted = (variance if sample else pvariance)(exact) if len(exact) >= least else None
         assert made.result(acc) == (None if wanted is None else float(wanted))
+
+
+def test_every_aggregate_says_what_it_is_in_tables() -> None:
+    """A new one is one class: it has its own way there, or says why it has none."""
+    kinds = [kind for kind in vars(combiners).values() if isinstance(kind, type)]
+    public = [kind for kind in kinds if issubclass(kind, Combiner) and kind.__name__[0] != "_"]
+    silent = [kind for kind in public if kind.in_tables is Combiner.in_tables]
+    assert silent == [Combiner]
+    compared = {type(combiner) for combiner, _ in AGGREGATES.values() if combiner is not None}
+    assert set(public) - {Combiner} == compared | {First, Last}
+
+
+class Doubled(Sum):
+    """A sum that adds in a way of its own."""
+
+    def add(self, acc: Any, value: Any) -> Any:
+        return acc + 2 * value
+
+
+class DoubledBack(Doubled):
+    """The same with the way back."""
+
+    def remove(self, acc: Any, value: Any) -> Any:
+        return acc - 2 * value
+
+
+def test_a_subclass_that_adds_in_its_own_way_is_not_added_as_its_base() -> None:
+    with pytest.raises(StreamError, match="Doubled cannot take a value away again"):
+        in_tables(Doubled("v"))
+    made = in_tables(DoubledBack("v"))
+    acc = made.add(made.add(made.init(), 3), 4)
+    assert made.result(acc) == 14
+    assert made.result(made.remove(acc, 4)) == 6
+
+
+def test_a_subclass_that_adds_as_its_base_has_the_way_of_its_base() -> None:
+    class Named(Sum):
+        """A sum under another name."""
+
+    made = in_tables(Named("v"))
+    assert made.result(made.remove(made.add(made.add(made.init(), 0.1), 1e16), 1e16)) == 0.1
 
 
 WITHOUT_NONE: dict[str, tuple[Combiner, Callable[[list[int]], Any]]] = {
@@ -365,14 +411,14 @@ def test_none_is_no_value_of_a_group_as_of_a_window(
     name: str, events: list[tuple[int | None, int]]
 ) -> None:
     combiner, of = WITHOUT_NONE[name]
-    made = retracting(combiner)
+    made = in_tables(combiner)
     for acc, there in coming_and_going(made, events):
         wanted = of([value for value in there if value is not None]) if there else None
         assert made.result(acc) == wanted
 
 
 def test_a_variance_of_what_is_no_finite_number_is_none() -> None:
-    made = retracting(Var("v"))
+    made = in_tables(Var("v"))
     acc = made.add(made.add(made.init(), 1.0), inf)
     assert isnan(made.result(acc))
     assert made.result(made.remove(acc, inf)) == 0.0
@@ -381,7 +427,7 @@ def test_a_variance_of_what_is_no_finite_number_is_none() -> None:
 
 @given(st.lists(st.tuples(st.floats(allow_nan=False), st.integers(0, 3)), max_size=40))
 def test_a_sum_of_floats_has_no_trace_of_what_has_gone(events: list[tuple[float, int]]) -> None:
-    made = retracting(Sum("v"))
+    made = in_tables(Sum("v"))
     acc = made.init()
     there: list[float] = []
     for value, place in events:

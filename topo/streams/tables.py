@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from topo.errors import StreamError
 from topo.event_time import Duration
-from topo.operators.aggregates.combiners import Combiner, Count
+from topo.operators.aggregates.combiners import Combiner, Count, in_tables
 from topo.operators.aggregates.retractable import RetractableAggregate
 from topo.streams.combiners import ValueOf, check_combiner
 from topo.streams.elements import KeyedStream
 from topo.streams.graph import Node, check_function, getter, users_place
+from topo.tables.by_hand import ByHand
 from topo.tables.expression import INNER, LEFT, OUTER, RIGHT
 from topo.tables.leaving import RowChange
-from topo.tables.retracting import ByHand, retracting
 from topo.tables.table_join import check_limits
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class GroupedTable(Generic[G, V]):
         else:
             check_combiner(combiner)
             try:
-                made = retracting(combiner)
+                made = in_tables(combiner)
             except StreamError as error:
                 raise StreamError(error.message, hint=error.hint, at=users_place()) from None
             part = ValueOf(combiner) if combiner.inputs else _nothing

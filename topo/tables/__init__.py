@@ -7,6 +7,6 @@ and batch, so nobody sees a result half done.
 - `table_join`, `lookup`, `fields`: `TableJoin`, rows of a stream that look a table up
 - `stores`, `versions`: what is kept of a table, the latest rows or their history
 - `expression`, `changelog`: tables with the same key in one bolt, joined with each other
-- `leaving`, `groups`, `retracting`: rows of a table in groups, and their aggregates
+- `leaving`, `groups`, `by_hand`: rows of a table in groups, and their aggregates
 - `foreign`: a table joined with the table that its values point to
 """

@@ -12,12 +12,12 @@ from copy import deepcopy
 from typing import Any
 
 from topo.event_time import EventTime
+from topo.operators.aggregates.bags import Bag
 from topo.operators.aggregates.retractable import RetractableAggregate
 from topo.storage.saving import SavedMapping, with_one_nan
 from topo.tables.changelog import ChangelogBolt, ChangelogOperator
 from topo.tables.expression import same
 from topo.tables.leaving import ADDED, REMOVED
-from topo.tables.retracting import Bag
 from topo.timed import Clock, Operator, OperatorTask, Rows
 
 _PLAIN = {int, float, str, bytes, bool, type(None)}

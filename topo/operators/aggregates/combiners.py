@@ -1,9 +1,13 @@
-"""The values of a window, combined: accumulators that can be merged.
+"""The values of a window, or of a group of a table, combined. An aggregate is one class here.
 
 A window of an hour that slides every second holds 3600 partial results, not its tuples; that works
-for whatever can be merged. The rules for an own `Combiner`: `add` may change the accumulator and
-returns it; `merge` returns a new one and leaves both arguments as they are, because they stay in
-use; `result` gives out nothing that a later `add` changes.
+for whatever can be merged. Rows of a table come and go, so that there an aggregate has to take
+values away again. What a combiner adds up in windows would not do for it: a maximum does not know
+the second one, a sum of floats drifts. So `in_tables` gives what does.
+
+The rules for an own `Combiner`: `add` may change the accumulator and returns it; `merge` returns a
+new one and leaves both arguments as they are, because they stay in use; `result` gives out nothing
+that a later `add` changes; with `remove`, it may be used over tables.
 """
 
 from __future__ import annotations
@@ -14,7 +18,10 @@ from copy import copy, deepcopy
 from operator import itemgetter
 from typing import Any, ClassVar, TypeAlias
 
-from topo.errors import WindowError
+from topo.errors import StreamError, WindowError
+from topo.operators.aggregates import bags
+from topo.operators.aggregates.exact import Exact, ExactMean, ExactVar
+from topo.operators.aggregates.retractable import Counting, RetractableAggregate, WithRows
 
 FieldOrFunction: TypeAlias = "str | Callable[[Any], Any] | None"
 
@@ -87,6 +94,10 @@ class Combiner:
         """Return True if taking this accumulator away leaves no trace: floats drift."""
         return False
 
+    def remove(self, acc: Any, value: Any) -> Any:
+        """Return the accumulator with one value less; only asked over tables."""
+        raise NotImplementedError
+
     @property
     def inputs(self) -> tuple[Any, ...]:
         """The fields that make the value: names, functions of the row, TIME or ROW."""
@@ -99,6 +110,45 @@ class Combiner:
     def in_windows(self) -> Combiner:
         """Return the combiner to use in windows, where tuples have times: by default this one."""
         return self
+
+    def in_tables(self) -> RetractableAggregate:
+        """Return the aggregate to use over tables: by default this one, if it has `remove`."""
+        if type(self).remove is not Combiner.remove:
+            return WithRows(self)
+        raise StreamError(
+            f"{type(self).__name__} cannot take a value away again, as rows of a table come and go",
+            hint="give it remove(acc, value), or write aggregate(init=, adder=, subtractor=)",
+        )
+
+
+_HOW_IT_ADDS = {"init", "add", "remove", "result", "inputs"}
+
+
+def in_tables(combiner: Combiner) -> RetractableAggregate:
+    """Return the aggregate that takes away what a combiner adds; raise a StreamError if none can.
+
+    What a built-in one has for tables is not for a subclass that adds in a way of its own.
+    """
+    for cls in type(combiner).__mro__:
+        if cls.__module__ == __name__ or "in_tables" in vars(cls):
+            break
+        if vars(cls).keys() & _HOW_IT_ADDS:
+            return Combiner.in_tables(combiner)
+    return combiner.in_tables()
+
+
+class _OfField(Combiner):
+    """The base of aggregates of a field, which they need."""
+
+    def __init__(self, field: FieldOrFunction) -> None:
+        super().__init__(field)
+
+
+class _Best(_OfField):
+    """The base of aggregates that keep one of their values; None for none."""
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a if b is None else self.add(a, b)
 
 
 class Count(Combiner):
@@ -128,17 +178,17 @@ class Count(Combiner):
     def inputs(self) -> tuple[Any, ...]:
         return () if self.field is None else (self.field,)
 
+    def in_tables(self) -> RetractableAggregate:
+        return Counting(self.field is None)
 
-class Sum(Combiner):
+
+class Sum(_OfField):
     """The sum of a field; None is no value."""
 
     inline = ("0 + {v}", "{a} + {v}")
     inline_merge = ("{v}", "{a} + {v}")
     exact = True
     skips_none = True
-
-    def __init__(self, field: FieldOrFunction) -> None:
-        super().__init__(field)
 
     def init(self) -> Any:
         return 0
@@ -155,8 +205,11 @@ class Sum(Combiner):
     def can_subtract(self, acc: Any) -> bool:
         return type(acc) is int
 
+    def in_tables(self) -> RetractableAggregate:
+        return Exact()
 
-class Min(Combiner):
+
+class Min(_Best):
     """The lowest value of a field; None is no value, and the result over nothing.
 
     NaN gives way to any other value, so that the result does not depend on the order.
@@ -165,19 +218,16 @@ class Min(Combiner):
     inline = ("{v}", "{v} if {a} is None or {v} < {a} or {a} != {a} else {a}")
     skips_none = True
 
-    def __init__(self, field: FieldOrFunction) -> None:
-        super().__init__(field)
-
     def add(self, acc: Any, value: Any) -> Any:
         if acc is None or value is None:
             return value if acc is None else acc
         return value if value < acc or acc != acc else acc
 
-    def merge(self, a: Any, b: Any) -> Any:
-        return self.add(a, b)
+    def in_tables(self) -> RetractableAggregate:
+        return bags.lowest()
 
 
-class Max(Combiner):
+class Max(_Best):
     """The highest value of a field; None is no value, and the result over nothing.
 
     NaN gives way to any other value, so that the result does not depend on the order.
@@ -186,25 +236,19 @@ class Max(Combiner):
     inline = ("{v}", "{v} if {a} is None or {v} > {a} or {a} != {a} else {a}")
     skips_none = True
 
-    def __init__(self, field: FieldOrFunction) -> None:
-        super().__init__(field)
-
     def add(self, acc: Any, value: Any) -> Any:
         if acc is None or value is None:
             return value if acc is None else acc
         return value if value > acc or acc != acc else acc
 
-    def merge(self, a: Any, b: Any) -> Any:
-        return self.add(a, b)
+    def in_tables(self) -> RetractableAggregate:
+        return bags.highest()
 
 
-class Mean(Combiner):
+class Mean(_OfField):
     """The mean of a field; None is no value, and the result over nothing."""
 
     exact = True
-
-    def __init__(self, field: FieldOrFunction) -> None:
-        super().__init__(field)
 
     def init(self) -> tuple[Any, int]:
         return 0, 0
@@ -224,8 +268,11 @@ class Mean(Combiner):
     def result(self, acc: tuple[Any, int]) -> Any:
         return acc[0] / acc[1] if acc[1] else None
 
+    def in_tables(self) -> RetractableAggregate:
+        return ExactMean()
 
-class Var(Combiner):
+
+class Var(_OfField):
     """The variance of a field, of the whole population unless `sample=True`; None is no value.
 
     Kept as count, mean and squared distances (Welford, merged after Chan), which does not lose
@@ -262,12 +309,12 @@ class Var(Combiner):
         count = acc[0] - 1 if self.sample else acc[0]
         return acc[2] / count if count > 0 else None
 
+    def in_tables(self) -> RetractableAggregate:
+        return ExactVar(self.sample)
 
-class _Timed(Combiner):
+
+class _Timed(_Best):
     """The base of First and Last: a value with its time."""
-
-    def __init__(self, field: FieldOrFunction) -> None:
-        super().__init__(field)
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -276,17 +323,15 @@ class _Timed(Combiner):
     def result(self, acc: Any) -> Any:
         return None if acc is None else acc[1]
 
+    def in_tables(self) -> RetractableAggregate:
+        raise _has_no_past(self)
+
 
 class First(_Timed):
     """The value with the lowest time; of equal times, the first to arrive."""
 
     def add(self, acc: Any, value: Any) -> Any:
         return value if acc is None or value[0] < acc[0] else acc
-
-    def merge(self, a: Any, b: Any) -> Any:
-        if a is None or b is None:
-            return a if b is None else b
-        return b if b[0] < a[0] else a
 
 
 class Last(_Timed):
@@ -295,19 +340,11 @@ class Last(_Timed):
     def add(self, acc: Any, value: Any) -> Any:
         return value if acc is None or value[0] >= acc[0] else acc
 
-    def merge(self, a: Any, b: Any) -> Any:
-        if a is None or b is None:
-            return a if b is None else b
-        return b if b[0] >= a[0] else a
 
-
-class Distinct(Combiner):
+class Distinct(_OfField):
     """The number of different values of a field, exactly; None is no value."""
 
     grows = True
-
-    def __init__(self, field: FieldOrFunction) -> None:
-        super().__init__(field)
 
     def init(self) -> set[Any]:
         return set()
@@ -322,6 +359,9 @@ class Distinct(Combiner):
 
     def result(self, acc: set[Any]) -> int:
         return len(acc)
+
+    def in_tables(self) -> RetractableAggregate:
+        return bags.number_of_values()
 
 
 class TopK(Combiner):
@@ -365,6 +405,9 @@ class TopK(Combiner):
     def result(self, acc: list[Any]) -> list[Any]:
         return [value for _, value in acc]
 
+    def in_tables(self) -> RetractableAggregate:
+        return bags.highest_few(self.n, by_part=self.field is not None)
+
 
 class Collect(Combiner):
     """All values of a field; without a field, the rows.
@@ -407,8 +450,13 @@ class Collect(Combiner):
             return list(acc)
         return [value for _, value in sorted(acc, key=itemgetter(0))]
 
+    def in_tables(self) -> RetractableAggregate:
+        if self.by_time:
+            raise _has_no_past(self)
+        return bags.all_values()
 
-class ArgMax(Combiner):
+
+class ArgMax(_Best):
     """The value of `field` in the tuple with the highest `by`; of equal ones, the first.
 
     Tuples whose `by` is None or NaN do not count.
@@ -427,10 +475,17 @@ class ArgMax(Combiner):
             return acc
         return value if acc is None or value[1] > acc[1] else acc
 
-    def merge(self, a: Any, b: Any) -> Any:
-        if a is None or b is None:
-            return a if b is None else b
-        return b if b[1] > a[1] else a
-
     def result(self, acc: Any) -> Any:
         return None if acc is None else acc[0]
+
+    def in_tables(self) -> RetractableAggregate:
+        return bags.value_of_highest()
+
+
+def _has_no_past(combiner: Combiner) -> StreamError:
+    return StreamError(
+        f"{type(combiner).__name__} cannot take a value away again: a table has the latest value "
+        "of each row, and not what came before or after it",
+        hint="write ArgMax(value, by=time) over rows that have their time, or "
+        "aggregate(init=, adder=, subtractor=)",
+    )
