@@ -144,8 +144,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "testing": {*_ABOVE, "api", "runtime", "streams", "tuples"},
     "streams": _STREAMS,
-    "learning": {"api", "errors", "storage", "tuples", "windows", "wire"},
-    "rules": {"api", "conditions", "errors", "storage", "tables", "tuples", "windows"},
+    "learning": {"api", "errors", "operators", "storage", "tuples", "wire"},
+    "rules": {"api", "conditions", "errors", "operators", "storage", "tables", "tuples"},
     "tables": {"api", "errors", "operators", "storage", "traces", "tuples"},
     "multilang": {"api", "config", "distribution", "errors", "systems", "traces", "tuples"},
     "flux": {

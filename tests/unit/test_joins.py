@@ -177,7 +177,7 @@ def test_global_grouping_of_all_inputs_will_do_but_not_of_one() -> None:
 
 def test_a_key_that_cannot_be_looked_up_is_named() -> None:
     joined = Joined(interval(select="k")).start()
-    with pytest.raises(TopoError, match="the key \\['x'\\] is a list, which is not hashable"):
+    with pytest.raises(TopoError, match="the key \\['x'\\] is a list, which cannot be a key"):
         joined.feed("a", [["x"], 0, 0])
 
 

@@ -99,7 +99,7 @@ def topology(join: TableJoin, wire: Any, tasks: int = 2) -> Any:
         (lambda: TableJoin(stream="orders", table=RATES, how="outer"), "'inner' or 'left'"),
         (lambda: TableJoin(stream="orders", table=RATES, grace=1), "grace needs a versioned"),
         (lambda: TableJoin(stream="orders", table=VERSIONED), "needs event time"),
-        (lambda: TableJoin(stream="orders", table=RATES, on=("a", "b")), "on has 2 fields"),
+        (lambda: TableJoin(stream="orders", table=RATES, on=("a", "b")), "same number of fields"),
         (lambda: TableJoin(stream="orders", table=RATES, on={"order": "x"}), "on has no key"),
         (lambda: TableJoin(stream="orders", table=RATES, merge="left"), "merge is 'left'"),
         (lambda: TableJoin(stream="orders", table=RATES, outputs=("x",)), "go with a merge"),

@@ -18,11 +18,12 @@ from topo.errors import JoinError, Problem, did_you_mean
 from topo.event_time import BEFORE_ALL, EventTime
 from topo.joins.window_operator import KeyedRowsOperator, SessionRows, WindowOperator
 from topo.operators.inputs import (
-    JoinInput,
+    KeyedInput,
     StreamName,
     check_widths,
     input_problems,
     key_columns,
+    missing_fields,
     parse_inputs,
     unhashable,
 )
@@ -104,7 +105,7 @@ class CoGroup(TimedBolt):
             return self.result_ts, 0
         return None
 
-    def value_field(self, one: JoinInput) -> str | None:
+    def value_field(self, one: KeyedInput) -> str | None:
         """Return the field of an input that is the value; None for all of them."""
         if isinstance(self.values, Mapping):
             return self.values.get(one.component)
@@ -116,9 +117,8 @@ class CoGroup(TimedBolt):
         yield from input_problems(self.sides, where, inputs, tasks)
         for one in self.sides:
             read, name = one.found_in(inputs), self.value_field(one)
-            if read is not None and name is not None and name not in read.fields:
-                text = f"{where}: the value {name!r} is no field of {one.shown}"
-                yield Problem("join-value", where, text, did_you_mean(name, read.fields))
+            if read is not None and name is not None:
+                yield from missing_fields(where, read, [name], "join-value", "the value ")
 
     def result_delay(self) -> int:
         # A session is complete a tick after its end, and its results have its last time.
@@ -205,7 +205,7 @@ class _GroupOperator(WindowOperator):
         if late:
             self._task.set_aside(rows, late)
 
-    def _values(self, rows: Rows, one: JoinInput) -> Sequence[Any]:
+    def _values(self, rows: Rows, one: KeyedInput) -> Sequence[Any]:
         name = self._bolt.value_field(one)
         if name is not None:
             return rows.columns[rows.fields.index(name)]

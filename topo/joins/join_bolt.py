@@ -16,7 +16,16 @@ from typing import Any, ClassVar, TypeVar
 
 from topo.components import OutputFieldsDeclarer
 from topo.errors import JoinError, Problem, did_you_mean
-from topo.operators.inputs import INNER, LEFT, OUTER, RIGHT, JoinInput, unhashable
+from topo.operators.inputs import (
+    INNER,
+    LEFT,
+    OUTER,
+    RIGHT,
+    KeyedInput,
+    meeting_problems,
+    missing_fields,
+    unhashable,
+)
 from topo.operators.selection import parse_select
 from topo.storage.saving import with_one_nan
 from topo.timed import InputFields
@@ -192,23 +201,14 @@ class JoinBolt(WindowedBolt):
     def _read_problems(
         self, where: str, step: _Step, read: InputFields, tasks: int
     ) -> Iterator[Problem]:
-        one = JoinInput(read.component, read.stream, step.fields)
-        for name in step.fields:
-            if name not in read.fields:
-                text = f"{where}: the key {name!r} is no field of {one.shown}"
-                hint = did_you_mean(name, read.fields) or f"its fields are {_names(read.fields)}"
-                yield Problem("join-key", where, text, hint)
-        by_key = read.grouping == "fields" and tuple(read.grouping_fields) == step.fields
-        if tasks == 1 or (by_key and not step.is_nested):
-            return
-        text = (
-            f"{where} joins on {_names(step.fields)} in {tasks} tasks, but reads {one.shown} by "
-            f"{read.grouping} grouping: rows of one key would come to several tasks"
-        )
-        hint = f"write {one.grouping_line()}"
-        if step.is_nested:
+        yield from missing_fields(where, read, step.fields, "join-key")
+        one = KeyedInput.of(read, step.fields)
+        if step.is_nested and tasks > 1:
+            text = f"{where} joins on a part of {_names(step.fields)} in {tasks} tasks"
             hint = "a key in a value needs one task, or global grouping for all inputs"
-        yield Problem("join-grouping", where, text, hint)
+            yield Problem("join-grouping", where, text, hint)
+        else:
+            yield from meeting_problems(one, where, read, tasks)
 
     # -- a window -----------------------------------------------------------------------------
 

@@ -17,14 +17,14 @@ from itertools import groupby
 from typing import Any
 
 from topo.components import OutputFieldsDeclarer
-from topo.errors import LearnError, Problem, did_you_mean
+from topo.errors import LearnError, Problem
 from topo.learning.learner import Learner, Lesson
 from topo.learning.memory import Examples, Learners
 from topo.learning.protocols import needs_label, protocol_problem, requirements_of
+from topo.operators.inputs import key_fields, key_problems, missing_fields
 from topo.storage.saving import SavedMapping, keys_of
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Fields
-from topo.windows.aggregate import key_fields, key_problems
 from topo.wire.column import dump
 
 PREDICTIONS = "predictions"
@@ -166,12 +166,7 @@ class LearnBolt(TimedBolt):
             names = {"feature": self.features or (), "key": self.key}
             names["label"] = () if self.label is None else (self.label,)
             for what, fields in names.items():
-                for name in fields:
-                    if name not in read.fields:
-                        text = f"{where}: the {what} {name!r} is no field of {read.component!r}"
-                        listed = f"its fields are {', '.join(map(repr, read.fields))}"
-                        hint = did_you_mean(name, read.fields) or listed
-                        yield Problem("learn-input", where, text, hint)
+                yield from missing_fields(where, read, fields, "learn-input", f"the {what} ")
             first = inputs[0].fields
             if set(self.features_of(read.fields)) != set(self.features_of(first)):
                 text = f"{where}: {inputs[0].component!r} and {read.component!r} differ in fields"

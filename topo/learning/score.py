@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from topo.components import OutputFieldsDeclarer
-from topo.errors import LearnError, Problem, did_you_mean, shown
+from topo.errors import LearnError, Problem, shown
 from topo.learning.learn import MODEL, LearnBolt
 from topo.learning.protocols import (
     Columns,
@@ -29,10 +29,10 @@ from topo.learning.protocols import (
     protocol_problem,
     requirements_of,
 )
+from topo.operators.inputs import key_fields, missing_fields
 from topo.storage.saving import SavedMapping, with_one_nan
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Fields
-from topo.windows.aggregate import key_fields
 from topo.wire.column import load
 
 _CHUNK_METHODS = {
@@ -115,12 +115,8 @@ class ScoreBolt(TimedBolt):
             return
         first = self.events[0]
         for read in self.events:
-            for name in (*(self.features or ()), *self.key):
-                if name not in read.fields:
-                    text = f"{where}: {name!r} is no field of {read.component!r}"
-                    listed = f"its fields are {', '.join(map(repr, read.fields))}"
-                    hint = did_you_mean(name, read.fields) or listed
-                    yield Problem("learn-input", where, text, hint)
+            names = (*(self.features or ()), *self.key)
+            yield from missing_fields(where, read, names, "learn-input", "")
             if read.fields != first.fields:
                 text = f"{where} emits the fields of its input, and those of {first.component!r}"
                 text += f" and {read.component!r} differ"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from topo.errors import EmitError, JoinError, did_you_mean
-from topo.operators.inputs import JoinInput
+from topo.operators.inputs import KeyedInput
 from topo.timed import InputFields, Rows
 from topo.tuples import Fields
 
@@ -41,7 +41,7 @@ def parse_select(select: Any) -> dict[str, str]:
 class SidePair:
     """The two inputs of a join by the words that select takes for them: "views:ts", "left:ts"."""
 
-    def __init__(self, inputs: Sequence[JoinInput]) -> None:
+    def __init__(self, inputs: Sequence[KeyedInput]) -> None:
         self.inputs = inputs
 
     def side_of(self, word: str) -> int:

@@ -22,6 +22,7 @@ from typing import Any
 from topo.components import OutputFieldsDeclarer
 from topo.errors import Problem, RuleError, TopoError, did_you_mean, shown
 from topo.event_time import BEFORE_ALL, EventTime
+from topo.operators.inputs import key_fields, key_problems
 from topo.rules.counting import KeyCounts
 from topo.rules.files import read_rules
 from topo.rules.rule import Rule
@@ -31,7 +32,6 @@ from topo.storage.saving import SavedMapping
 from topo.tables.table_join import Table
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt, is_in_time
 from topo.tuples import DEFAULT_STREAM, Fields, Source, new_tuple
-from topo.windows.aggregate import key_fields, key_problems
 
 ALERTS, REJECTED, LATE = "alerts", "rejected", "late"
 _ALERT_FIELDS = ("rule", "key", "ts")

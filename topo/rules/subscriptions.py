@@ -22,13 +22,13 @@ from topo.components import OutputFieldsDeclarer
 from topo.conditions import Condition, parse, row_function, terms
 from topo.errors import ConditionError, Problem, RuleError, TopoError, shown
 from topo.event_time import BEFORE_ALL, EventTime
+from topo.operators.inputs import StreamName, stream_named
 from topo.rules.bolt import BY_CLOCK, REJECTED
 from topo.rules.index import ConditionIndex
 from topo.rules.lifetime import Lifetime, State
 from topo.rules.rule import bound_of, check_times
 from topo.rules.ruleset import names_of
 from topo.storage.saving import SavedMapping, with_one_nan
-from topo.tables.table_join import StreamName, stream_named
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Source
 
@@ -60,7 +60,9 @@ class SubscriptionBolt(TimedBolt):
         emit: str = "each",
         limit: int = 1_000_000,
     ) -> None:
-        self.subscriptions = stream_named("SubscriptionBolt: subscriptions", subscriptions)
+        self.subscriptions = stream_named(
+            "SubscriptionBolt: subscriptions", subscriptions, "subscriptions"
+        )
         if emit not in EMITS:
             raise RuleError(f"SubscriptionBolt: emit is {shown(emit)}; it is 'each' or 'list'")
         if time is not None and not isinstance(time, EventTime):

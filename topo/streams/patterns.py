@@ -13,6 +13,7 @@ from topo.components import OutputFieldsDeclarer
 from topo.conditions import Condition
 from topo.errors import ConditionError, PatternError, Problem, did_you_mean
 from topo.event_time import EventTime
+from topo.operators.inputs import key_problems
 from topo.patterns import Match
 from topo.patterns.bolt import PatternBolt
 from topo.patterns.inputs import TupleInput
@@ -23,7 +24,6 @@ from topo.patterns.questions import Questions
 from topo.streams.chain_code import KEY, TIME, VALUE
 from topo.streams.records import record_type
 from topo.timed import InputFields, Rows
-from topo.windows.aggregate import key_problems
 
 TIMED_OUT = "timed_out"
 

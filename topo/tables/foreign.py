@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from topo.errors import StreamError
 from topo.event_time import EventTime
+from topo.operators.inputs import unhashable
 from topo.storage.saving import SavedMapping, column_with_one_nan, keys_of
 from topo.tables.changelog import ChangelogBolt, ChangelogOperator
 from topo.tables.expression import INNER, NO_TIME, same
 from topo.tables.leaving import Change
 from topo.tables.sources import SourcePlan, TableSource
-from topo.tables.stores import unhashable
 from topo.timed import Clock, Operator, OperatorTask, Rows
 
 _GONE = (None, NO_TIME)
@@ -75,8 +76,10 @@ class ForeignJoin(ChangelogOperator):
         try:
             pairs = keys_of(columns[:2], rows.count)
             self._fresh.update(zip(pairs, zip(columns[2], times, strict=True), strict=True))
-        except TypeError:
-            raise unhashable([*columns[0], *columns[1]], self.task.owner) from None
+        except TypeError as error:
+            raise (
+                unhashable(self.task.owner, [*columns[0], *columns[1]], StreamError) or error
+            ) from None
 
     def advance(self, clock: Clock) -> int:
         changes: dict[Any, Change] = {}

@@ -15,9 +15,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from topo.components import OutputFieldsDeclarer
+from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime, TimeReader
+from topo.operators.inputs import unhashable
 from topo.storage.saving import SavedMapping, column_with_one_nan, keys_of, with_one_nan
-from topo.tables.stores import LatestStore, unhashable
+from topo.tables.stores import LatestStore
 from topo.tables.versions import VersionStore
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
 
@@ -131,8 +133,10 @@ class LookupOperator(Operator):
         find, left = self._store.find, self._rules.left
         try:
             found = [(row, find(row[1], row[0])) for row in due]
-        except TypeError:
-            raise unhashable([row[1] for row in due], self._task.owner) from None
+        except TypeError as error:
+            raise (
+                unhashable(self._task.owner, [row[1] for row in due], StreamError) or error
+            ) from None
         if not left:
             found = [pair for pair in found if pair[1] is not None]
         return self.results(found)
@@ -229,18 +233,18 @@ class TupleLookup(LookupOperator):
         assert own is not None
         assert other is not None
         self._fields = own, other
-        self._key_of_row = [own.index(name) for name in bolt.on]
+        self._key_of_row = [own.index(name) for name in bolt.sides[0].key]
         time_name = bolt.time_names()[1]
         self._upserts = Upserts(bolt.table, other, time_name)
         self._merge = bolt.merge if callable(bolt.merge) else None
         self._make = bolt.output().rows() if self._merge is None else None
         self._reader: TimeReader | None = None
         if bolt.rules.grace is not None and bolt.event_time is not None:
-            where = f"{task.owner}, tuple of {bolt.inputs[1][0]!r}"
+            where = f"{task.owner}, tuple of {bolt.sides[1].component!r}"
             self._reader = TimeReader(bolt.event_time, where, other, name=time_name)
 
     def is_table(self, rows: Rows) -> bool:
-        return (rows.component, rows.stream) == self._bolt.inputs[1]
+        return self._bolt.sides[1].is_of(rows.component, rows.stream)
 
     def changes(self, rows: Rows) -> Changes:
         keys, values = self._upserts.changes(rows)

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any
 
+from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
+from topo.operators.inputs import unhashable
 from topo.storage.saving import SavedMapping, column_with_one_nan
-from topo.tables.stores import unhashable
 
 UPSERTS, CHANGES = "upserts", "changes"
 """The kinds of a source: rows as they come, or another bolt's changelog."""
@@ -74,8 +75,8 @@ class TableSource:
                     newest = fresh.get(key) or self.rows.get(key)
                     if newest is None or ts >= newest[1]:
                         fresh[key] = (value, ts)
-        except TypeError:
-            raise unhashable(keys, self._owner) from None
+        except TypeError as error:
+            raise unhashable(self._owner, keys, StreamError) or error from None
         if None in fresh:  # no key: equal to nothing
             del fresh[None]
 

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
-from topo.errors import KEY_HINT, StreamError, unhashable_key
+from topo.errors import StreamError
+from topo.operators.inputs import unhashable
 from topo.storage.saving import SavedMapping
 
 
@@ -65,8 +66,8 @@ class LatestStore:
         known = self._rows
         try:
             self._touched.update(dict.fromkeys(keys))
-        except TypeError:
-            raise unhashable(keys, self._owner) from None
+        except TypeError as error:
+            raise unhashable(self._owner, keys, StreamError) or error from None
         if self._ttl is not None or self._max_keys is not None:
             self._put_in_order(keys, rows, now)
         elif None in rows if _are_plain(rows) else any(row is None for row in rows):
@@ -130,9 +131,3 @@ class LatestStore:
 def _are_plain(rows: Sequence[Any]) -> bool:
     """Return True if comparing these rows with None calls nobody's code."""
     return set(map(type, rows)) <= {tuple, str, int, float, bytes, bool, type(None)}
-
-
-def unhashable(keys: Sequence[Any], owner: str) -> StreamError:
-    """Return the error of a key that cannot be one."""
-    key, kind = unhashable_key(keys) or ("of a tuple", "an object")
-    return StreamError(f"{owner}: the key {key} is {kind}, which cannot be a key", hint=KEY_HINT)

@@ -14,16 +14,24 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from topo.components import OutputFieldsDeclarer
-from topo.errors import JoinError, Problem, did_you_mean
+from topo.errors import JoinError, Problem
 from topo.event_time import Duration, EventTime
+from topo.operators.inputs import (
+    INNER,
+    LEFT,
+    KeyedInput,
+    StreamName,
+    check_how,
+    check_widths,
+    input_problems,
+    key_of,
+    missing_fields,
+    stream_named,
+)
 from topo.tables.fields import MERGES, Output, Selection, Side, merged, selected
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
-from topo.tuples import DEFAULT_STREAM, Fields, Tuple
+from topo.tuples import Fields, Tuple
 
-StreamName: TypeAlias = "str | tuple[str, str]"
-"""A component, or a component and one of its streams."""
-
-HOWS = ("inner", "left")
 Merge: TypeAlias = Callable[[dict[str, Any], "dict[str, Any] | None"], Any]
 
 
@@ -67,18 +75,6 @@ class Table:
         return tuple(self.key)
 
 
-def stream_named(what: str, name: Any) -> tuple[str, str]:
-    """Return component and stream of what names a stream; raise a JoinError if it does not."""
-    if isinstance(name, str) and name:
-        return name, DEFAULT_STREAM
-    if isinstance(name, tuple) and len(name) == 2 and all(isinstance(x, str) for x in name):
-        return name
-    raise JoinError(
-        f"{what} is {name!r}; it takes a component, or a component and a stream",
-        hint='write "rates", or ("rates", "stream")',
-    )
-
-
 def check_limits(what: str, ttl: Any, max_keys: Any) -> None:
     """Raise a JoinError unless these can bound a table."""
     if ttl is not None and (not isinstance(ttl, timedelta) or ttl <= timedelta(0)):
@@ -115,11 +111,7 @@ def lookup_rules(
     max_keys: int | None = None,
 ) -> Rules:
     """Return the rules of a lookup; raise a JoinError if they cannot be."""
-    if how not in HOWS:
-        raise JoinError(
-            f"how is {how!r}; a join with a table is 'inner' or 'left'",
-            hint=did_you_mean(str(how), HOWS),
-        )
+    how = check_how(how, (INNER, LEFT))
     if versioned is None:
         if grace is not None:
             raise JoinError(
@@ -175,12 +167,12 @@ class TableJoin(TimedBolt):
             raise JoinError(
                 f"time is {time!r}; it takes an EventTime", hint='write time=EventTime("ts")'
             )
-        self.inputs = stream_named("TableJoin: stream", stream), table.stream
-        """Component and stream of the stream and of the table."""
-        if self.inputs[0] == self.inputs[1]:
+        named = stream_named("TableJoin: stream", stream, "stream")
+        if named == table.stream:
             raise JoinError(f"TableJoin: {stream!r} is both the stream and the table")
         self.table = table
-        self.on = self._key(on)
+        key = key_of("left", named, table.keys if on is None else on)
+        self.sides = KeyedInput(*named, key), KeyedInput(*table.stream, table.keys)
         self.rules = lookup_rules(
             how=how,
             time=time,
@@ -199,6 +191,7 @@ class TableJoin(TimedBolt):
         self.fields: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
         """The fields of both inputs, once the topology is built."""
         self._check_output()
+        check_widths(self.sides)
 
     def _check_output(self) -> None:
         if callable(self.merge):
@@ -210,29 +203,20 @@ class TableJoin(TimedBolt):
             raise JoinError("outputs go with a merge function; select names fields")
         if self.select is not None and self.merge != "prefix":
             raise JoinError("select and merge are two ways to say what comes out; give one")
-        if len(self.on) != len(self.table.keys):
-            raise JoinError(
-                f"on has {len(self.on)} fields, and the key of {self.table.name!r} has "
-                f"{len(self.table.keys)}"
-            )
 
-    def _key(self, on: Any) -> tuple[str, ...]:
-        """Return the fields of the stream that hold the table's key."""
-        if isinstance(on, Mapping):
-            names = (self.inputs[0], self.inputs[0][0], "left")
-            if not any(name in on for name in names):
-                raise JoinError(
-                    f"on has no key for {self.inputs[0][0]!r}; it has {', '.join(map(repr, on))}",
-                    hint=f'write on={{{self.inputs[0][0]!r}: "field"}}',
-                )
-            on = next(on[name] for name in names if name in on)
-        return tuple(Fields(self.table.keys if on is None else on))
+    @property
+    def on(self) -> tuple[str, ...]:
+        """The fields of the stream that hold the table's key."""
+        return self.sides[0].key
 
     # -- what it declares ---------------------------------------------------------------------
 
     def read_inputs(self, inputs: Sequence[InputFields]) -> None:
-        found = {(read.component, read.stream): read.fields for read in inputs}
-        self.fields = found.get(self.inputs[0]), found.get(self.inputs[1])
+        stream, table = (one.found_in(inputs) for one in self.sides)
+        self.fields = (
+            None if stream is None else stream.fields,
+            None if table is None else table.fields,
+        )
 
     def output(self) -> Output:
         """Return the fields of the output and their places."""
@@ -242,8 +226,8 @@ class TableJoin(TimedBolt):
         left_out = self.table.keys
         if self.merge != "prefix" and own[0] == own[1] and own[0] is not None:
             left_out = (*left_out, own[0])
-        left = Side(self.inputs[0][0], self.fields[0] or ())
-        right = Side(self.inputs[1][0], self.fields[1] or (), left_out)
+        left = Side(self.sides[0].component, self.fields[0] or ())
+        right = Side(self.sides[1].component, self.fields[1] or (), left_out)
         if self.select is not None:
             return selected(self.select, (left, right))
         return merged(self.merge, left, right)
@@ -253,7 +237,7 @@ class TableJoin(TimedBolt):
         time = self.event_time
         if time is None:
             return None, None
-        return time.field_of(self.inputs[0][0]), time.field_of(self.inputs[1][0])
+        return time.field_of(self.sides[0].component), time.field_of(self.sides[1].component)
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         if None not in self.fields:  # else it reads something else, which `problems` says
@@ -277,7 +261,7 @@ class TableJoin(TimedBolt):
         time = self.event_time
         if time is None or self.rules.grace is None:
             return time
-        return replace(time, untimed=(*time.untimed, self.inputs[1][0]))
+        return replace(time, untimed=(*time.untimed, self.sides[1].component))
 
     def describe_time(self) -> str:
         how = "left" if self.rules.left else "inner"
@@ -292,63 +276,15 @@ class TableJoin(TimedBolt):
     def problems(
         self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
     ) -> Iterable[Problem]:
-        found = {(read.component, read.stream): read for read in inputs}
-        for read in inputs:
-            if (read.component, read.stream) not in self.inputs:
-                text = f"{where} reads {read.component!r} stream {read.stream!r}, which it does not"
-                yield Problem("join-input", where, f"{text} join", "take the grouping away")
-        for stream, key in zip(self.inputs, (self.on, self.table.keys), strict=True):
-            if stream not in found:
-                text = f"{where} joins {_shown(stream)}, which it does not read"
-                yield Problem("join-input", where, text, f"write {_grouping(stream, key)}")
-        if all(stream in found for stream in self.inputs):
-            reads = found[self.inputs[0]], found[self.inputs[1]]
-            yield from self._field_problems(where, reads)
-            yield from self._grouping_problems(where, reads, tasks)
-
-    def _field_problems(
-        self, where: str, reads: tuple[InputFields, InputFields]
-    ) -> Iterable[Problem]:
-        wanted = [(reads[0], f"the key {name!r}", name) for name in self.on]
-        wanted += [(reads[1], f"the key {name!r}", name) for name in self.table.keys]
-        if isinstance(self.table.deleted, str):
-            wanted.append((reads[1], f"deleted={self.table.deleted!r}", self.table.deleted))
-        for read, what, name in wanted:
-            if name not in read.fields:
-                text = f"{where}: {what} is no field of {read.component!r}"
-                known = f"its fields are {', '.join(map(repr, read.fields))}"
-                hint = did_you_mean(name, read.fields) or known
-                yield Problem("join-key", where, text, hint)
-
-    def _grouping_problems(
-        self, where: str, reads: tuple[InputFields, InputFields], tasks: int
-    ) -> Iterable[Problem]:
-        everywhere = reads[1].grouping == "all" and reads[0].grouping != "all"
-        if tasks == 1 or everywhere or {read.grouping for read in reads} == {"global"}:
-            return
-        for read, key in zip(reads, (self.on, self.table.keys), strict=True):
-            if read.grouping == "fields" and read.grouping_fields == key:
-                continue
-            by = f"{read.grouping}({', '.join(read.grouping_fields)})"
-            by = by if read.grouping_fields else read.grouping
-            stream = (read.component, read.stream)
-            text = (
-                f"{where} joins by {', '.join(map(repr, key))} in {tasks} tasks, but reads "
-                f"{_shown(stream)} by {by} grouping: rows and what they match come to different "
-                "tasks"
-            )
-            yield Problem("join-grouping", where, text, f"write {_grouping(stream, key)}")
+        stream, table = (one.found_in(inputs) for one in self.sides)
+        is_dealt = stream is not None and stream.grouping != "all"
+        is_copied = is_dealt and table is not None and table.grouping == "all"
+        yield from input_problems(self.sides, where, inputs, 1 if is_copied else tasks)
+        if table is not None and isinstance(self.table.deleted, str):
+            names = [self.table.deleted]
+            yield from missing_fields(where, table, names, "join-key", "deleted=")
 
     def operator(self, task: OperatorTask) -> Operator:
         from topo.tables.lookup import TupleLookup
 
         return TupleLookup(self, task)
-
-
-def _shown(stream: tuple[str, str]) -> str:
-    return repr(stream[0]) if stream[1] == DEFAULT_STREAM else f"{stream[0]!r} stream {stream[1]!r}"
-
-
-def _grouping(stream: tuple[str, str], fields: Sequence[str]) -> str:
-    named = "" if stream[1] == DEFAULT_STREAM else f", stream={stream[1]!r}"
-    return f".fields_grouping({stream[0]!r}, [{', '.join(map(repr, fields))}]{named})"

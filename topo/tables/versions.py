@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
+from topo.operators.inputs import unhashable
 from topo.storage.saving import SavedMapping
-from topo.tables.stores import unhashable
 
 
 class VersionStore:
@@ -51,11 +52,8 @@ class VersionStore:
             for key, row, ts in zip(keys, rows, times, strict=True):
                 if key is not None:
                     self._put(key, row, ts, now)
-        except TypeError:
-            error = unhashable(keys, self._owner)
-            if "a key cannot be hashed" in error.message:
-                raise
-            raise error from None
+        except TypeError as error:
+            raise unhashable(self._owner, keys, StreamError) or error from None
 
     def _put(self, key: Any, row: Any, ts: int, now: float) -> None:
         own = self._times.get(key)

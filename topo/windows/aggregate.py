@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from topo.components import OutputFieldsDeclarer
-from topo.errors import Problem, WindowError, did_you_mean
+from topo.errors import Problem, WindowError
 from topo.event_time import Duration, EventTime
 from topo.operators.aggregates.combiners import Combiner
 from topo.operators.aggregates.inputs import Inputs, check_aggregates
+from topo.operators.inputs import key_fields as key_fields
+from topo.operators.inputs import key_problems as key_problems
+from topo.operators.inputs import missing_fields
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
 from topo.windows.assigners import (
@@ -139,12 +142,7 @@ class WindowAggregate(TimedBolt):
         self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
     ) -> Iterable[Problem]:
         for read in inputs:
-            for name in self.key:
-                if name not in read.fields:
-                    text = f"{where}: the key {name!r} is no field of {read.component!r}"
-                    known = ", ".join(map(repr, read.fields))
-                    hint = did_you_mean(name, read.fields) or f"its fields are {known}"
-                    yield Problem("window-key", where, text, hint)
+            yield from missing_fields(where, read, self.key, "window-key")
             for combiner in self.aggregates.values():
                 try:
                     Inputs.of(combiner, read.fields, f"{read.component!r}")
@@ -186,38 +184,3 @@ def _emits_changed(emit: Any) -> bool:
     if emit not in ("all", "changed"):
         raise WindowError(f"emit is {emit!r}; it must be 'all' or 'changed'")
     return bool(emit == "changed")
-
-
-def key_fields(key: Any) -> tuple[str, ...]:
-    """Return the fields of a key; raise a WindowError if it is none."""
-    names = (key,) if isinstance(key, str) else () if key is None else key
-    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
-        raise WindowError(
-            f"key is {key!r}; it takes the name of a field, or several",
-            hint='write key="user", or key=("user", "page")',
-        )
-    return tuple(Fields(names))
-
-
-def key_problems(
-    key: Sequence[str],
-    where: str,
-    read: InputFields,
-    tasks: int,
-    *,
-    has: str = "windows",
-    code: str = "window-grouping",
-) -> Iterable[Problem]:
-    """Yield a problem if tuples of one key may come to several tasks."""
-    if not key or tasks == 1 or read.grouping in ("global", "all", "direct", "custom"):
-        return
-    by_key = read.grouping == "fields" and set(read.grouping_fields) <= set(key)
-    if by_key and read.grouping_fields:
-        return
-    names = ", ".join(map(repr, key))
-    text = (
-        f"{where} has {has} by {names} in {tasks} tasks, but reads {read.component!r} by "
-        f"{read.grouping} grouping: tuples of one key come to several tasks"
-    )
-    hint = f"write .fields_grouping({read.component!r}, [{names}])"
-    yield Problem(code, where, text, hint)

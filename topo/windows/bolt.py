@@ -13,11 +13,11 @@ from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
 
 from topo.components import OutputFieldsDeclarer, StatefulBolt
-from topo.errors import Problem, WindowError, did_you_mean
+from topo.errors import Problem, WindowError
 from topo.event_time import Duration, EventTime
+from topo.operators.inputs import key_fields, key_problems, missing_fields
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Tuple
-from topo.windows.aggregate import key_fields, key_problems
 from topo.windows.assigners import Session, Sliding, Tumbling
 from topo.windows.records import Rules
 from topo.windows.storm import Extent
@@ -37,7 +37,7 @@ from topo.windows.window import (
 
 B = TypeVar("B", bound="WindowedBolt")
 
-ARRIVAL = EventTime(None, unit="us", idle=None)
+ARRIVAL_IN_US = EventTime(None, unit="us", idle=None)
 """Stands for the time of windows by arrival: the batch's clock, in microseconds inside."""
 
 
@@ -287,12 +287,7 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         check_mode(self.rules["mode"])
         self.watermark_every()
         for read in inputs:
-            for name in self.key_fields():
-                if name not in read.fields:
-                    text = f"{where}: the key {name!r} is no field of {read.component!r}"
-                    known = ", ".join(map(repr, read.fields))
-                    hint = did_you_mean(name, read.fields) or f"its fields are {known}"
-                    yield Problem("window-key", where, text, hint)
+            yield from missing_fields(where, read, self.key_fields(), "window-key")
             yield from key_problems(self.key_fields(), where, read, tasks)
         if self.is_general and self.ack_mode == "expiry":
             text = f'{where}: ack="expiry" goes with windows of a length and a slide only'
@@ -300,7 +295,7 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         if own.get("_only_full") and not isinstance(self.length, int):
             text = f"{where}: only windows of counts can be full"
             yield Problem("window", where, text, "give length and slide as counts")
-        self.check_window(time or ARRIVAL)
+        self.check_window(time or ARRIVAL_IN_US)
 
     @property
     def only_full(self) -> bool:

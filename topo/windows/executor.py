@@ -15,7 +15,7 @@ from topo.storage.saving import keys_of
 from topo.timed import Clock, Operator, OperatorTask, Rows
 from topo.tuples import Source
 from topo.windows.assigners import Sessions
-from topo.windows.bolt import ARRIVAL, WindowedBolt
+from topo.windows.bolt import ARRIVAL_IN_US, WindowedBolt
 from topo.windows.contents import Held, Holding, HoldingWindows
 from topo.windows.records import Pane, Rules
 from topo.windows.rows import WaitingRows
@@ -31,7 +31,7 @@ class Executor(Operator):
         self._task = task
         time = bolt.timing()
         self._by_arrival = time is None
-        self._time = time or ARRIVAL
+        self._time = time or ARRIVAL_IN_US
         self._key = bolt.key_fields()
         self._expiry = bolt.ack_mode == "expiry"
 
