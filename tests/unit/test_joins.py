@@ -128,6 +128,7 @@ def test_what_can_be_no_join_is_refused_at_once(made: Any, said: str) -> None:
         ),
         (interval(on="kk"), None, 1, "did you mean 'k'?"),
         (interval(select="k,nothing"), None, 1, "'nothing', which no input has"),
+        (interval(merge="raise"), None, 1, "'a' and 'b' both have v, ts"),
         (interval(select="a:nothing"), None, 1, "'a:nothing', which no input has"),
         (interval(right=("b", "other")), None, 1, "joins 'b' stream 'other', which it does not"),
         (interval(right="c"), None, 1, "reads 'b', which it does not join"),
@@ -199,6 +200,33 @@ def test_without_select_all_fields_are_there_and_clashes_have_prefixes() -> None
     assert joined.rows == [["x", 1, 0, 2, 0]]
     joined.feed("a", ["z", 5, 200]).feed("b", ["z", 6, 200])
     assert ["y", None, None, 3, 100] in joined.rows
+
+
+@pytest.mark.parametrize(
+    ("merge", "both", "left_alone"),
+    [("keep-left", [1, 0], [4, 100]), ("keep-right", [2, 5], [4, 100])],
+)
+def test_a_name_that_both_sides_have_is_that_of_one_or_of_the_one_that_is_there(
+    merge: str, both: list[int], left_alone: list[int]
+) -> None:
+    joined = Joined(interval(how="outer", merge=merge)).start()
+    assert joined.run.topology.component("j").declared("default").fields == ("k", "v", "ts")
+    joined.feed("a", ["x", 1, 0]).feed("b", ["x", 2, 5], ["y", 3, 100]).feed("a", ["z", 4, 100])
+    joined.feed("a", ["w", 5, 200]).feed("b", ["w", 6, 200])
+    rows = sorted(row for row in joined.rows if row[0] != "w")
+    assert rows == [["x", *both], ["y", 3, 100], ["z", *left_alone]]
+
+
+def test_a_field_of_a_side_that_is_missing_is_not_that_of_the_window() -> None:
+    fields = {"a": ["k", "ts"], "b": ["k", "ts", "start"]}
+    window = Tumbling(10)
+    bolt = WindowJoin(
+        left="a", right="b", on="k", window=window, how="left", time=TS, select="k,start,end"
+    )
+    joined = Joined(bolt, fields).start()
+    joined.feed("a", ["x", 1], ["y", 2]).feed("b", ["x", 1, "then"])
+    joined.feed("a", ["z", 50]).feed("b", ["z", 50, ""])
+    assert sorted(joined.rows)[:2] == [["x", "then", 10], ["y", None, 10]]
 
 
 def test_a_key_is_there_whichever_side_is_missing_and_whatever_it_is_called() -> None:

@@ -102,10 +102,10 @@ def topology(join: TableJoin, wire: Any, tasks: int = 2) -> Any:
         (lambda: TableJoin(stream="orders", table=RATES, on=("a", "b")), "same number of fields"),
         (lambda: TableJoin(stream="orders", table=RATES, on={"order": "x"}), "on has no key"),
         (lambda: TableJoin(stream="orders", table=RATES, merge="left"), "merge is 'left'"),
-        (lambda: TableJoin(stream="orders", table=RATES, outputs=("x",)), "go with a merge"),
+        (lambda: TableJoin(stream="orders", table=RATES, outputs=("x",)), "goes with merge"),
         (
             lambda: TableJoin(stream="orders", table=RATES, select="rate", merge="raise"),
-            "give one",
+            "not both",
         ),
     ],
 )
@@ -142,7 +142,9 @@ def test_unknown_fields_are_named() -> None:
     missing = TableJoin(stream="orders", table=RATES, on="currencies")
     assert "the key 'currencies' is no field" in problems(topology(missing, wire))
     chosen = TableJoin(stream="orders", table=RATES, select=("amount", "rates:rat"))
-    assert "select names 'rates:rat'" in problems(topology(chosen, wire))
+    assert "select has 'rates:rat', which no input has" in problems(topology(chosen, wire))
+    with pytest.raises(JoinError, match="'rate' is no input of the join"):
+        TableJoin(stream="orders", table=RATES, select=("amount", "rate:rate"))
     clash = TableJoin(stream="orders", table=RATES, merge="raise")
     assert "both have ts" in problems(topology(clash, wire))
     deleted = TableJoin(stream="orders", table=Table("rates", key="currency", deleted="gone"))

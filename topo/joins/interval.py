@@ -41,7 +41,7 @@ class IntervalJoin(PairJoin):
         how: str = INNER,
         time: EventTime | None = None,
         select: Any = None,
-        merge: Merge | None = None,
+        merge: str | Merge | None = None,
         outputs: str | Iterable[str] | None = None,
         result_ts: str | None = None,
         allowed_lateness: Duration = 0,

@@ -11,12 +11,15 @@ from topo.event_time import EventTime
 from topo.operators.inputs import StreamName, check_how, check_widths, input_problems, parse_inputs
 from topo.operators.selection import (
     Merge,
+    Output,
     Own,
     Shape,
     SidePair,
-    all_fields,
+    check_output,
+    merged,
     merging,
     parse_select,
+    selected,
     selecting,
 )
 from topo.timed import InputFields, TimedBolt
@@ -26,11 +29,11 @@ from topo.tuples import Fields
 class PairJoin(TimedBolt):
     """The base of the joins of two inputs: what they read, and what their results are.
 
-    Without `select` and `merge`, a result has all fields of both sides: a key of one name once,
-    other fields that both have as `left_...` and `right_...`. `merge` is a function of the two
-    tuples, None for one without a match, that returns the value of the field `value`, or a list for
-    `outputs`. With `result_ts`, a field of that name is added that has the result's time. Late rows
-    go to `late_stream`.
+    Without `select`, a result has all fields of both sides: a key of one name once, other fields
+    that both have as `left_...` and `right_...`, or as `merge` says: "keep-left", "keep-right",
+    "raise". It may also be a function of the two tuples, None for one without a match, that returns
+    the value of the field `value`, or a list for `outputs`. With `result_ts`, a field of that name
+    is added that has the result's time. Late rows go to `late_stream`.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class PairJoin(TimedBolt):
         how: str,
         time: EventTime | None,
         select: Any,
-        merge: Merge | None,
+        merge: str | Merge | None,
         outputs: str | Iterable[str] | None,
         result_ts: str | None,
         late_stream: str | None,
@@ -57,16 +60,9 @@ class PairJoin(TimedBolt):
         self.event_time = time
         self.late_stream = late_stream
         self.select = None if select is None else parse_select(select)
-        if merge is not None and not callable(merge):
-            raise JoinError(
-                f"merge is {merge!r}; it takes a function of the left and the right tuple",
-                hint="write merge=lambda left, right: ...",
-            )
-        if merge is not None and select is not None:
-            raise JoinError("a join has select or merge, not both")
-        if outputs is not None and merge is None:
-            raise JoinError("outputs goes with merge; select names the fields of the output")
-        self.merge = merge
+        check_output(merge, select, outputs)
+        self.merge = merge if callable(merge) else None
+        self.clashes = merge if isinstance(merge, str) else "prefix"
         self.merged = None if outputs is None else tuple(Fields(outputs))
         self.result_ts = result_ts
         self.reads: tuple[InputFields, ...] = ()
@@ -95,7 +91,7 @@ class PairJoin(TimedBolt):
         elif self.select is not None:
             names = list(self.select)
         elif len(self.reads) == 2:
-            names = list(all_fields(SidePair(self.sides), self.reads))
+            names = list(self.output().names)
         else:
             names = []  # what it does not read is reported as such
         declarer.declare(Fields(*names, *self.own_appended()))
@@ -114,16 +110,20 @@ class PairJoin(TimedBolt):
         found = [one.found_in(inputs) for one in self.sides]
         fields = [read.fields for read in found if read is not None]
         if self.select is not None and len(fields) == 2:
-            pair = SidePair(self.sides)
-            for of in self.select.values():
-                text = pair.problem(of, fields, self.bounds())
-                if text:
-                    yield Problem("join-select", where, f"{where}: {text}")
+            yield from SidePair(self.sides).problems(self.select, where, fields, self.bounds())
         untimed = [] if self.event_time is None else self.event_time.untimed
         for read in inputs:
             if read.component in untimed:
                 text = f"{where} joins {read.component!r} in event time, which is untimed"
                 yield Problem("time-field", where, text, "look it up in a table")
+
+    def output(self) -> Output:
+        """Return the fields of a result that come from the two sides."""
+        pair, fields = SidePair(self.sides), [read.fields for read in self.reads]
+        if self.select is not None:
+            return selected(self.select, pair, fields)
+        keys = zip(*(side.key for side in self.sides), strict=True)
+        return merged(self.clashes, pair, fields, [mine for mine, other in keys if mine == other])
 
     def shape(self, owner: str, own: Mapping[str, str], names: Mapping[str, Any]) -> Shape:
         """Return what makes results; `own` are expressions of the join's own fields."""
@@ -131,6 +131,6 @@ class PairJoin(TimedBolt):
         if self.merge is not None:
             width = None if self.merged is None else len(self.merged)
             return merging(self.merge, width, owner, known)
-        pair = SidePair(self.sides)
-        chosen = self.select or all_fields(pair, self.reads)
-        return selecting(chosen, pair, self.reads, known)
+        output = self.output()
+        of = output.names if self.select is None else tuple(self.select.values())
+        return selecting(output, of, known)

@@ -38,7 +38,7 @@ class WindowJoin(PairJoin):
         how: str = INNER,
         time: EventTime | None = None,
         select: Any = None,
-        merge: Merge | None = None,
+        merge: str | Merge | None = None,
         outputs: str | Iterable[str] | None = None,
         result_ts: str | None = None,
         late_stream: str = "late",

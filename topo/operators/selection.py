@@ -1,23 +1,51 @@
 """The shape of a join's results: which fields they have, and how rows become one.
 
+`select` names the fields: "rate" is the first side's that has it, "rates:rate" that of one input,
+and a mapping gives names of its own. Without it all fields come out, and `merge` says what happens
+to a name that both sides have. Either way a result is an `Output`: names, and for each the places
+that it may come from, of which the first counts whose side has a row.
+
 A join keeps of each row only what its results need. The functions that make a result are generated
-from the places of the selected fields, so that a match costs one call and one list.
+from those places, so that a match costs one call and one list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from topo.errors import EmitError, JoinError, did_you_mean
+from topo.errors import EmitError, JoinError, Problem, did_you_mean
 from topo.operators.inputs import KeyedInput
-from topo.timed import InputFields, Rows
+from topo.timed import Rows
 from topo.tuples import Fields
 
 Merge: TypeAlias = "Callable[[Any, Any], Any]"
-Pick: TypeAlias = "tuple[int, int] | None"
-"""The side and the place of a value in a result; None: no side has it."""
+Selection: TypeAlias = "Sequence[str] | Mapping[str, str]"
+MERGES = ("prefix", "keep-left", "keep-right", "raise")
+"""What happens to a name that both sides have."""
+Place: TypeAlias = "tuple[int, int]"
+"""A side, and the position of a field in its rows."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """The fields of a result, and for each the places that it may come from, the best one first."""
+
+    names: tuple[str, ...]
+    places: tuple[tuple[Place, ...], ...]
+
+    def sources(self, missing: int | None) -> list[Place | None]:
+        """Return where each value is if a side has no row: of the other one, or None."""
+        return [
+            next((place for place in several if place[0] != missing), None)
+            for several in self.places
+        ]
+
+    def name_of(self, place: Place) -> str | None:
+        """Return the name under which a field comes out, whichever side is missing."""
+        best = [several[0] if several else None for several in self.places]
+        return self.names[best.index(place)] if place in best else None
 
 
 def parse_select(select: Any) -> dict[str, str]:
@@ -36,6 +64,21 @@ def parse_select(select: Any) -> dict[str, str]:
             hint='write select=("id", "views:ts"), or {"viewed": "views:ts"}',
         )
     return chosen
+
+
+def check_output(merge: Any, select: Any, outputs: Any) -> None:
+    """Raise a JoinError if these cannot say together what comes out of a join."""
+    if merge is not None and not callable(merge) and merge not in MERGES:
+        words = ", ".join(map(repr, MERGES))
+        raise JoinError(
+            f"merge is {merge!r}; it takes a function of the left and the right row, or one of "
+            f"{words}",
+            hint='write merge=lambda left, right: ..., or merge="keep-left"',
+        )
+    if merge not in (None, "prefix") and select is not None:
+        raise JoinError("a join has select or merge, not both: each says what comes out")
+    if outputs and not callable(merge):
+        raise JoinError("outputs goes with merge, a function; select names the fields of a result")
 
 
 class SidePair:
@@ -66,29 +109,39 @@ class SidePair:
             if colon:
                 self.side_of(word.strip())
 
-    def picks(self, of: str, fields: Sequence[Sequence[str]], missing: int | None) -> Pick:
-        """Return where a selected field is found, in a result in which a side may be missing.
+    def places(self, of: str, fields: Sequence[Sequence[str]]) -> tuple[Place, ...]:
+        """Return where a selected field is found: nowhere, or in several places.
 
         A bare name is of the first side that has it; a part of the key is on both, whatever it is
         called there.
         """
         word, colon, name = of.partition(":")
         if colon:
-            side = self.side_of(word.strip())
-            name = name.strip()
-            return (side, fields[side].index(name)) if side != missing else None
-        for side in (0, 1):
-            if side != missing and of in fields[side]:
-                return side, fields[side].index(of)
+            side, name = self.side_of(word.strip()), name.strip()
+            return ((side, fields[side].index(name)),) if name in fields[side] else ()
+        places = [(side, fields[side].index(of)) for side in (0, 1) if of in fields[side]]
         for side in (0, 1):
             key = self.inputs[side].key
-            if side == missing and of in key:
+            if of in key:
                 other = self.inputs[1 - side].key[key.index(of)]
-                return 1 - side, fields[1 - side].index(other)
-        return None
+                if other in fields[1 - side]:
+                    places.append((1 - side, fields[1 - side].index(other)))
+        return tuple(places)
 
-    def problem(self, of: str, fields: Sequence[Sequence[str]], own: Sequence[str]) -> str:
-        """Return the mistake in a selected field, or ""; `own` are fields of the result."""
+    def problems(
+        self,
+        select: Mapping[str, str],
+        where: str,
+        fields: Sequence[Sequence[str]],
+        own: Sequence[str] = (),
+    ) -> Iterator[Problem]:
+        """Yield the mistakes in a selection; `own` are fields of the result."""
+        for of in select.values():
+            text = self._mistake(of, fields, own)
+            if text:
+                yield Problem("join-select", where, f"{where}: {text}")
+
+    def _mistake(self, of: str, fields: Sequence[Sequence[str]], own: Sequence[str]) -> str:
         word, colon, name = of.partition(":")
         try:
             known = fields[self.side_of(word.strip())] if colon else [*fields[0], *fields[1], *own]
@@ -99,6 +152,54 @@ class SidePair:
             return ""
         hint = did_you_mean(name, known) or f"there are {', '.join(map(repr, known))}"
         return f"select has {of!r}, which no input has; {hint}"
+
+
+def selected(select: Mapping[str, str], pair: SidePair, fields: Sequence[Sequence[str]]) -> Output:
+    """Return the output that a selection names."""
+    return Output(tuple(select), tuple(pair.places(of, fields) for of in select.values()))
+
+
+def merged(
+    merge: str, pair: SidePair, fields: Sequence[Sequence[str]], left_out: Sequence[str]
+) -> Output:
+    """Return all fields of both sides, clashes being dealt with as `merge` says.
+
+    Of the names in `left_out`, the key for one, only the left side's comes out.
+    """
+    left, right = fields
+    both = {name for name in right if name in left and name not in left_out}
+    if merge == "raise" and both:
+        components = " and ".join(repr(side.component) for side in pair.inputs)
+        raise JoinError(
+            f"{components} both have {', '.join(name for name in right if name in both)}",
+            hint='write merge="prefix", "keep-left" or "keep-right", or select=(...)',
+        )
+    prefixes = merge == "prefix"
+    outputs: list[tuple[str, tuple[Place, ...]]] = []
+    for position, name in enumerate(left):
+        places = [(0, position)]
+        if name in right and not (prefixes and name in both):
+            places.append((1, right.index(name)))
+        if name in both and merge == "keep-right":
+            places.reverse()
+        outputs.append((f"left_{name}" if prefixes and name in both else name, tuple(places)))
+    for position, name in enumerate(right):
+        if name not in left_out and (prefixes or name not in both):
+            outputs.append((f"right_{name}" if name in both else name, ((1, position),)))
+    return Output(tuple(name for name, _ in outputs), tuple(places for _, places in outputs))
+
+
+def rows_of(output: Output) -> Callable[[Any, Any], list[Any]]:
+    """Return the function that makes a result of a left row and a right row, which may be None."""
+    matched, alone = (
+        f"[{', '.join(map(_source, output.sources(missing)))}]" for missing in (None, 1)
+    )
+    return _function("l, r", f"{alone} if r is None else {matched}", {})  # type: ignore[no-any-return]
+
+
+def _source(place: Place | None) -> str:
+    """Return the expression of a value of a row `l` or `r`."""
+    return "None" if place is None else f"{'lr'[place[0]]}[{place[1]}]"
 
 
 @dataclass(frozen=True)
@@ -129,28 +230,20 @@ class Own:
         return [self.fields[name] for name in self.appended]
 
 
-def selecting(
-    select: Mapping[str, str], pair: SidePair, reads: Sequence[InputFields], own: Own
-) -> Shape:
-    """Return the shape of selected fields."""
-    fields = [read.fields for read in reads]
-    found = {
-        missing: [pair.picks(of, fields, missing) for of in select.values()]
-        for missing in (None, 0, 1)
-    }
+def selecting(output: Output, of: Sequence[str], own: Own) -> Shape:
+    """Return the shape of an output; a field without a place is of the join's own, if it has it."""
+    sources = {missing: output.sources(missing) for missing in (None, 0, 1)}
     used: list[list[int]] = [[], []]
-    for picks in found.values():
-        for pick in picks:
-            if pick is not None and pick[1] not in used[pick[0]]:
-                used[pick[0]].append(pick[1])
+    for places in sources.values():
+        for place in places:
+            if place is not None and place[1] not in used[place[0]]:
+                used[place[0]].append(place[1])
 
     def expression(missing: int | None) -> str:
-        parts = [
-            f"{'lr'[pick[0]]}[{used[pick[0]].index(pick[1])}]"
-            if pick is not None
-            else own.fields.get(of, "None")
-            for of, pick in zip(select.values(), found[missing], strict=True)
-        ]
+        parts = []
+        for name, several, place in zip(of, output.places, sources[missing], strict=True):
+            in_row = None if place is None else (place[0], used[place[0]].index(place[1]))
+            parts.append(_source(in_row) if several else own.fields.get(name, "None"))
         return f"[{', '.join([*parts, *own.tail])}]"
 
     return Shape(
@@ -199,20 +292,6 @@ def pairing(merge: Merge | None, own: Own) -> Shape:
         _function("l, t", expression("l", "l[1]", "None"), known),
         _function("r, t", expression("r", "None", "r[1]"), known),
     )
-
-
-def all_fields(pair: SidePair, reads: Sequence[InputFields]) -> dict[str, str]:
-    """Return the selection of everything: a key of one name once, other clashes with a prefix."""
-    left, right = (read.fields for read in reads)
-    keys = [one.key for one in pair.inputs]
-    same = {mine for mine, other in zip(*keys, strict=True) if mine == other}
-    clashes = (set(left) & set(right)) - same
-    chosen = {f"left_{name}" if name in clashes else name: f"left:{name}" for name in left}
-    chosen = {name: name if name in same else of for name, of in chosen.items()}
-    for name in right:
-        if name not in same:
-            chosen[f"right_{name}" if name in clashes else name] = f"right:{name}"
-    return chosen
 
 
 def _function(arguments: str, expression: str, names: Mapping[str, Any]) -> Any:

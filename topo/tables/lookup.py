@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from topo.components import OutputFieldsDeclarer
 from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime, TimeReader
-from topo.operators.inputs import unhashable
-from topo.storage.saving import SavedMapping, column_with_one_nan, keys_of, with_one_nan
+from topo.operators.inputs import key_columns, unhashable
+from topo.operators.selection import rows_of
+from topo.storage.saving import SavedMapping, column_with_one_nan, with_one_nan
 from topo.tables.stores import LatestStore
 from topo.tables.versions import VersionStore
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
@@ -195,7 +196,7 @@ class Upserts:
     def __init__(self, table: Table, fields: Sequence[str], time_name: str | None = None) -> None:
         self._deleted_by = table.deleted
         self._fields = tuple(fields)
-        self._key = [fields.index(name) for name in table.keys]
+        self._key = table.keys
         self._contents = [
             place
             for place, name in enumerate(fields)
@@ -207,7 +208,7 @@ class Upserts:
         values: list[Any] = list(zip(*rows.columns, strict=True))
         for place in self._deleted(rows):
             values[place] = None
-        return _keys(rows.columns, self._key), values
+        return key_columns(rows.columns, self._fields, self._key), values
 
     def _deleted(self, rows: Rows) -> list[int]:
         deleted, columns = self._deleted_by, rows.columns
@@ -233,11 +234,10 @@ class TupleLookup(LookupOperator):
         assert own is not None
         assert other is not None
         self._fields = own, other
-        self._key_of_row = [own.index(name) for name in bolt.sides[0].key]
         time_name = bolt.time_names()[1]
         self._upserts = Upserts(bolt.table, other, time_name)
         self._merge = bolt.merge if callable(bolt.merge) else None
-        self._make = bolt.output().rows() if self._merge is None else None
+        self._make = rows_of(bolt.output()) if self._merge is None else None
         self._reader: TimeReader | None = None
         if bolt.rules.grace is not None and bolt.event_time is not None:
             where = f"{task.owner}, tuple of {bolt.sides[1].component!r}"
@@ -255,7 +255,7 @@ class TupleLookup(LookupOperator):
 
     def stream_rows(self, rows: Rows) -> tuple[Sequence[Any], Sequence[Any]]:
         contents = list(zip(*rows.columns, strict=True))
-        return _keys(rows.columns, self._key_of_row), contents
+        return key_columns(rows.columns, rows.fields, self._bolt.on), contents
 
     def results(self, found: Iterable[tuple[Row, Any]]) -> list[list[Any]]:
         if self._make is not None:
@@ -269,14 +269,6 @@ class TupleLookup(LookupOperator):
             merged = self._merge(dict(zip(own, row[2], strict=True)), right)
             out.append(list(merged) if self._bolt.own_outputs else [merged])
         return out
-
-
-def _keys(columns: Sequence[Sequence[Any]], places: Sequence[int]) -> Sequence[Any]:
-    """Return the keys of some tuples; one with a None in it is None, which equals nothing."""
-    keys = keys_of([columns[place] for place in places], 0)
-    if len(places) == 1:
-        return keys
-    return [None if any(part is None for part in key) else key for key in keys]
 
 
 ROWS, UPSERTS, CHANGES = "rows", "upserts", "changes"

@@ -28,7 +28,15 @@ from topo.operators.inputs import (
     missing_fields,
     stream_named,
 )
-from topo.tables.fields import MERGES, Output, Selection, Side, merged, selected
+from topo.operators.selection import (
+    Output,
+    Selection,
+    SidePair,
+    check_output,
+    merged,
+    parse_select,
+    selected,
+)
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields, Tuple
 
@@ -183,26 +191,17 @@ class TableJoin(TimedBolt):
             max_keys=table.max_keys,
         )
         self.event_time = time
-        self.select = select.replace(" ", "").split(",") if isinstance(select, str) else select
+        check_output(merge, select, outputs)
+        self.select = None if select is None else parse_select(select)
+        if self.select is not None:
+            self._pair.check(self.select)
         self.merge = merge
         self.own_outputs = tuple(Fields(outputs))
         waits = self.rules.waits and self.rules.grace is None  # no other row is late
         self.late_stream = late_stream if waits else None
         self.fields: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
         """The fields of both inputs, once the topology is built."""
-        self._check_output()
         check_widths(self.sides)
-
-    def _check_output(self) -> None:
-        if callable(self.merge):
-            pass
-        elif self.merge not in MERGES:
-            known = ", ".join(map(repr, MERGES))
-            raise JoinError(f"merge is {self.merge!r}; it is one of {known}, or a function")
-        elif self.own_outputs:
-            raise JoinError("outputs go with a merge function; select names fields")
-        if self.select is not None and self.merge != "prefix":
-            raise JoinError("select and merge are two ways to say what comes out; give one")
 
     @property
     def on(self) -> tuple[str, ...]:
@@ -221,16 +220,21 @@ class TableJoin(TimedBolt):
     def output(self) -> Output:
         """Return the fields of the output and their places."""
         if callable(self.merge):
-            return Output(self.own_outputs or ("value",), (), {})
+            names = self.own_outputs or ("value",)
+            return Output(names, ((),) * len(names))
+        fields = [names or () for names in self.fields]
+        if self.select is not None:
+            return selected(self.select, self._pair, fields)
         own = self.time_names()
         left_out = self.table.keys
         if self.merge != "prefix" and own[0] == own[1] and own[0] is not None:
             left_out = (*left_out, own[0])
-        left = Side(self.sides[0].component, self.fields[0] or ())
-        right = Side(self.sides[1].component, self.fields[1] or (), left_out)
-        if self.select is not None:
-            return selected(self.select, (left, right))
-        return merged(self.merge, left, right)
+        return merged(self.merge, self._pair, fields, left_out)
+
+    @property
+    def _pair(self) -> SidePair:
+        # Without their keys: a field of a table without a match is None, its key for one.
+        return SidePair([replace(side, key=()) for side in self.sides])
 
     def time_names(self) -> tuple[str | None, str | None]:
         """Return the time fields of the stream and of the table."""
@@ -250,9 +254,8 @@ class TableJoin(TimedBolt):
         own = self.fields[0] or ()
         if stream != "default" or name not in own or callable(self.merge):
             return None
-        made = self.output()
-        place = (0, own.index(name))
-        return (made.names[made.places.index(place)], 0) if place in made.places else None
+        shown = self.output().name_of((0, own.index(name)))
+        return None if shown is None else (shown, 0)
 
     def result_delay(self) -> int:
         return self.rules.grace or 0
@@ -280,9 +283,14 @@ class TableJoin(TimedBolt):
         is_dealt = stream is not None and stream.grouping != "all"
         is_copied = is_dealt and table is not None and table.grouping == "all"
         yield from input_problems(self.sides, where, inputs, 1 if is_copied else tasks)
-        if table is not None and isinstance(self.table.deleted, str):
+        if stream is None or table is None:
+            return
+        if isinstance(self.table.deleted, str):
             names = [self.table.deleted]
             yield from missing_fields(where, table, names, "join-key", "deleted=")
+        if self.select is not None:
+            fields = [stream.fields, table.fields]
+            yield from self._pair.problems(self.select, where, fields)
 
     def operator(self, task: OperatorTask) -> Operator:
         from topo.tables.lookup import TupleLookup
