@@ -84,10 +84,10 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": {"api", "config", "errors", "topology"},
     "logs": {"errors"},
     "runtime": {*_BELOW_RUNTIME, "windows"},
-    "operators": {"api", "errors", "storage", "tuples"},
+    "operators": {"api", "errors", "storage", "traces", "tuples"},
     "windows": {"api", "config", "errors", "operators", "running", "storage", "topology", "tuples"},
     "joins": {"api", "errors", "operators", "storage", "tuples", "windows"},
-    "conditions": {"errors", "traces"},
+    "conditions": {"errors", "operators"},
     "keyed": {"api", "errors", "storage", "tuples"},
     "patterns": {"api", "conditions", "errors", "storage", "traces", "tuples", "windows"},
     "drpc": {
@@ -146,7 +146,7 @@ ALLOWED: dict[str, set[str]] = {
     "streams": _STREAMS,
     "learning": {"api", "errors", "operators", "storage", "tuples", "wire"},
     "rules": {"api", "conditions", "errors", "operators", "storage", "tables", "tuples"},
-    "tables": {"api", "errors", "operators", "storage", "traces", "tuples"},
+    "tables": {"api", "errors", "operators", "storage", "tuples"},
     "multilang": {"api", "config", "distribution", "errors", "systems", "traces", "tuples"},
     "flux": {
         "api",

@@ -18,7 +18,7 @@ from topo.conditions.grammar import AGGREGATES, ARITHMETIC, COMPARISONS, is_none
 from topo.conditions.reads import Read
 from topo.conditions.terms import Comparison, terms
 from topo.errors import ConditionError, sentence_of, shown
-from topo.traces import GENERATED
+from topo.operators.codegen import functions
 
 ReadText: TypeAlias = Callable[[Read], str]
 Lookup: TypeAlias = Callable[[Any, str, str], Any]
@@ -221,9 +221,7 @@ def raised_by(
 
 
 def _compiled(text: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    namespace = {**NAMES, **names, "__builtins__": {"len": len, "zip": zip}}
-    exec(compile(text, GENERATED, "exec"), namespace)
-    return namespace
+    return functions(text, {**NAMES, **names, "__builtins__": {"len": len, "zip": zip}})
 
 
 class _Writer:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from topo.errors import EmitError, JoinError, Problem, did_you_mean
+from topo.operators.codegen import function_of
 from topo.operators.inputs import KeyedInput
 from topo.timed import Rows
 from topo.tuples import Fields
@@ -194,7 +195,7 @@ def rows_of(output: Output) -> Callable[[Any, Any], list[Any]]:
     matched, alone = (
         f"[{', '.join(map(_source, output.sources(missing)))}]" for missing in (None, 1)
     )
-    return _function("l, r", f"{alone} if r is None else {matched}", {})  # type: ignore[no-any-return]
+    return function_of("l, r", f"{alone} if r is None else {matched}", {})
 
 
 def _source(place: Place | None) -> str:
@@ -248,9 +249,9 @@ def selecting(output: Output, of: Sequence[str], own: Own) -> Shape:
 
     return Shape(
         (_Columns(used[0]), _Columns(used[1])),
-        _function("l, r, t", expression(None), own.names),
-        _function("l, t", expression(1), own.names),
-        _function("r, t", expression(0), own.names),
+        function_of("l, r, t", expression(None), own.names),
+        function_of("l, t", expression(1), own.names),
+        function_of("r, t", expression(0), own.names),
     )
 
 
@@ -272,9 +273,9 @@ def merging(merge: Merge, width: int | None, owner: str, own: Own) -> Shape:
     known = {**own.names, "row": row}
     return Shape(
         (_tuples, _tuples),
-        _function("l, r, t", f"[{rest % 'l[0], r[0]'}]", known),
-        _function("l, t", f"[{rest % 'l[0], None'}]", known),
-        _function("r, t", f"[{rest % 'None, r[0]'}]", known),
+        function_of("l, r, t", f"[{rest % 'l[0], r[0]'}]", known),
+        function_of("l, t", f"[{rest % 'l[0], None'}]", known),
+        function_of("r, t", f"[{rest % 'None, r[0]'}]", known),
     )
 
 
@@ -288,15 +289,10 @@ def pairing(merge: Merge | None, own: Own) -> Shape:
 
     return Shape(
         (_Columns([0, 1]), _Columns([0, 1])),
-        _function("l, r, t", expression("l", "l[1]", "r[1]"), known),
-        _function("l, t", expression("l", "l[1]", "None"), known),
-        _function("r, t", expression("r", "None", "r[1]"), known),
+        function_of("l, r, t", expression("l", "l[1]", "r[1]"), known),
+        function_of("l, t", expression("l", "l[1]", "None"), known),
+        function_of("r, t", expression("r", "None", "r[1]"), known),
     )
-
-
-def _function(arguments: str, expression: str, names: Mapping[str, Any]) -> Any:
-    # Made of places and of our own words alone: nothing of the user's is in the text.
-    return eval(f"lambda {arguments}: {expression}", dict(names))
 
 
 def _tuples(rows: Rows) -> list[Sequence[Any]]:

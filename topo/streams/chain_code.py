@@ -14,6 +14,7 @@ from typing import Any
 
 from topo.columns import EmitText, LoopText, field_name
 from topo.errors import StreamError
+from topo.operators.codegen import Code
 from topo.streams.graph import Node
 from topo.streams.partials import PanePartials, Partials
 from topo.streams.records import lasting
@@ -158,20 +159,15 @@ class _Tree:
         return self.branches.setdefault(name, _Tree())
 
 
-class ChainCode:
-    """A writer of the text of one chain."""
+class ChainCode(Code[Node]):
+    """A writer of the text of one chain; the owners of its lines are operators."""
 
     def __init__(self, plan: ChainPlan, gathered: Gathered, emits: EmitText) -> None:
-        self.where: dict[int, Node] = {}
-        """The operator of each line."""
+        super().__init__()
         self._plan = plan
         self._gathered = gathered
         self._emits = emits
-        self._lines: list[str] = []
-        self._names: dict[str, Any] = {}
         self._reads: dict[int, None] = {}
-        self._depth = 0
-        self._variables = 0
         self._windowed_key = ""
         """The variable of a key (key, window), which makes a pair the result of a window."""
         source = plan.source
@@ -184,9 +180,9 @@ class ChainCode:
         if source.window:
             key, value = self._window_key(), self._field(source.fields.index(VALUE))
         elif source.late:
-            key, value = self._variable(), self._variable()
+            key, value = self.variable(), self.variable()
             of_tuple = self._field(0)
-            self._line(f"{key}, {value} = {of_tuple}[0], {of_tuple}[1]", None)
+            self.line(f"{key}, {value} = {of_tuple}[0], {of_tuple}[1]", None)
         elif source.keyed:
             key, value = self._field(0), self._field(1)
             self._windowed_key = key if source.by_window else ""
@@ -194,34 +190,20 @@ class ChainCode:
             value = self._field(0)
         self._write_children(_Tree.of(self._plan.exits), value, key)
         reads = sorted(self._reads) or [0]
-        return LoopText(self._lines, {**self._names, **self._emits.names}, reads, self._makes_tuple)
+        return LoopText(self.lines, {**self.names, **self._emits.names}, reads, self._makes_tuple)
 
     def _window_key(self) -> str:
         """Write the key (key, window) of a window's result; return its variable."""
         fields = self._plan.source.fields
         parts = [self._field(fields.index(name)) for name in BOUNDS]
         pane = [f"{name}={self._field(fields.index(name))}" for name in PANE if name in fields]
-        window = self._name("window", reported if pane else Window)
-        key = self._windowed_key = self._variable()
+        window = self.name("window", reported if pane else Window)
+        key = self._windowed_key = self.variable()
         of_key = self._field(fields.index(KEY))
-        self._line(f"{key} = ({of_key}, {window}({', '.join(parts + pane)}))", None)
+        self.line(f"{key} = ({of_key}, {window}({', '.join(parts + pane)}))", None)
         return key
 
     # -- text ---------------------------------------------------------------------------------
-
-    def _line(self, text: str, node: Node | None) -> None:
-        if node is not None:
-            self.where[len(self._lines)] = node
-        self._lines.append("    " * self._depth + text)
-
-    def _name(self, what: str, value: Any) -> str:
-        name = f"{what}_{len(self._names)}"
-        self._names[name] = value
-        return name
-
-    def _variable(self) -> str:
-        self._variables += 1
-        return f"v{self._variables}"
 
     def _field(self, position: int) -> str:
         self._reads[position] = None
@@ -232,7 +214,7 @@ class ChainCode:
         assert source.time is not None, "the chain is timed"
         text = self._field(source.time)
         if source.time_is_end:
-            return f"{text} - {self._name('tick', LAST_IN_WINDOW[source.unit])}"
+            return f"{text} - {self.name('tick', LAST_IN_WINDOW[source.unit])}"
         return text
 
     def _whole(self, value: str, key: str | None) -> str:
@@ -241,7 +223,7 @@ class ChainCode:
             return value
         pair = f"({key}, {value})"
         if key == self._windowed_key:
-            return f"{self._name('result', WindowResult)}({pair})"
+            return f"{self.name('result', WindowResult)}({pair})"
         return pair
 
     # -- operators ----------------------------------------------------------------------------
@@ -250,12 +232,12 @@ class ChainCode:
         for leaving in tree.exits:
             self._write_exit(leaving, value, key)
         for node, child in tree.children:
-            before = self._depth
+            before = self.depth
             if node.kind == "branch":
                 self._write_branch(node, child, value, key)
             elif (each := self._each(node, child, value, key)) is not None:
                 self._write_children(child, *each)
-            self._depth = before
+            self.depth = before
 
     def _each(
         self, node: Node, child: _Tree, value: str, key: str | None
@@ -263,58 +245,58 @@ class ChainCode:
         """Write one operator; return the variables of its elements, None if they have left."""
         if node.kind != "flat_map":
             return self._write_operator(node, value, key)
-        fresh = self._variable()
+        fresh = self.variable()
         whole = self._whole(value, key)
-        each = f"{self._name(node.kind, node.function)}({whole}) or ()"
+        each = f"{self.name(node.kind, node.function)}({whole}) or ()"
         if self._write_each(node, child, fresh, each):
             return None
-        self._line(f"for {fresh} in {each}:", node)
-        self._depth += 1
+        self.line(f"for {fresh} in {each}:", node)
+        self.depth += 1
         return fresh, None
 
     def _write_operator(self, node: Node, value: str, key: str | None) -> tuple[str, str | None]:
         """Write one operator; return the variables of its elements."""
-        function = "" if node.function is None else self._name(node.kind, node.function)
-        fresh = self._variable()
+        function = "" if node.function is None else self.name(node.kind, node.function)
+        fresh = self.variable()
         whole = self._whole(value, key)
         kind = node.kind
         if kind == "map":
-            self._line(f"{fresh} = {function}({whole})", node)
+            self.line(f"{fresh} = {function}({whole})", node)
             return fresh, None
         if kind == "map_values":
-            self._line(f"{fresh} = {function}({value})", node)
+            self.line(f"{fresh} = {function}({value})", node)
             return fresh, key
         if kind == "flat_map_values":
-            self._line(f"for {fresh} in {function}({value}) or ():", node)
-            self._depth += 1
+            self.line(f"for {fresh} in {function}({value}) or ():", node)
+            self.depth += 1
             return fresh, key
         if kind == "filter_map":
-            self._line(f"{fresh} = {function}({whole})", node)
-            self._line(f"if {fresh} is not None:", node)
-            self._depth += 1
+            self.line(f"{fresh} = {function}({whole})", node)
+            self.line(f"if {fresh} is not None:", node)
+            self.depth += 1
             return fresh, None
         if kind == "filter":
-            self._line(f"if {function}({whole}):", node)
-            self._depth += 1
+            self.line(f"if {function}({whole}):", node)
+            self.depth += 1
             return value, key
         if kind == "with_value":
-            self._line(f"if {value} is not None:", node)
-            self._depth += 1
+            self.line(f"if {value} is not None:", node)
+            self.depth += 1
             return value, key
         if kind == "peek":
-            self._line(f"{function}({whole})", node)
+            self.line(f"{function}({whole})", node)
             return value, key
         if kind == "key_by":
             # A tuple of the runtime is equal to nothing but itself, which no key may be.
             made = self._lasting(f"{function}({whole})" if function else whole)
-            self._line(f"{fresh} = {made}", node)
+            self.line(f"{fresh} = {made}", node)
             return value if key is None else whole, fresh
         if kind == "values":
             return value, None
         if kind == "keys":
             return str(key), None
         if kind == "pairs":
-            self._line(f"{fresh}k, {fresh} = {whole}", node)
+            self.line(f"{fresh}k, {fresh} = {whole}", node)
             return fresh, f"{fresh}k"
         raise StreamError(f"internal error: no chain has {kind!r}; please report this")
 
@@ -324,34 +306,34 @@ class ChainCode:
         for name, predicate in node.function:
             part = child.branch(name)
             if predicate is None:
-                self._line("else:" if word == "elif" else "if True:", node)
+                self.line("else:" if word == "elif" else "if True:", node)
             else:
-                self._line(f"{word} {self._name('branch', predicate)}({whole}):", node)
+                self.line(f"{word} {self.name('branch', predicate)}({whole}):", node)
             word = "elif"
-            self._depth += 1
-            self._line("pass", None)
-            before = self._depth
+            self.depth += 1
+            self.line("pass", None)
+            before = self.depth
             self._write_children(part, value, key)
-            self._depth = before - 1
+            self.depth = before - 1
 
     def _write_exit(self, leaving: ChainExit, value: str, key: str | None) -> None:
         whole = self._whole(value, key)
         if leaving.action == "for_each":
-            self._line(f"{self._name('for_each', leaving.function)}({whole})", leaving.node)
+            self.line(f"{self.name('for_each', leaving.function)}({whole})", leaving.node)
             return
         if leaving.action is None:
             for line in self._emits.emit(leaving.stream or "", self._row(leaving, value, key)):
-                self._line(line, leaving.node)
+                self.line(line, leaving.node)
             return
         lasting_value = self._lasting(value)
-        gather = self._name(leaving.action, self._gathered.by_exit[self._plan.exits.index(leaving)])
+        gather = self.name(leaving.action, self._gathered.by_exit[self._plan.exits.index(leaving)])
         if leaving.action == "for_each_batch":
             arguments = self._whole(lasting_value, key)
         elif leaving.action == "partial":
             arguments = f"{key}, {lasting_value}"
         else:
             arguments = f"{key}, {lasting_value}, {self._time()}"
-        self._line(f"{gather}({arguments})", leaving.reader or leaving.node)
+        self.line(f"{gather}({arguments})", leaving.reader or leaving.node)
 
     def _row(self, leaving: ChainExit, value: str, key: str | None) -> list[str]:
         value = "None" if leaving.needs_no_value else self._lasting(value)
@@ -360,11 +342,11 @@ class ChainCode:
             return row
         if self._plan.times is None:
             return [*row, self._time()]
-        return [*row, f"{self._name('times', self._plan.times)}({self._whole(value, key)})"]
+        return [*row, f"{self.name('times', self._plan.times)}({self._whole(value, key)})"]
 
     def _lasting(self, value: str) -> str:
         """Return the expression of a value that outlives its input, which may be the tuple."""
-        return f"{self._name('lasting', lasting)}({value})" if self._makes_tuple else value
+        return f"{self.name('lasting', lasting)}({value})" if self._makes_tuple else value
 
     def _write_each(self, node: Node, child: _Tree, fresh: str, each: str) -> bool:
         """Write an operator whose results leave as they are in one line, if that can be done."""
@@ -382,5 +364,5 @@ class ChainCode:
         row = self._row(leaving, fresh, key)
         line = self._emits.emit_each(leaving.stream or "", row, fresh, each)
         if line is not None:
-            self._line(line, node)
+            self.line(line, node)
         return line is not None

@@ -16,6 +16,7 @@ from topo.collectors import BasicOutputCollector
 from topo.columns import ByColumns, EmitText, LoopText
 from topo.components import BasicBolt, OutputFieldsDeclarer
 from topo.context import TopologyContext
+from topo.operators.codegen import functions
 from topo.streams.chain_code import (
     KEY,
     TIME,
@@ -27,7 +28,6 @@ from topo.streams.chain_code import (
     path_to,
 )
 from topo.streams.graph import Node, note_unhashable_key
-from topo.traces import GENERATED
 from topo.tuples import Tuple
 
 _DROPS = {"filter", "flat_map", "filter_map", "flat_map_values", "branch"}
@@ -37,7 +37,7 @@ class ChainBolt(ByColumns, BasicBolt):
     """The stateless operators behind one source."""
 
     stateless = True
-    transient = ("plan", "gathered", "run", "where", "where_of_run")
+    transient = ("plan", "gathered", "run", "code", "code_of_run", "lines_before")
 
     def __init__(self, plan: ChainPlan) -> None:
         self.plan = plan
@@ -52,13 +52,13 @@ class ChainBolt(ByColumns, BasicBolt):
     ) -> None:
         self.gathered = Gathered.of(self.plan.exits)
         self.run: Callable[[Tuple], None] | None = None
-        self.where: dict[int, Node] = {}
-        self.where_of_run: dict[int, Node] = {}
+        self.code: ChainCode | None = None
+        self.code_of_run: ChainCode | None = None
+        self.lines_before = 0
 
     def loop_text(self, emits: EmitText) -> LoopText:
-        code = ChainCode(self.plan, self.gathered, emits)
-        self.where = code.where
-        return code.text()
+        self.code = ChainCode(self.plan, self.gathered, emits)
+        return self.code.text()
 
     def times_in(self) -> Mapping[str, str]:
         source = self.plan.source
@@ -71,20 +71,17 @@ class ChainBolt(ByColumns, BasicBolt):
         }
 
     def failed(self, error: BaseException, line: int) -> None:
-        _name_operator(error, self.where.get(line))
+        _name_operator(error, None if self.code is None else self.code.owners.get(line))
 
     def execute(self, tup: Tuple) -> None:
         """Process a tuple that does not come in a column."""
         if self.run is None:
-            self.run, self.where_of_run = self._function()
+            self.run = self._function()
         try:
             self.run(tup)
         except Exception as error:
-            trace = error.__traceback__
-            while trace is not None and trace.tb_frame.f_code.co_filename != GENERATED:
-                trace = trace.tb_next
-            if trace is not None:
-                _name_operator(error, self.where_of_run.get(trace.tb_lineno))
+            code = self.code_of_run
+            _name_operator(error, None if code is None else code.owner_of(error, self.lines_before))
             raise
 
     def on_tick(self, tup: Tuple) -> None:
@@ -102,19 +99,18 @@ class ChainBolt(ByColumns, BasicBolt):
             items.clear()
             function(batch_id, gathered)
 
-    def _function(self) -> tuple[Callable[[Tuple], None], dict[int, Node]]:
-        """Return the chain as a function of a tuple, and the operator of each of its lines."""
-        code = ChainCode(self.plan, self.gathered, _EmitsRows(self.emit))
+    def _function(self) -> Callable[[Tuple], None]:
+        """Return the chain as a function of a tuple."""
+        code = self.code_of_run = ChainCode(self.plan, self.gathered, _EmitsRows(self.emit))
         text = code.text()
         lines = [
             "def run(tup):",
             *(f"    f{place} = tup._topo_{place}" for place in text.reads),
         ]
-        first = len(lines) + 1
+        self.lines_before = len(lines)
         lines += [f"    {line}" for line in text.lines]
-        exec(compile("\n".join(lines), GENERATED, "exec"), text.names)
-        where = {first + line: node for line, node in code.where.items()}
-        return text.names["run"], where
+        run: Callable[[Tuple], None] = functions("\n".join(lines), text.names)["run"]
+        return run
 
 
 class _EmitsRows:

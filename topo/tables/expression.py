@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from topo.traces import GENERATED
+from topo.operators.codegen import Code, functions
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -76,18 +76,13 @@ class GeneratedCode:
     """`changed(keys, out, [known, fresh] of each source)` appends [key, old, new, ts] to `out`."""
     value: Function
     """`value(key, [row] of each source)` returns the result."""
-    labels: dict[int, str]
+    code: Code[str]
 
     def name_operator(self, error: BaseException) -> None:
         """Add to an error which operator of the program raised it."""
-        trace = error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == GENERATED:
-                label = self.labels.get(trace.tb_lineno)
-                if label:
-                    error.add_note(f"in {label}")
-                return
-            trace = trace.tb_next
+        label = self.code.owner_of(error)
+        if label:
+            error.add_note(f"in {label}")
 
 
 def compiled(tree: Expression, sources: int, *, plain: bool, unchanged: bool) -> GeneratedCode:
@@ -133,9 +128,9 @@ def compiled(tree: Expression, sources: int, *, plain: bool, unchanged: bool) ->
     writer.depth = 1
     result = writer.expression(tree, "b")
     writer.line(f"return {result}")
-    namespace = {**writer.names, "same": same, "NO_TIME": NO_TIME}
-    exec(compile("\n".join(writer.lines), GENERATED, "exec"), namespace)
-    return GeneratedCode(namespace["changed"], namespace["value"], writer.labels)
+    names = {**writer.names, "same": same, "NO_TIME": NO_TIME}
+    generated = functions("\n".join(writer.lines), names)
+    return GeneratedCode(generated["changed"], generated["value"], writer)
 
 
 def same(before: Any, after: Any) -> bool:
@@ -148,45 +143,27 @@ def same(before: Any, after: Any) -> bool:
         return False
 
 
-class _Writer:
-    """Lines of generated code, the names they use, and the operator of each line."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.names: dict[str, Any] = {}
-        self.labels: dict[int, str] = {}
-        self.depth = 0
-        self._variables = 0
-
-    def line(self, text: str, label: str = "") -> None:
-        self.lines.append("    " * self.depth + text)
-        if label:
-            self.labels[len(self.lines)] = label
-
-    def name(self, value: Any) -> str:
-        name = f"function{len(self.names)}"
-        self.names[name] = value
-        return name
+class _Writer(Code[str]):
+    """A writer of the text of a tree; the owners of lines are the labels of operators."""
 
     def expression(self, tree: Expression, letter: str) -> str:
         """Write the lines that compute a tree; return the variable of the result."""
         if isinstance(tree, Source):
             return f"{letter}{tree.number}"
-        self._variables += 1
-        result = f"v{self._variables}"
+        result = self.variable()
         if isinstance(tree, Join):
             left, right = self.expression(tree.left, letter), self.expression(tree.right, letter)
             call = f"({left}, {right})"
             if tree.function is not None:
-                call = f"{self.name(tree.function)}{call}"
+                call = f"{self.name('function', tree.function)}{call}"
             lacks = _NEEDS[tree.how].format(left, right)
             self.line(f"{result} = None if {lacks} else {call}", tree.label)
             return result
         of = self.expression(tree.of, letter)
         if isinstance(tree, Projection):
-            call = f"{self.name(tree.function)}({of})"
+            call = f"{self.name('function', tree.function)}({of})"
             self.line(f"{result} = None if {of} is None else {call}", tree.label)
         else:
-            call = f"{self.name(tree.predicate)}(key, {of})"
+            call = f"{self.name('predicate', tree.predicate)}(key, {of})"
             self.line(f"{result} = {of} if {of} is not None and {call} else None", tree.label)
         return result

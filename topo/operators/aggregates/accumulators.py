@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from topo.operators.aggregates.combiners import Combiner, Count
+from topo.operators.codegen import functions
 
 Cells: TypeAlias = dict[Any, Any]
 Column: TypeAlias = "Sequence[Any] | None"
@@ -192,7 +193,5 @@ class Accumulators:
             more="\n            ".join(more),
             values=", ".join([*values, ""]),
         )
-        made: dict[str, Any] = {}
-        exec(compile(code, "<topo window>", "exec"), made)
-        loop: Callable[..., None] = made["loop"]
+        loop: Callable[..., None] = functions(code, {})["loop"]
         return loop
