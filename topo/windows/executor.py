@@ -16,7 +16,7 @@ from topo.timed import Clock, Operator, OperatorTask, Rows
 from topo.tuples import Source
 from topo.windows.assigners import Sessions
 from topo.windows.bolt import ARRIVAL_IN_US, WindowedBolt
-from topo.windows.contents import Held, Holding, HoldingWindows
+from topo.windows.holding import Held, Holding, HoldingWindows
 from topo.windows.records import Pane, Rules
 from topo.windows.rows import WaitingRows
 from topo.windows.triggers import AtWatermark, When, prepared

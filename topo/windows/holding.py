@@ -8,6 +8,7 @@ it, in place of its time. Sessions that join share their names.
 
 A record of an own time would not do for sessions: one that begins anew, or that late tuples make
 longer, may cover times at which a session that is over had tuples.
+Checkpoints name `Held`, so that the module cannot be called otherwise.
 """
 
 from __future__ import annotations
