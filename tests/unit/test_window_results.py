@@ -27,6 +27,7 @@ from topo import (
     Sliding,
     Sum,
     Tumbling,
+    UncaughtError,
 )
 from topo.errors import StreamError
 from topo.streams import (
@@ -165,6 +166,15 @@ def test_several_aggregates_are_those_of_each_alone(window: Any) -> None:
     for place, name in enumerate(SEVERAL, 3):
         wanted = [(r.key, r.start, r.end, r.value) for r in found[name]]
         assert sorted(wanted) == sorted((*r[:3], r[place]) for r in together)
+
+
+def test_an_aggregate_that_cannot_add_a_value_is_named() -> None:
+    window, rows = Tumbling(10), [("a", 1, 1), ("a", "x", 2)]
+    with pytest.raises(UncaughtError) as caught:
+        elements(
+            lambda s: s.key_by("k").window(window, trigger=EARLY).aggregate(total=Sum("v")), rows
+        )
+    assert "aggregate 'total', Sum of 'v', cannot add 'x', a str" in str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize("window", [Tumbling(10), Session(7)], ids=repr)

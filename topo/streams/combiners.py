@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
 from topo.errors import StreamError
 from topo.operators.aggregates.combiners import ROW, TIME, Combiner, TopK, first_value
-from topo.operators.aggregates.inputs import OfField
+from topo.operators.aggregates.inputs import Bound, OfField
 from topo.streams.graph import Part, ValueReader, getter, users_place
 from topo.windows.assigners import Session, Sliding, Tumbling
 
@@ -30,61 +30,20 @@ def of_values(window: Any) -> Any:
     return window
 
 
-class OnValue(Combiner):
-    """A combiner whose fields are parts of a stream's values."""
+def on_value(combiner: Combiner, *, if_any: bool = False) -> Bound:
+    """Return a combiner over parts of a stream's values, in windows.
 
-    def __init__(self, combiner: Combiner) -> None:
-        super().__init__(None)
-        combiner = combiner.in_windows()
-        self.combiner = combiner
-        self.init = combiner.init  # type: ignore[method-assign]
-        self.add = combiner.add  # type: ignore[method-assign]
-        self.result = combiner.result  # type: ignore[method-assign]
-        self.exact = combiner.exact  # type: ignore[misc]
-        self.inline = combiner.inline  # type: ignore[misc]
-        self.skips_none = combiner.skips_none  # type: ignore[misc]
-        self.grows = combiner.grows  # type: ignore[misc]
-
-    def merge(self, a: Any, b: Any) -> Any:
-        return self.combiner.merge(a, b)
-
-    def subtract(self, whole: Any, part: Any) -> Any:
-        return self.combiner.subtract(whole, part)
-
-    def can_subtract(self, acc: Any) -> bool:
-        return self.combiner.can_subtract(acc)
-
-    @property
-    def mergeable(self) -> bool:
-        return self.combiner.mergeable
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        return tuple(map(_of_value, self.combiner.inputs))
-
-
-class OnValueIfAny(OnValue):
-    """The same beside aggregates that count None: to this one, None is no value."""
-
-    def __init__(self, combiner: Combiner) -> None:
-        super().__init__(combiner)
-        self.add = self._add_if_any  # type: ignore[method-assign]
-        self.inline = None  # type: ignore[misc]
-        self.skips_none = False  # type: ignore[misc]
-
-    def _add_if_any(self, acc: Any, value: Any) -> Any:
-        is_any, *parts = value
-        if not is_any:
-            return acc
-        return self.combiner.add(acc, parts[0] if len(parts) == 1 else tuple(parts))
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        parts = [
-            OfField(part.field, _IfAny(part.function)) if isinstance(part, OfField) else part
-            for part in super().inputs
-        ]
-        return (OfField("value", _is_any), *parts)
+    With `if_any` it stands beside aggregates that count None: to this one, None is no value.
+    """
+    combiner = combiner.in_windows()
+    inputs = tuple(map(_of_value, combiner.inputs))
+    if not if_any:
+        return Bound(combiner, inputs)
+    parts = (
+        OfField(part.field, _IfAny(part.function)) if isinstance(part, OfField) else part
+        for part in inputs
+    )
+    return Bound(combiner, (OfField("value", _is_any), *parts), if_any=True)
 
 
 class _IfAny:
@@ -102,12 +61,11 @@ def _is_any(value: Any) -> bool:
 
 
 class Several(Combiner):
-    """Several aggregates of the same values, each with its name."""
+    """Several aggregates of the same values."""
 
-    def __init__(self, parts: Mapping[str, Combiner]) -> None:
+    def __init__(self, parts: Iterable[Combiner]) -> None:
         super().__init__(None)
-        self.names = tuple(parts)
-        self.parts = tuple(parts.values())
+        self.parts = tuple(parts)
 
     def init(self) -> list[Any]:
         return [part.init() for part in self.parts]
@@ -118,42 +76,7 @@ class Several(Combiner):
         return acc
 
 
-class Merging(Combiner):
-    """A combiner over partial aggregates of another one; of several, over those at a place."""
-
-    def __init__(self, combiner: Combiner, place: int | None = None) -> None:
-        super().__init__("value")
-        self.combiner = combiner
-        self.place = place
-        self.init = combiner.init  # type: ignore[method-assign]
-        self.add = combiner.merge  # type: ignore[method-assign, assignment]
-        self.result = combiner.result  # type: ignore[method-assign]
-        self.exact = combiner.exact  # type: ignore[misc]
-        self.inline = combiner.inline_merge  # type: ignore[misc]
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        return ("value",) if self.place is None else (OfField("value", itemgetter(self.place)),)
-
-    def merge(self, a: Any, b: Any) -> Any:
-        return self.combiner.merge(a, b)
-
-    def subtract(self, whole: Any, part: Any) -> Any:
-        return self.combiner.subtract(whole, part)
-
-    def can_subtract(self, acc: Any) -> bool:
-        return self.combiner.can_subtract(acc)
-
-
-def aggregates_of(combiner: OnValue | Several, name: str) -> dict[str, OnValue]:
-    """Return the aggregates of a window by the fields of their results: `name` if it is one."""
-    if isinstance(combiner, OnValue):
-        return {name: combiner}
-    return {own: part for own, part in zip(combiner.names, combiner.parts, strict=True)
-            if isinstance(part, OnValue)}  # fmt: skip
-
-
-def partial_of_window(combiner: Any, options: Mapping[str, Any]) -> bool:
+def partial_of_window(aggregates: Mapping[str, Bound], options: Mapping[str, Any]) -> bool:
     """True iff the windows' panes may be added up before the exchange.
 
     With triggers, sessions, or combiners that look at the time, each value counts by itself.
@@ -162,28 +85,25 @@ def partial_of_window(combiner: Any, options: Mapping[str, Any]) -> bool:
         isinstance(options["window"], Tumbling | Sliding)
         and options.get("trigger") is None
         and all(
-            part.mergeable and TIME not in part.combiner.inputs
-            for part in aggregates_of(combiner, "").values()
+            part.combiner.mergeable and TIME not in part.combiner.inputs
+            for part in aggregates.values()
         )
     )
 
 
-def added_in_parts(combiner: OnValue | Several) -> Combiner:
+def added_in_parts(aggregates: Mapping[str, Bound]) -> Combiner:
     """Return the combiner that adds up the values of a pane before the exchange."""
-    if isinstance(combiner, OnValue):
-        return Adding(combiner.combiner)
-    return Several({
-        name: (AddingIfAny if isinstance(part, OnValueIfAny) else Adding)(part.combiner)
-        for name, part in aggregates_of(combiner, "").items()
-    })  # fmt: skip
+    parts = [Adding(bound.combiner, if_any=bound.if_any) for bound in aggregates.values()]
+    return parts[0] if len(parts) == 1 else Several(parts)
 
 
-def merged_parts(combiner: OnValue | Several, name: str) -> dict[str, Combiner]:
+def merged_parts(aggregates: Mapping[str, Bound]) -> dict[str, Bound]:
     """Return the aggregates of a window over what `added_in_parts` has added up."""
-    alone = isinstance(combiner, OnValue)
+    places = range(len(aggregates))
+    inputs = [OfField("value", itemgetter(place)) for place in places]
     return {
-        own: Merging(part.combiner, None if alone else place)
-        for place, (own, part) in enumerate(aggregates_of(combiner, name).items())
+        name: Bound(bound.combiner, (inputs[place] if len(places) > 1 else "value",), merges=True)
+        for place, (name, bound) in zip(places, aggregates.items(), strict=True)
     }
 
 
@@ -210,17 +130,23 @@ class ValueOf(ValueReader):
 
 
 class Adding(Combiner):
-    """A combiner that takes whole values: what it adds is read out of them first."""
+    """A combiner that takes whole values: what it adds is read out of them first.
 
-    def __init__(self, combiner: Combiner) -> None:
+    With `if_any`, None is no value.
+    """
+
+    def __init__(self, combiner: Combiner, *, if_any: bool = False) -> None:
         super().__init__(None)
         self.combiner = combiner
         self.read = ValueOf(combiner)
+        self.if_any = if_any
 
     def init(self) -> Any:
         return self.combiner.init()
 
     def add(self, acc: Any, value: Any) -> Any:
+        if self.if_any and value is None:
+            return acc
         return self.combiner.add(acc, self.read(value))
 
     def merge(self, a: Any, b: Any) -> Any:
@@ -232,13 +158,6 @@ class Adding(Combiner):
     @property
     def mergeable(self) -> bool:
         return self.combiner.mergeable
-
-
-class AddingIfAny(Adding):
-    """The same, to which None is no value."""
-
-    def add(self, acc: Any, value: Any) -> Any:
-        return acc if value is None else super().add(acc, value)
 
 
 def reads_nothing(combiner: Combiner) -> bool:

@@ -20,7 +20,6 @@ from topo.event_time import EventTime
 from topo.streams.chain_code import (
     KEY,
     STATELESS,
-    VALUE,
     ChainExit,
     ChainPlan,
     ChainSource,
@@ -29,7 +28,6 @@ from topo.streams.chain_code import (
 from topo.streams.chains import ChainBolt
 from topo.streams.combiners import (
     added_in_parts,
-    aggregates_of,
     merged_parts,
     of_values,
     partial_of_window,
@@ -336,11 +334,13 @@ class _Compiler:
         options = {k: v for k, v in node.options.items() if k != "parallelism"}
         options["window"] = of_values(options["window"])
         time = time_behind(before.time)
-        of_node = merged_parts if self._has_panes(node, before.time) else aggregates_of
+        aggregates = node.function
+        if self._has_panes(node, before.time):
+            aggregates = merged_parts(aggregates)
         bolt = WindowAggregate(
             key=KEY,
             time=time,
-            aggregates=of_node(node.function, VALUE),
+            aggregates=aggregates,
             late_stream=self._late_stream(node, time),
             **options,
         )

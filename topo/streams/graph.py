@@ -14,6 +14,7 @@ from typing import Any
 from topo.components import OutputFieldsDeclarer
 from topo.errors import KEY_HINT, StreamError, did_you_mean
 from topo.operators.aggregates.combiners import Combiner
+from topo.operators.aggregates.inputs import Bound
 from topo.traces import GENERATED
 
 
@@ -36,7 +37,7 @@ class Node:
     def fields(self) -> tuple[str, ...] | None:
         """The fields of its elements, or of their values if it has keys; None if unknown."""
         if self.kind == "window" and not self.keyed:
-            return ("key", "start", "end", *self.function.names)
+            return ("key", "start", "end", *self.function)
         if self.kind in _NAMES_FIELDS:
             return _declared(self.options["spout" if self.kind == "stream" else "bolt"])
         if self.kind in _KEEPS_FIELDS:
@@ -119,6 +120,11 @@ def _parts_of(function: Any, levels: int = _MOST_LEVELS) -> Iterator[str]:
     elif isinstance(function, list | tuple):
         for one in function:
             yield from _parts_of(one, levels)
+    elif isinstance(function, Mapping):
+        for one in function.values():
+            yield from _parts_of(one, levels)
+    elif isinstance(function, Bound):
+        yield from _parts_of(function.combiner, levels)
     elif isinstance(function, Combiner) and levels:
         if not isinstance(getattr(function, "combiner", None), Combiner):
             yield from (wanted for wanted in function.inputs if isinstance(wanted, str))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from topo.errors import StreamError
 from topo.operators.aggregates.combiners import ROW, Collect, Combiner, Count, Distinct
+from topo.operators.aggregates.inputs import Bound
+from topo.streams.chain_code import VALUE
 from topo.streams.combiners import (
     Fold,
     Least,
-    OnValue,
-    OnValueIfAny,
     Reduce,
-    Several,
     check_combiner,
+    on_value,
     reads_nothing,
     top,
 )
@@ -130,24 +130,24 @@ class WindowedStream(Generic[K, V]):
 
     def _aggregate(self, combiner: Combiner) -> WindowResults[K, Any]:
         reads_values = bool(combiner.inputs) and not reads_nothing(combiner)
-        node = self._window_of(OnValue(combiner), reads_values, keyed=True)
+        node = self._window_of({VALUE: on_value(combiner)}, reads_values, keyed=True)
         return WindowResults(self._builder, node)
 
-    def _several(self, aggregates: Mapping[str, Combiner]) -> tuple[Several, bool]:
-        """Return the aggregates as one, and whether all of them look at values."""
+    def _several(self, aggregates: Mapping[str, Combiner]) -> tuple[dict[str, Bound], bool]:
+        """Return the aggregates over values, and whether all of them look at values."""
         all_read = all(combiner.inputs for combiner in aggregates.values())
-        parts: dict[str, Combiner] = {
-            name: (OnValue if all_read or not combiner.inputs else OnValueIfAny)(combiner)
+        several = {
+            name: on_value(combiner, if_any=bool(combiner.inputs) and not all_read)
             for name, combiner in aggregates.items()
         }
-        return Several(parts), all_read
+        return several, all_read
 
-    def _window_of(self, combiner: Combiner, reads_values: bool, *, keyed: bool) -> Node:
+    def _window_of(self, aggregates: dict[str, Bound], reads_values: bool, *, keyed: bool) -> Node:
         values = self._node
         self._builder.windows.pop(self._place, None)
         if reads_values:  # None is no value, to whatever looks at values
             values = self._builder.add(Node("with_value", (values,), True))
-        node = Node("window", (values,), keyed, combiner, {**self._options})
+        node = Node("window", (values,), keyed, aggregates, {**self._options})
         return self._builder.add(node)
 
 

@@ -9,7 +9,7 @@ from topo.components import OutputFieldsDeclarer
 from topo.errors import Problem, WindowError
 from topo.event_time import Duration, EventTime
 from topo.operators.aggregates.combiners import Combiner
-from topo.operators.aggregates.inputs import Inputs, check_aggregates
+from topo.operators.aggregates.inputs import Bound, Inputs, check_aggregates
 from topo.operators.inputs import key_fields as key_fields
 from topo.operators.inputs import key_problems as key_problems
 from topo.operators.inputs import missing_fields
@@ -56,7 +56,7 @@ class WindowAggregate(TimedBolt):
         self,
         *,
         window: WindowSpec,
-        aggregates: Mapping[str, Combiner],
+        aggregates: Mapping[str, Combiner | Bound],
         key: str | Iterable[str] | None = None,
         time: EventTime | None = None,
         trigger: Trigger | None = None,
@@ -98,12 +98,12 @@ class WindowAggregate(TimedBolt):
         self.reports_often = trigger is not None or self.rules.lateness != 0
         self.emit_changed = _emits_changed(emit)
         window.in_ticks(clock)
-        whole = [n for n, made in self.aggregates.items() if not made.mergeable]
+        whole = [n for n, bound in self.aggregates.items() if not bound.combiner.mergeable]
         if whole and isinstance(window, Session | PerEvent):
             why = "sessions join" if isinstance(window, Session) else "windows share their tuples"
             raise WindowError(
                 f"{why}, and the aggregate {whole[0]!r} cannot: its combiner has no merge",
-                hint=f"override {type(self.aggregates[whole[0]]).__name__}.merge",
+                hint=f"override {type(self.aggregates[whole[0]].combiner).__name__}.merge",
             )
         if self.emit_changed and (
             self.reports_often or whole or mode == "retract" or not isinstance(window, Sliding)
@@ -143,9 +143,9 @@ class WindowAggregate(TimedBolt):
     ) -> Iterable[Problem]:
         for read in inputs:
             yield from missing_fields(where, read, self.key, "window-key")
-            for combiner in self.aggregates.values():
+            for bound in self.aggregates.values():
                 try:
-                    Inputs.of(combiner, read.fields, f"{read.component!r}")
+                    Inputs.of(bound, read.fields, f"{read.component!r}")
                 except WindowError as error:
                     yield Problem("window-field", where, f"{where}: {error.message}", error.hint)
             yield from key_problems(self.key, where, read, tasks)

@@ -142,7 +142,7 @@ class AggregateOperator(Operator):
         if found is None:
             fields = rows.fields
             keys = [fields.index(name) for name in self._bolt.key]
-            inputs = [Inputs.of(c, fields, repr(rows.component)) for c in self._cells.combiners]
+            inputs = [Inputs.of(b, fields, repr(rows.component)) for b in self._cells.aggregates]
             found = self._inputs[stream] = keys, inputs
         return found
 

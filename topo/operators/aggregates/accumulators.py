@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from topo.operators.aggregates.combiners import Combiner, Count
+from topo.operators.aggregates.inputs import Bound
 from topo.operators.codegen import functions
 
 Cells: TypeAlias = dict[Any, Any]
@@ -49,14 +50,16 @@ def loop({parameters}):
 class Accumulators:
     """The aggregates of one bolt."""
 
-    def __init__(self, combiners: Mapping[str, Combiner]) -> None:
-        self.names = tuple(combiners)
-        self.combiners = tuple(combiners.values())
+    def __init__(self, aggregates: Mapping[str, Combiner | Bound]) -> None:
+        self.names = tuple(aggregates)
+        self.aggregates = tuple(map(Bound.of, aggregates.values()))
+        self.combiners = tuple(bound.combiner for bound in self.aggregates)
+        self._adds = tuple(bound.add for bound in self.aggregates)
         self.alone = len(self.combiners) == 1
         self.mergeable = all(combiner.mergeable for combiner in self.combiners)
         self.grows = any(combiner.grows for combiner in self.combiners)
         self.counts_only = self.alone and type(self.combiners[0]) is Count
-        self.counts_only = self.counts_only and self.combiners[0].field is None
+        self.counts_only = self.counts_only and not self.aggregates[0].inputs
         self._loops: dict[tuple[str, tuple[int, ...]], Callable[..., None]] = {}
 
     def new(self) -> Any:
@@ -68,9 +71,9 @@ class Accumulators:
     def add(self, cell: Any, values: Sequence[Any]) -> Any:
         """Return the cell with one tuple more; `values` has one for each aggregate."""
         if self.alone:
-            return self.combiners[0].add(cell, values[0])
-        for index, combiner in enumerate(self.combiners):
-            cell[index] = combiner.add(cell[index], values[index])
+            return self._adds[0](cell, values[0])
+        for index, add in enumerate(self._adds):
+            cell[index] = add(cell[index], values[index])
         return cell
 
     def merge(self, a: Any, b: Any) -> Any:
@@ -143,19 +146,20 @@ class Accumulators:
         self, template: str, columns: Sequence[Any]
     ) -> tuple[Callable[..., None], list[Any], list[Any]]:
         """Return the loop for these columns, those that there are, and the calls it takes."""
-        given = tuple(map(self._kind, self.combiners, columns))
+        given = tuple(map(self._kind, self.aggregates, columns))
         loop = self._loops.get((template, given))
         if loop is None:
             loop = self._loops[template, given] = self._compiled(template, given)
-        calls = [call for combiner in self.combiners for call in (combiner.init, combiner.add)]
+        inits = (combiner.init for combiner in self.combiners)
+        calls = [call for both in zip(inits, self._adds, strict=True) for call in both]
         return loop, [column for column in columns if column is not None], calls
 
     @staticmethod
-    def _kind(combiner: Combiner, column: Any) -> int:
+    def _kind(bound: Bound, column: Any) -> int:
         """Return whether there is a column, and whether it takes calls of `add` all the same."""
         if column is None:
             return _NO_VALUES
-        if not combiner.skips_none:
+        if not bound.skips_none:
             return _INLINE
         try:
             return _CALLS if None in column else _INLINE
@@ -167,12 +171,12 @@ class Accumulators:
         whole = "live[2]" if sessions else "cells[key]"
         held = "live[2]" if sessions else "cell"
         first, more, values = [], [], []
-        for index, (combiner, kind) in enumerate(zip(self.combiners, given, strict=True)):
+        for index, (bound, kind) in enumerate(zip(self.aggregates, given, strict=True)):
             value = f"value{index}" if kind else "None"
             values.append(value)
             place = held if self.alone else f"{held}[{index}]"
-            if combiner.inline is not None and kind != _CALLS:
-                begin, step = combiner.inline
+            if bound.inline is not None and kind != _CALLS:
+                begin, step = bound.inline
                 first.append(begin.format(v=value))
                 step = step.format(a=place, v=value)
             else:

@@ -33,14 +33,15 @@ def blamed(
     if odd is not None:
         text = f"the key of a tuple is {odd[0]}, {odd[1]}, which cannot be a key"
         return WindowError(text, hint=KEY_HINT)
-    for name, combiner, column in zip(cells.names, cells.combiners, columns, strict=True):
-        if column is None or not _is_built_in(combiner):
+    for name, bound, column in zip(cells.names, cells.aggregates, columns, strict=True):
+        combiner = bound.combiner
+        if column is None or bound.merges or not _is_built_in(combiner):
             continue
         found: dict[Any, Any] = {}
         for key, value in zip(keys, column, strict=False):
             acc = found[key] if key in found else combiner.init()
             try:
-                found[key] = combiner.add(acc, value)
+                found[key] = bound.add(acc, value)
             except Exception as again:
                 return WindowError(
                     f"aggregate {name!r}, {described(combiner)}, cannot add {shown(value)}, "
