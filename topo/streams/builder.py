@@ -107,7 +107,7 @@ class StreamBuilder:
         return self._compiled().describe()
 
     def _compiled(self) -> Program:
-        from topo.streams.compiler import compile_program
+        from topo.streams.compiler import compile_program  # slots need none of it
 
         for place in self.windows:
             raise StreamError(

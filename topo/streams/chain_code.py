@@ -15,12 +15,10 @@ from typing import Any
 from topo.columns import EmitText, LoopText, field_name
 from topo.errors import StreamError
 from topo.operators.codegen import Code
-from topo.streams.graph import Node
+from topo.streams.graph import KEY, VALUE, Node
 from topo.streams.partials import PanePartials, Partials
 from topo.streams.records import lasting
 from topo.streams.window_results import BOUNDS, PANE, Window, WindowResult, reported
-
-KEY, VALUE, TIME = "key", "value", "ts"
 
 STATELESS = {
     "map", "filter", "flat_map", "filter_map", "map_values", "flat_map_values", "key_by", "peek",

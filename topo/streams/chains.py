@@ -17,17 +17,8 @@ from topo.columns import ByColumns, EmitText, LoopText
 from topo.components import BasicBolt, OutputFieldsDeclarer
 from topo.context import TopologyContext
 from topo.operators.codegen import functions
-from topo.streams.chain_code import (
-    KEY,
-    TIME,
-    VALUE,
-    ChainCode,
-    ChainExit,
-    ChainPlan,
-    Gathered,
-    path_to,
-)
-from topo.streams.graph import Node, note_unhashable_key
+from topo.streams.chain_code import ChainCode, ChainExit, ChainPlan, Gathered, path_to
+from topo.streams.graph import KEY, TIME, VALUE, Node, note_unhashable_key
 from topo.tuples import Tuple
 
 _DROPS = {"filter", "flat_map", "filter_map", "flat_map_values", "branch"}

@@ -17,14 +17,7 @@ from topo.components import OutputFieldsDeclarer
 from topo.drpc.spout import ID, REQUESTS
 from topo.errors import ConfigError, StreamError
 from topo.event_time import EventTime
-from topo.streams.chain_code import (
-    KEY,
-    STATELESS,
-    ChainExit,
-    ChainPlan,
-    ChainSource,
-    path_to,
-)
+from topo.streams.chain_code import STATELESS, ChainExit, ChainPlan, ChainSource, path_to
 from topo.streams.chains import ChainBolt
 from topo.streams.combiners import (
     added_in_parts,
@@ -33,8 +26,7 @@ from topo.streams.combiners import (
     partial_of_window,
     reads_nothing,
 )
-from topo.streams.endings import GROUPINGS
-from topo.streams.graph import Node
+from topo.streams.graph import GROUPINGS, KEY, Node
 from topo.streams.joins import cogroup_bolt, common_time, duration, join_bolt, with_highest_lag
 from topo.streams.keyed import Dedupe, ProcessBolt
 from topo.streams.patterns import TIMED_OUT, StreamPatternBolt

@@ -15,10 +15,9 @@ from topo.event_time import Duration, EventTime
 from topo.operators.aggregates.combiners import Collect, Combiner, Count
 from topo.patterns import Match
 from topo.patterns.pattern import Pattern
-from topo.streams.chain_code import TIME
 from topo.streams.combiners import Fold, Least, Reduce, adding, top
 from topo.streams.endings import Endings, check_grouping
-from topo.streams.graph import Node, Part, PartOfValue, check_function, getter, users_place
+from topo.streams.graph import TIME, Node, Part, PartOfValue, check_function, getter, users_place
 from topo.streams.joinable import Joinable
 from topo.streams.keyed import Process
 from topo.streams.state import MapState

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from topo.components import BasicBolt, Bolt
 from topo.errors import StreamError, did_you_mean
-from topo.streams.graph import Node, check_function, users_place
+from topo.streams.graph import GROUPINGS, Node, check_function, users_place
 from topo.streams.records import lasting
 
 if TYPE_CHECKING:
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from topo.streams.elements import Stream
 
 T = TypeVar("T")
-
-GROUPINGS = {"shuffle": "shuffle", "broadcast": "all", "global": "global"}
-"""The groupings of topologies by their names in programs of streams."""
 
 
 def check_grouping(kind: str, grouping: str) -> None:

@@ -89,6 +89,12 @@ class Node:
         return f"{self.kind}{at}"
 
 
+KEY, VALUE, TIME = "key", "value", "ts"
+"""The fields of the tuples that elements travel in."""
+
+GROUPINGS = {"shuffle": "shuffle", "broadcast": "all", "global": "global"}
+"""The groupings of topologies by their names in programs of streams."""
+
 _NAMES_FIELDS = {"stream", "through"}
 _KEEPS_FIELDS = {
     "filter", "peek", "branch", "merge", "repartition", "relay", "dedupe", "key_by", "values",

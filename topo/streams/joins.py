@@ -19,9 +19,8 @@ from topo.joins.interval import IntervalJoin
 from topo.joins.pairs import PairJoin
 from topo.joins.window_join import WindowJoin
 from topo.operators.selection import Own, Shape, pairing
-from topo.streams.chain_code import KEY, TIME, VALUE
 from topo.streams.combiners import of_values
-from topo.streams.graph import Node
+from topo.streams.graph import KEY, TIME, VALUE, Node
 from topo.timed import InputFields
 
 

@@ -15,8 +15,7 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.keyed.timers import Timers
 from topo.storage.namespaces import SavedNamespaces
 from topo.storage.saving import with_one_nan
-from topo.streams.chain_code import KEY, TIME, VALUE
-from topo.streams.graph import note_unhashable_key
+from topo.streams.graph import KEY, TIME, VALUE, note_unhashable_key
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
 
 K = TypeVar("K")

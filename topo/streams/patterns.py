@@ -21,7 +21,7 @@ from topo.patterns.machine import Result
 from topo.patterns.operator import RowOf, Views
 from topo.patterns.pattern import Pattern
 from topo.patterns.questions import Questions
-from topo.streams.chain_code import KEY, TIME, VALUE
+from topo.streams.graph import KEY, TIME, VALUE
 from topo.streams.records import record_type
 from topo.timed import InputFields, Rows
 

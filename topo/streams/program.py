@@ -10,8 +10,8 @@ from topo.builder import BoltDeclarer, TopologyBuilder
 from topo.components import BasicBolt, Bolt
 from topo.errors import StreamError
 from topo.event_time import EventTime
-from topo.streams.chain_code import KEY, TIME, VALUE, ChainSource
-from topo.streams.graph import Node
+from topo.streams.chain_code import ChainSource
+from topo.streams.graph import KEY, TIME, VALUE, Node
 from topo.topology.model import Topology
 
 

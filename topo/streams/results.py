@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from topo.errors import StreamError
 from topo.operators.aggregates.combiners import ROW, Collect, Combiner, Count, Distinct
 from topo.operators.aggregates.inputs import Bound
-from topo.streams.chain_code import VALUE
 from topo.streams.combiners import (
     Fold,
     Least,
@@ -19,7 +18,7 @@ from topo.streams.combiners import (
     top,
 )
 from topo.streams.elements import KeyedStream, Stream
-from topo.streams.graph import Node, check_function, getter, users_place
+from topo.streams.graph import VALUE, Node, check_function, getter, users_place
 from topo.streams.window_results import Window, WindowResult, check_names
 from topo.windows.assigners import Global, Session
 

@@ -13,9 +13,8 @@ from topo.components import OutputFieldsDeclarer, StatefulBasicBolt
 from topo.context import TopologyContext
 from topo.operators.aggregates.combiners import Combiner
 from topo.storage.saving import NEVER_NAN, with_one_nan
-from topo.streams.chain_code import KEY, TIME, VALUE
 from topo.streams.combiners import reads_nothing, running_step
-from topo.streams.graph import note_unhashable_key
+from topo.streams.graph import KEY, TIME, VALUE, note_unhashable_key
 from topo.tuples import Tuple
 
 _MISSING = object()

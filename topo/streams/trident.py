@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from topo.components import OutputFieldsDeclarer, StatefulBasicBolt
 from topo.context import TopologyContext
 from topo.operators.aggregates.combiners import Combiner
-from topo.streams.chain_code import KEY, VALUE
+from topo.streams.graph import KEY, VALUE
 from topo.streams.state import MapState
 from topo.tuples import Tuple
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from topo.streams.chain_code import KEY, TIME, VALUE
+from topo.streams.graph import KEY, TIME, VALUE
 from topo.streams.records import make_record
 from topo.streams.window_results import BOUNDS, PANE, Window, WindowResult, reported
 from topo.testing.cluster import SteppedRun
