@@ -188,7 +188,7 @@ def windowed(total: int, *, distinct: bool) -> Topology:
 
 
 def windowed_whole(total: int, *, distinct: bool) -> Topology:
-    with patch("topo.streams.compiler.partial_of_window", lambda combiner, options: False):
+    with patch("topo.streams.compile.compiler.partial_of_window", lambda combiner, options: False):
         return windowed(total, distinct=distinct)
 
 

@@ -149,7 +149,7 @@ MUTANTS = [
         "tests/conformance/test_table_cases.py tests/property/test_table_laws.py",
     ),
     Mutant(
-        "streams/elements.py",
+        "streams/api/elements.py",
         'node = self._next("key_by", getter(key, "key_by"), keyed=True)',
         'node = self._next("key_by", getter(key, "key_by"), keyed=False)',
         "tests/unit/test_streams.py tests/conformance/test_streams.py",

@@ -21,7 +21,7 @@ from topo.config.settings import SETTINGS
 from topo.config.storm import IGNORED
 from topo.drpc.client import DrpcClient
 from topo.engine.inline.run import InlineRun
-from topo.streams.results import State
+from topo.streams.api.results import State
 
 PAGES = {
     "storm-parity.md": ("works", "differs", "not there"),

@@ -10,7 +10,7 @@ import pytest
 
 from topo import ArgMax, BasicBolt, EventTime, First, Last, Session, Spout, Tumbling, Tuple
 from topo.streams import KeyedStream, Process, Stream, StreamBuilder
-from topo.streams.results import WindowedStream
+from topo.streams.api.results import WindowedStream
 from topo.testing import FeederSpout, TestCluster, complete_topology
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

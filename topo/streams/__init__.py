@@ -1,16 +1,19 @@
 """Streams: programs of operators, compiled to an ordinary topology.
 
-`builder`, `elements` and `results` are what a program is written with, and `graph` is the program
-as data. `compiler` makes bolts of it: stateless operators share a generated function (`chains`),
-operators with state are bolts of their own (`totals`, `keyed`, `trident`, and those of the core).
+`api` is what a program is written with, and `graph` is the program as data. `compile` makes bolts
+of it: stateless operators share a generated function, operators with state are bolts of their own
+(`totals`, `process`, `trident`, `patterns`, and those of the core).
+
+`records`, `window_results` and `state` have what users keep, so that checkpoints name them.
 """
 
-from topo.streams.builder import StreamBuilder
-from topo.streams.elements import KeyedStream, Stream
-from topo.streams.keyed import Process
+from topo.streams.api.builder import StreamBuilder
+from topo.streams.api.elements import KeyedStream, Stream
+from topo.streams.api.requests import KeyedRequestStream, RequestStream
+from topo.streams.api.results import WindowedStream
+from topo.streams.api.tables import GroupedTable, StreamTable
+from topo.streams.process import Process
 from topo.streams.records import Record
-from topo.streams.requests import KeyedRequestStream, RequestStream
-from topo.streams.results import WindowedStream
 from topo.streams.state import (
     CachedMap,
     MapState,
@@ -21,7 +24,6 @@ from topo.streams.state import (
     Store,
     Transactional,
 )
-from topo.streams.tables import GroupedTable, StreamTable
 from topo.streams.window_results import Window, WindowResult
 from topo.tables.leaving import RowChange
 

@@ -1,7 +1,8 @@
 """A program of streams as data: operators that read operators.
 
 The builder makes these nodes and nothing runs. An operator without state is compiled into the bolt
-of its source (`chains`); one with state becomes a bolt of its own (`keyed`, `totals`, `trident`).
+of its source (`compile.chains`); one with state becomes a bolt of its own (`process`, `totals`,
+`trident`).
 """
 
 from __future__ import annotations

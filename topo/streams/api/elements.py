@@ -15,18 +15,18 @@ from topo.event_time import Duration, EventTime
 from topo.operators.aggregates.combiners import Collect, Combiner, Count
 from topo.patterns import Match
 from topo.patterns.pattern import Pattern
+from topo.streams.api.endings import Endings, check_grouping
+from topo.streams.api.joinable import Joinable
 from topo.streams.combiners import Fold, Least, Reduce, adding, top
-from topo.streams.endings import Endings, check_grouping
 from topo.streams.graph import TIME, Node, Part, PartOfValue, check_function, getter, users_place
-from topo.streams.joinable import Joinable
-from topo.streams.keyed import Process
+from topo.streams.process import Process
 from topo.streams.state import MapState
 from topo.windows.assigners import WindowSpec
 from topo.windows.triggers import Trigger
 
 if TYPE_CHECKING:
-    from topo.streams.results import Aggregated, State, WindowedStream
-    from topo.streams.tables import StreamTable
+    from topo.streams.api.results import Aggregated, State, WindowedStream
+    from topo.streams.api.tables import StreamTable
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -402,7 +402,7 @@ class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
     def _running(
         self, kind: str, combiner: Combiner, parallelism: int = 0, *, drops: bool = False
     ) -> Aggregated[K, Any]:
-        from topo.streams.results import Aggregated
+        from topo.streams.api.results import Aggregated
 
         node = self._next(kind, combiner, keyed=True, parallelism=parallelism, drops=drops)
         return Aggregated(self._builder, node)
@@ -427,7 +427,7 @@ class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
         ones. A value is forgotten `ttl` after it was written, by the clock; with `max_keys`, each
         task keeps those written last.
         """
-        from topo.streams.tables import table_of
+        from topo.streams.api.tables import table_of
 
         stream: Any = self if key is None else self.key_by(key)
         table: StreamTable[K, V] = table_of(
@@ -496,7 +496,7 @@ class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
         Values are added up within each batch before they are exchanged. `state` is a store outside;
         without it the state is topo's own.
         """
-        from topo.streams.results import State
+        from topo.streams.api.results import State
 
         added = adding(combiner)
         if not added.mergeable:
@@ -531,7 +531,7 @@ class KeyedStream(Joinable[K, V], Stream[tuple[K, V]], Generic[K, V]):
         parallelism: int = 0,
     ) -> WindowedStream[K, V]:
         """Gather the values of each key in windows, by event time if the stream has one."""
-        from topo.streams.results import WindowedStream
+        from topo.streams.api.results import WindowedStream
 
         options = {
             "window": window,

@@ -14,8 +14,8 @@ from topo.errors import StreamError
 from topo.event_time import Duration
 from topo.operators.aggregates.combiners import Combiner, Count, in_tables
 from topo.operators.aggregates.retractable import RetractableAggregate
+from topo.streams.api.elements import KeyedStream
 from topo.streams.combiners import ValueOf, check_combiner
-from topo.streams.elements import KeyedStream
 from topo.streams.graph import Node, check_function, getter, users_place
 from topo.tables.by_hand import ByHand
 from topo.tables.expression import INNER, LEFT, OUTER, RIGHT
@@ -23,7 +23,7 @@ from topo.tables.leaving import RowChange
 from topo.tables.table_join import check_limits
 
 if TYPE_CHECKING:
-    from topo.streams.builder import StreamBuilder
+    from topo.streams.api.builder import StreamBuilder
 
 K = TypeVar("K")
 V = TypeVar("V")

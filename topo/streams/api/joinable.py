@@ -17,9 +17,9 @@ from topo.streams.graph import Node, check_function, users_place
 from topo.windows.assigners import WindowSpec, check_spec
 
 if TYPE_CHECKING:
-    from topo.streams.builder import StreamBuilder
-    from topo.streams.elements import KeyedStream
-    from topo.streams.tables import StreamTable
+    from topo.streams.api.builder import StreamBuilder
+    from topo.streams.api.elements import KeyedStream
+    from topo.streams.api.tables import StreamTable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -163,7 +163,7 @@ class Joinable(Generic[K, V]):
         return self._with("cogroup", others, None, options)
 
     def _joined(self, how: str, other: Any, **options: Any) -> KeyedStream[K, Any]:
-        from topo.streams.tables import StreamTable, lookup
+        from topo.streams.api.tables import StreamTable, lookup
 
         if not isinstance(other, StreamTable):
             return self._joined_stream(how, other, **options)
@@ -205,7 +205,7 @@ class Joinable(Generic[K, V]):
     def _with(
         self, kind: str, others: tuple[Any, ...], function: Any, options: dict[str, Any]
     ) -> KeyedStream[K, Any]:
-        from topo.streams.elements import KeyedStream
+        from topo.streams.api.elements import KeyedStream
 
         for other in others or (None,):
             if not isinstance(other, KeyedStream):

@@ -11,8 +11,8 @@ from topo.streams.graph import GROUPINGS, Node, check_function, users_place
 from topo.streams.records import lasting
 
 if TYPE_CHECKING:
-    from topo.streams.builder import StreamBuilder
-    from topo.streams.elements import Stream
+    from topo.streams.api.builder import StreamBuilder
+    from topo.streams.api.elements import Stream
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Endings(Generic[T]):
 
         What the bolt emits is a stream without keys.
         """
-        from topo.streams.elements import Stream
+        from topo.streams.api.elements import Stream
 
         return Stream(self._builder, self._user_bolt("through", bolt, parallelism, grouping, name))
 

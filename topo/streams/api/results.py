@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from topo.errors import StreamError
 from topo.operators.aggregates.combiners import ROW, Collect, Combiner, Count, Distinct
 from topo.operators.aggregates.inputs import Bound
+from topo.streams.api.elements import KeyedStream, Stream
 from topo.streams.combiners import (
     Fold,
     Least,
@@ -17,13 +18,12 @@ from topo.streams.combiners import (
     reads_nothing,
     top,
 )
-from topo.streams.elements import KeyedStream, Stream
 from topo.streams.graph import VALUE, Node, check_function, getter, users_place
 from topo.streams.window_results import Window, WindowResult, check_names
 from topo.windows.assigners import Global, Session
 
 if TYPE_CHECKING:
-    from topo.streams.builder import StreamBuilder
+    from topo.streams.api.builder import StreamBuilder
 
 K = TypeVar("K")
 V = TypeVar("V")

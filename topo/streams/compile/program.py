@@ -10,7 +10,7 @@ from topo.builder import BoltDeclarer, TopologyBuilder
 from topo.components import BasicBolt, Bolt
 from topo.errors import StreamError
 from topo.event_time import EventTime
-from topo.streams.chain_code import ChainSource
+from topo.streams.compile.chain_code import ChainSource
 from topo.streams.graph import KEY, TIME, VALUE, Node
 from topo.topology.model import Topology
 

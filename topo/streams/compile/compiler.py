@@ -17,8 +17,6 @@ from topo.components import OutputFieldsDeclarer
 from topo.drpc.spout import ID, REQUESTS
 from topo.errors import ConfigError, StreamError
 from topo.event_time import EventTime
-from topo.streams.chain_code import STATELESS, ChainExit, ChainPlan, ChainSource, path_to
-from topo.streams.chains import ChainBolt
 from topo.streams.combiners import (
     added_in_parts,
     merged_parts,
@@ -26,11 +24,16 @@ from topo.streams.combiners import (
     partial_of_window,
     reads_nothing,
 )
-from topo.streams.graph import GROUPINGS, KEY, Node
-from topo.streams.joins import cogroup_bolt, common_time, duration, join_bolt, with_highest_lag
-from topo.streams.keyed import Dedupe, ProcessBolt
-from topo.streams.patterns import TIMED_OUT, StreamPatternBolt
-from topo.streams.program import (
+from topo.streams.compile.chain_code import STATELESS, ChainExit, ChainPlan, ChainSource, path_to
+from topo.streams.compile.chains import ChainBolt
+from topo.streams.compile.joins import (
+    cogroup_bolt,
+    common_time,
+    duration,
+    join_bolt,
+    with_highest_lag,
+)
+from topo.streams.compile.program import (
     Outlet,
     PlannedComponent,
     Program,
@@ -41,7 +44,10 @@ from topo.streams.program import (
     time_position,
     topology_of,
 )
-from topo.streams.table_plans import LAZY, TablePlans
+from topo.streams.compile.table_plans import LAZY, TablePlans
+from topo.streams.graph import GROUPINGS, KEY, Node
+from topo.streams.patterns import TIMED_OUT, StreamPatternBolt
+from topo.streams.process import Dedupe, ProcessBolt
 from topo.streams.totals import BatchTotalBolt, RunningBolt
 from topo.streams.trident import UPDATES, Query, StateBolt
 from topo.timed import TimedBolt

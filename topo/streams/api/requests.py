@@ -17,12 +17,12 @@ from topo.drpc.results import LinearResults
 from topo.errors import StreamError
 from topo.operators.aggregates.combiners import Collect, Combiner, Count
 from topo.storage.saving import with_one_nan
+from topo.streams.api.elements import KeyedStream, Stream
+from topo.streams.api.endings import check_grouping
+from topo.streams.api.results import State
 from topo.streams.combiners import Fold, Least, Reduce, adding, top
-from topo.streams.elements import KeyedStream, Stream
-from topo.streams.endings import check_grouping
 from topo.streams.graph import KEY, VALUE, Node, check_function, getter, users_place
 from topo.streams.records import lasting
-from topo.streams.results import State
 from topo.tuples import Tuple
 
 T = TypeVar("T")

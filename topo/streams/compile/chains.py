@@ -17,7 +17,7 @@ from topo.columns import ByColumns, EmitText, LoopText
 from topo.components import BasicBolt, OutputFieldsDeclarer
 from topo.context import TopologyContext
 from topo.operators.codegen import functions
-from topo.streams.chain_code import ChainCode, ChainExit, ChainPlan, Gathered, path_to
+from topo.streams.compile.chain_code import ChainCode, ChainExit, ChainPlan, Gathered, path_to
 from topo.streams.graph import KEY, TIME, VALUE, Node, note_unhashable_key
 from topo.tuples import Tuple
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from topo.errors import JoinError, StreamError
 from topo.event_time import EventTime
+from topo.streams.compile.program import Outlet
 from topo.streams.graph import Node
-from topo.streams.program import Outlet
 from topo.tables.changelog import ChangelogBolt, KeyedTablesBolt
 from topo.tables.expression import Expression, Filter, Join, Projection, Source
 from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt

@@ -18,12 +18,12 @@ from topo.drpc.spout import DrpcSpout
 from topo.errors import StreamError, TopoError
 from topo.event_time import EventTime
 from topo.lists import FromList, Items
-from topo.streams.elements import Stream
+from topo.streams.api.elements import Stream
+from topo.streams.api.requests import RequestStream, request_of
 from topo.streams.graph import Node, users_place
-from topo.streams.requests import RequestStream, request_of
 
 if TYPE_CHECKING:
-    from topo.streams.program import Program
+    from topo.streams.compile.program import Program
     from topo.topology.model import Topology
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class StreamBuilder:
         return self._compiled().describe()
 
     def _compiled(self) -> Program:
-        from topo.streams.compiler import compile_program  # slots need none of it
+        from topo.streams.compile.compiler import compile_program  # slots need none of it
 
         for place in self.windows:
             raise StreamError(
