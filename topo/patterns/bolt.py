@@ -19,7 +19,7 @@ from topo.conditions import (
 )
 from topo.errors import ConditionError, PatternError, Problem, WindowError, did_you_mean
 from topo.event_time import Duration, EventTime
-from topo.patterns.chains import Match
+from topo.patterns.chains import SUMS, Match
 from topo.patterns.inputs import TupleInput
 from topo.patterns.machine import Result, Rules
 from topo.patterns.operator import PatternOperator, RowOf, Views
@@ -368,7 +368,7 @@ class PatternBolt(TimedBolt):
             cells = []
             for condition, value in values:
                 try:
-                    cells.append(value(result.node.sums, result.key, start, end))
+                    cells.append(value(result.node[SUMS], result.key, start, end))
                 except Exception as error:
                     raise raised_by(condition, error, {"start": start, "end": end}) from error
             return cells

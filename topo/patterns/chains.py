@@ -3,84 +3,92 @@
 A node is one event in one position, and knows the node before it; so all that began alike share
 their beginning. What conditions ask of taken events (the last price of a part, its sum) is carried
 along in `sums`, a tuple that each node computes from the one before, so that no condition walks it.
+
+Events and nodes are tuples, and partial matches lists, with names for their places: to make an
+object of a class takes five times as long, and an event of a pattern makes one or more. None of
+them knows its bucket: what has ended is freed at once, not by the garbage collector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from topo.conditions import Aggregate, PartField
 from topo.traces import GENERATED
 
-NOT_MATCHED = -1
-"""The place in time of an event that waits."""
+Event: TypeAlias = tuple[int, Any, int, tuple[Any, ...], Any, str]
+"""An event, as far as it is kept, by these places."""
+
+TS: Final = 0
+KEY: Final = 1
+MASK: Final = 2
+"""Which of the conditions of one event hold."""
+VALUES: Final = 3
+"""The values that conditions ask for."""
+PAYLOAD: Final = 4
+"""The event as functions get it; None if none is called."""
+COMPONENT: Final = 5
+
+Node: TypeAlias = "tuple[Any, Event, int, int, tuple[Any, ...], int]"
+"""One event that was taken, behind those that were taken before it, by these places."""
+
+PARENT: Final = 0
+"""The node before it; None if it is the first."""
+EVENT: Final = 1
+ORDER: Final = 2
+"""The number of its event by time."""
+POSITION: Final = 3
+SUMS: Final = 4
+SERIAL: Final = 5
+"""Its own number, by which it is saved."""
 
 
-class Event:
-    """An event, as far as it is kept."""
-
-    __slots__ = ("component", "key", "mask", "number", "order", "payload", "ts", "uses", "values")
-
-    def __init__(
-        self, ts: int, number: int, key: Any, values: tuple[Any, ...], payload: Any,
-        component: str, mask: int, order: int = NOT_MATCHED,
-    ) -> None:  # fmt: skip
-        self.ts = ts
-        self.number = number
-        """Its number by arrival, of those that have waited."""
-        self.order = order
-        """Its number by time, once it is matched."""
-        self.key = key
-        self.values = values
-        """The values that conditions ask for."""
-        self.payload = payload
-        """The event as functions get it; None if none is called."""
-        self.component = component
-        self.mask = mask
-        """Which of the conditions of one event hold."""
-        self.uses = 0
-        """How many saved nodes have it."""
-
-    def place(self, order: int) -> None:
-        """Give it its number by time."""
-        self.order = order
-
-    def note_use(self, by: int) -> bool:
-        """Count the saved nodes that have it; return True if it has had none, or has none now."""
-        before = self.uses
-        self.uses += by
-        return not before or not self.uses
+def chain_of(node: Node) -> list[Node]:
+    """Return the nodes from the first one to this."""
+    nodes: list[Node] = []
+    each: Node | None = node
+    while each is not None:
+        nodes.append(each)
+        each = each[PARENT]
+    nodes.reverse()
+    return nodes
 
 
-class Node:
-    """One event that was taken, behind those that were taken before it."""
+def path_of(node: Node) -> tuple[list[int], list[int]]:
+    """Return the orders of the events that were taken, and then their positions."""
+    chain = chain_of(node)
+    return [each[ORDER] for each in chain], [each[POSITION] for each in chain]
 
-    __slots__ = ("event", "number", "parent", "position", "sums")
 
-    def __init__(
-        self, parent: Node | None, event: Event, position: int, sums: tuple[Any, ...]
-    ) -> None:
-        self.parent = parent
-        self.event = event
-        self.position = position
-        self.sums = sums
-        self.number = -1
-        """Its number among the saved ones."""
+Partial: TypeAlias = list[Any]
+"""A match that is not whole yet, by these places."""
 
-    def number_as(self, number: int) -> None:
-        """Note the number under which it is saved; -1: under none."""
-        self.number = number
+NODE: Final = 0
+"""Its last node; None once it has ended."""
+START: Final = 1
+"""The order of its first event."""
+START_TS: Final = 2
+"""The time of its first event."""
+STATE: Final = 3
+"""The number of its state, which is that of its bucket; or `ENDED` or `TIMED_OUT`."""
+NUMBER: Final = 4
+"""Its number by its beginning, by which it is saved."""
+FIRST: Final = 5
+"""The first partial match that began with the same event; None: this is it."""
+OF: Final = 6
+"""The value of the key."""
+BRANCHED: Final = 7
+"""Of a first one: whether there were others of its start."""
+WRITTEN: Final = 8
+"""The commit that has written its record last; 0: it has none."""
+SAVED: Final = 9
+"""Of a first one: what is saved of its start; None: nothing."""
 
-    def chain(self) -> list[Node]:
-        """Return the nodes from the first one to this."""
-        nodes: list[Node] = []
-        node: Node | None = self
-        while node is not None:
-            nodes.append(node)
-            node = node.parent
-        nodes.reverse()
-        return nodes
+ENDED: Final = -1
+"""The state of a partial match that has ended."""
+TIMED_OUT: Final = -2
+"""The state of one that has ended since the pattern's time was over."""
 
 
 class Match(Mapping[str, list[Any]]):

@@ -17,41 +17,34 @@ from typing import Any, NamedTuple, TypeAlias
 
 from topo.errors import PatternError, shown
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
-from topo.patterns.chains import NOT_MATCHED, Event, Match, Node
+from topo.patterns.chains import EVENT, KEY, PAYLOAD, POSITION, TS, Event, Match, Node, chain_of
 from topo.patterns.inputs import TupleInput
-from topo.patterns.machine import Machine, Result, Rules
+from topo.patterns.machine import Arrival, Machine, Result, Rules
 from topo.patterns.positions import Positions
 from topo.patterns.questions import Masks, Questions, masks_of
-from topo.patterns.saving import SavedMatches
+from topo.patterns.saving import SavedMatches, Waiting
 from topo.timed import Clock, Operator, OperatorTask, Rows, is_in_time
 
 RowOf: TypeAlias = Callable[[Result], Sequence[Any]]
 
 
 class _Source(NamedTuple):
-    """Where an arrival comes from: rows of a component, or those that have waited."""
+    """Where arrivals come from, if functions get events: rows of a component."""
 
     component: str
-    payload: Callable[[int], Any] | None
-    """The event at a place as functions get it; None if none is called."""
-    event: Event | None = None
+    payload: Callable[[int], Any]
+    """The event at a place as functions get it."""
 
 
-_Arrival: TypeAlias = "tuple[int, Any, int, tuple[Any, ...], int, _Source]"
-"""An event that has come: its time, its key, its mask, what is kept of it, its place and source."""
+def _event_of(arrival: Arrival) -> Event:
+    """Return an arrival with its payload; few arrivals need one. What has waited has it."""
+    ts, key, mask, values, place, source = arrival
+    if not isinstance(source, _Source):
+        return arrival
+    return ts, key, mask, values, source.payload(place), source.component
 
-_TS = itemgetter(0)
 
-
-def _event_of(arrival: _Arrival, order: int, number: int = 0) -> Event:
-    """Return the event of an arrival, with its place in time; few arrivals need one."""
-    ts, key, mask, values, place, (component, payload, event) = arrival
-    if event is not None:
-        event.place(order)
-        return event
-    original = None if payload is None else payload(place)
-    return Event(ts, number, key, values, original, component, mask, order)
-
+_TS = itemgetter(TS)
 
 FIGURES = ("partial_matches", "waiting_events", "waiting_matches")
 COUNTS = ("matches", "timed_out", "dropped")
@@ -68,12 +61,12 @@ class Views:
     def view(self, node: Node | None, key: Any, end: int | None = None) -> Match:
         """Return what was taken so far; `end` is the time of the result, if it is one."""
         events: list[list[Any]] = [[] for _ in self._names]
-        nodes = [] if node is None else node.chain()
+        nodes = [] if node is None else chain_of(node)
         for each in nodes:
-            events[self._parts[each.position]].append(each.event.payload)
-        first = self._time.shown(nodes[0].event.ts) if nodes else None
+            events[self._parts[each[POSITION]]].append(each[EVENT][PAYLOAD])
+        first = self._time.shown(nodes[0][EVENT][TS]) if nodes else None
         if end is None and nodes:
-            end = nodes[-1].event.ts
+            end = nodes[-1][EVENT][TS]
         last = None if end is None else self._time.shown(end)
         return Match(dict(zip(self._names, events, strict=True)), first, last, key)
 
@@ -109,12 +102,13 @@ class PatternOperator(Operator):
         self._saved = SavedMatches(task.owner, text, rules.within, lag)
         sums = questions.sums
         self._machine = Machine(
-            positions, questions.asked, sums.updates(), sums.first, rules, self._saved, _event_of
-        )
+            positions, questions.asked, sums.updates(), sums.first, rules, self._saved,
+            _event_of if keeps_events else None,
+        )  # fmt: skip
         self._passes_over = not self._machine.needs_every_event
         self._masks: dict[str, tuple[tuple[str, ...], Masks]] = {}
-        self._fresh: list[_Arrival] = []
-        self._waiting: list[tuple[int, int, Event]] = []
+        self._fresh: list[Arrival] = []
+        self._waiting: list[Waiting] = []
         self._arrivals = 0
         self._watermark = BEFORE_ALL
         self._now = 0
@@ -139,7 +133,7 @@ class PatternOperator(Operator):
     def _clock_ticks(self, now: float) -> int:
         return self._time.clock_ticks(now)
 
-    def _arrived(self, rows: Rows, times: Sequence[Any]) -> Iterable[_Arrival]:
+    def _arrived(self, rows: Rows, times: Sequence[Any]) -> Iterable[Arrival]:
         """Return the events of some rows that may change something; those that are late go aside.
 
         Nothing is done here for one event at a time: most fulfil no condition.
@@ -161,10 +155,13 @@ class PatternOperator(Operator):
         columns = reads.columns(rows, self._questions.fields)
         parts = [map(column.__getitem__, places) for column in columns]
         values = zip(*parts, strict=True) if parts else repeat(())
-        source = repeat(_Source(rows.component, payload if self._keeps_events else None))
         own_times, own_masks = (map(each.__getitem__, places) for each in (times, masks))
         keys = reads.keys(rows, places)
-        return zip(own_times, keys, own_masks, values, places, source, strict=False)
+        if self._keeps_events:
+            source = repeat(_Source(rows.component, payload))
+            return zip(own_times, keys, own_masks, values, places, source, strict=False)
+        component = repeat(rows.component)
+        return zip(own_times, keys, own_masks, values, repeat(None), component, strict=False)
 
     def _late(self, rows: Rows, times: Sequence[Any]) -> Sequence[int]:
         """Return the places of rows before the watermark, and of those without a time."""
@@ -173,14 +170,14 @@ class PatternOperator(Operator):
             return ()
         return [n for n, ts in enumerate(times) if ts is None or ts < watermark]
 
-    def _match(self, arrivals: Sequence[_Arrival]) -> None:
+    def _match(self, arrivals: Sequence[Arrival]) -> None:
         """Match events in their order."""
         left = iter(arrivals)
         try:
             self._machine.take(left)
         except TypeError:
             reached = len(arrivals) - length_hint(left)
-            self._check_key(arrivals[reached - 1][1])  # or the error is the user's own
+            self._check_key(arrivals[reached - 1][KEY])  # or the error is the user's own
             raise
 
     def _check_key(self, key: Any) -> None:
@@ -240,20 +237,19 @@ class PatternOperator(Operator):
     def _match_until(self, watermark: int) -> None:
         """Match the events whose time has come, in the order of their times."""
         waiting = self._waiting
-        due: list[_Arrival] = []
+        due: list[Arrival] = []
         while waiting and waiting[0][0] <= watermark:
-            event = heapq.heappop(waiting)[2]
-            self._saved.matched(event)
-            source = _Source(event.component, None, event)
-            due.append((event.ts, event.key, event.mask, event.values, 0, source))
+            entry = heapq.heappop(waiting)
+            self._saved.matched(entry)
+            due.append(entry[2])
         fresh, self._fresh = self._fresh, []
         fresh.sort(key=_TS)  # what came first stays first
         first_to_wait = bisect_right(fresh, watermark, key=_TS)
         for arrival in fresh[first_to_wait:]:
             self._arrivals += 1
-            event = _event_of(arrival, NOT_MATCHED, self._arrivals)
-            heapq.heappush(waiting, (event.ts, event.number, event))
-            self._saved.wait(event)
+            entry = (arrival[TS], self._arrivals, _event_of(arrival))
+            heapq.heappush(waiting, entry)
+            self._saved.wait(entry)
         if due:
             due += fresh[:first_to_wait]
             due.sort(key=_TS)
@@ -326,7 +322,7 @@ class PatternOperator(Operator):
         self._machine.resume(counts.get("order", 0), counts.get("number", 0))
         self._arrivals = counts.get("arrivals", 0)
         self._now = counts.get("now", 0)
-        self._waiting = [(event.ts, event.number, event) for event in waiting]
+        self._waiting = waiting
         heapq.heapify(self._waiting)
         self.state_rows = self._machine.count + self._machine.waiting + len(waiting)
 
@@ -337,6 +333,6 @@ class PatternOperator(Operator):
         if self._by_arrival:
             head["now"] = self._now if self._is_busy else self._saved_now
             self._saved_now = head["now"]
-        self._saved.save(head, changes)
+        self._saved.save(head, machine.states, changes)
 
     _saved_now = 0

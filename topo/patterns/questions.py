@@ -24,8 +24,8 @@ from topo.conditions import (
 )
 from topo.errors import shown
 from topo.event_time import EventTime
-from topo.patterns.chains import Event, Match, Node, Sums
-from topo.patterns.machine import Asked
+from topo.patterns.chains import COMPONENT, KEY, PAYLOAD, SUMS, TS, VALUES, Event, Match, Node, Sums
+from topo.patterns.moves import Ask, Asked
 from topo.patterns.pattern import RESERVED, parameters
 from topo.patterns.positions import Positions, Question
 
@@ -85,16 +85,14 @@ class Questions:
             self.of_events.append((condition, of))
         return bit
 
-    def _call(
-        self, function: Callable[..., Any], part: str
-    ) -> Callable[[Event, Node | None], bool]:
+    def _call(self, function: Callable[..., Any], part: str) -> Ask:
         view = self._view
 
         def ask(event: Event, node: Node | None) -> bool:
             try:
-                return bool(function(event.payload, view(node, event.key)))
+                return bool(function(event[PAYLOAD], view(node, event[KEY])))
             except Exception as error:
-                error.add_note(f"in the condition of {part}, asked of {shown(event.payload)}")
+                error.add_note(f"in the condition of {part}, asked of {shown(event[PAYLOAD])}")
                 raise
 
         return ask
@@ -108,16 +106,16 @@ class Questions:
             error.add_note(f"in the condition of {part}, asked of {shown(event)}")
             raise
 
-    def _ask(self, condition: Condition) -> Callable[[Event, Node | None], bool]:
+    def _ask(self, condition: Condition) -> Ask:
         value = value_function(condition, self.read, "v, ts, source, k")
         first = self.sums
         in_unit = self._time.shown
 
         def ask(event: Event, node: Node | None) -> bool:
-            sums = first.first if node is None else node.sums
-            ts = in_unit(event.ts)
+            sums = first.first if node is None else node[SUMS]
+            ts = in_unit(event[TS])
             try:
-                return bool(value(event.values, ts, event.component, sums))
+                return bool(value(event[VALUES], ts, event[COMPONENT], sums))
             except Exception as error:
                 values = self.values_of(condition, event, ts, sums)
                 raise raised_by(condition, error, values) from error
@@ -134,7 +132,7 @@ class Questions:
         self, condition: Condition, event: Event, ts: Any, sums: tuple[Any, ...]
     ) -> dict[str, Any]:
         """Return what a condition read, for messages."""
-        known_names = {**NAMES, "v": event.values, "ts": ts, "source": event.component, "k": sums}
+        known_names = {**NAMES, "v": event[VALUES], "ts": ts, "source": event[COMPONENT], "k": sums}
         return {str(read): eval(self.read(read), known_names) for read in condition.reads}
 
 
