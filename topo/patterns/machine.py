@@ -17,8 +17,8 @@ open; an event's own matches are settled before the next event.
 
 Most events do one of three things: they begin a partial match, they move one bucket on, or they
 make all of one bucket whole. These have code of their own in `take`, without a call; `_step` is for
-all else. Measured on three parts of which each event is one: 0.6 us an event, where an object for
-each event, node, start and partial match took 3.6.
+all else. Measured on three parts in a row, 1,000 keys, 30 % of the events in the pattern: 0.35 us
+an event, where an object for each event, node, start and partial match took 1.0.
 """
 
 from __future__ import annotations
@@ -171,10 +171,8 @@ class Machine:
         self._updates = [updates[position.part] for position in self._positions]
         """By position, how sums change."""
         self._begins = [
-            state != ENDED and not position.is_last and not has_times
-            for position, state, has_times in zip(
-                self._positions, self._moves.first_states, self._moves.has_times, strict=True
-            )
+            state != ENDED and not position.is_last
+            for position, state in zip(self._positions, self._moves.first_states, strict=True)
         ]
         self._begins.append(False)
         """By target, whether a partial match begins there and nothing else; not so without one."""
@@ -245,14 +243,19 @@ class Machine:
         first_states, begins, event_of = self._moves.first_states, self._begins, self._event_of
         updates, no_sums, limit = self._updates, self._sums, self._limit
         aging, ages = self._aging, self._rules.within is not None
+        has_times = self._moves.has_times
         order, number, count, looks = self.next_order - 1, self.next_number, self.count, self.looks
         soonest = self._soonest()
         for order, arrival in enumerate(arrivals, self.next_order):
             ts, value, mask, values, _, _ = arrival
             if ts >= soonest:
-                self.next_order, self.next_number, self.count = order, number, count
-                self.pass_to(ts)
-                soonest, number, count = self._soonest(), self.next_number, self.count
+                while aging and aging[0][STATE] < 0 and not aging[0][BRANCHED]:
+                    aging.popleft()
+                soonest = self._soonest()
+                if ts >= soonest:
+                    self.next_order, self.next_number, self.count = order, number, count
+                    self.pass_to(ts)
+                    soonest, number, count = self._soonest(), self.next_number, self.count
             key = keys.get(value)
             try:
                 row = rows[mask]
@@ -319,14 +322,14 @@ class Machine:
                 partial = [node, order, ts, state, number, None, value, False, 0, None]
                 changed.append(partial)
                 if ages:
-                    if aging and ts < aging[-1][START_TS]:
+                    if not aging or ts < aging[-1][START_TS]:
                         self._age(partial)
                         soonest = self._soonest()
-                    elif aging:
-                        aging.append(partial)
                     else:
                         aging.append(partial)
-                        soonest = self._soonest()
+                if has_times[target]:
+                    self._set_times(partial)
+                    soonest = self._soonest()
                 if key is None:
                     keys[value] = {state: [partial]}
                     continue
@@ -524,15 +527,13 @@ class Machine:
 
     def _set_times(self, partial: Partial) -> None:
         """Note when edges of a partial match close, and when nothing more may come."""
-        number, is_open, _, waits = self._moves.states[partial[STATE]]
-        position, ts = self._positions[number], partial[NODE][EVENT][TS]
-        start, own = partial[START], partial[NUMBER]
-        gaps = {edge.gap for n, edge in enumerate(position.edges) if is_open >> n & 1}
-        for gap in gaps - {None}:
-            assert gap is not None, "it was taken out"
-            heapq.heappush(self._due, (ts + gap, start, own, gap, partial))
-        if waits and position.quiet is not None:
-            heapq.heappush(self._due, (ts + position.quiet, start, own, _QUIET, partial))
+        ts, start, number = partial[NODE][EVENT][TS], partial[START], partial[NUMBER]
+        for gap in self._moves.gaps_in(partial[STATE]):
+            heapq.heappush(self._due, (ts + gap, start, number, gap, partial))
+        position, _, _, waits = self._moves.states[partial[STATE]]
+        quiet = self._positions[position].quiet
+        if waits and quiet is not None:
+            heapq.heappush(self._due, (ts + quiet, start, number, _QUIET, partial))
 
     def _age(self, first: Partial) -> None:
         """Note a start that the pattern's time will end; the clock of arrivals may go back."""

@@ -72,6 +72,7 @@ class Moves:
         self.rows: dict[int, Row] = {}
         """By the mask of an event."""
         self._size = 0
+        self._gaps: dict[int, tuple[int, ...]] = {}
         self._answered: dict[tuple[int, int, int], Move] = {}
         self.number_of((0, _all_edges(self._positions[0]), False, False))
         self.first_states = [self._first_state(position) for position in self._positions]
@@ -96,6 +97,16 @@ class Moves:
             return ENDED
         is_fresh = bool(position.never_next) or position.waits_for_next
         return self.number_of((position.number, _all_edges(position), is_fresh, waits))
+
+    def gaps_in(self, number: int) -> tuple[int, ...]:
+        """Return the gaps that close an edge of a state, in ticks."""
+        gaps = self._gaps.get(number)
+        if gaps is None:
+            place, is_open, _, _ = self.states[number]
+            edges = enumerate(self._positions[place].edges)
+            own = {edge.gap for n, edge in edges if is_open >> n & 1 and edge.gap is not None}
+            gaps = self._gaps[number] = tuple(own)
+        return gaps
 
     @property
     def needs_every_event(self) -> bool:
