@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import event as noted
@@ -20,6 +21,7 @@ from tests.property.pattern_truth import Event, Truth
 from tests.property.scale import examples
 from topo import Pattern, PatternBolt, PatternError
 from topo.event_time import BEFORE_ALL
+from topo.patterns import machine
 
 _WHERE = st.sampled_from(
     ["kind == 'a'", "kind == 'b'", "kind in ('a', 'b')", "kind in ('b', 'c')", "kind != 'd'",
@@ -232,6 +234,21 @@ def test_a_restart_changes_no_match_whatever_came_at_one_time(
         world.batch([], 10_000)
     assert sorted(restarts.results("default")) == sorted(stays.results("default"))
     assert sorted(restarts.results("out")) == sorted(stays.results("out"))
+
+
+@examples(150)
+@given(patterns(), _STEPS, st.integers(1, 2), st.integers(0, 1 << 30))
+def test_what_has_ended_may_stay_in_front_of_a_long_bucket(
+    document: dict[str, Any], steps: list[tuple[int, str, int]], keys: int, seed: int
+) -> None:
+    reject_impossible(document)
+    events = made_events(steps, keys)
+    moved_up = play(document, events, random.Random(seed), 0, True)
+    with patch.multiple(machine, _SHORT=0, _SWEPT_AT=0):
+        left_there = play(document, events, random.Random(seed), 0, True)
+    assert left_there.results("default") == moved_up.results("default")
+    assert left_there.results("out") == moved_up.results("out")
+    assert not left_there.open_records()
 
 
 @pytest.mark.parametrize("restarts", [False, True])

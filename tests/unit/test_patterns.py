@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -24,7 +25,7 @@ from topo import (
     UncaughtError,
 )
 from topo.errors import StreamError
-from topo.patterns import Match, any_order, either
+from topo.patterns import Match, any_order, either, machine
 from topo.streams import StreamBuilder
 from topo.testing import FeederSpout, TestCluster, complete_topology
 
@@ -598,6 +599,35 @@ def looks_at_an_event(open_matches: int) -> int:
 
 def test_the_cost_of_an_event_does_not_grow_with_the_open_matches() -> None:
     assert {looks_at_an_event(count) for count in (1, 1_000, 4_000, 16_000)} == {34}
+
+
+def test_starts_that_have_ended_are_let_go_before_their_time() -> None:
+    """Each pair is matched at once; only the last start is open, for a long time."""
+    with patch.object(machine, "_SWEPT_AT", 10):
+        world = World({"parts": [
+            {"name": "a", "where": "kind == 'a'"},
+            {"name": "b", "where": "kind == 'b'", "how": "followed_by"},
+        ], "within": 1_000_000, "skip": "past_last"})  # fmt: skip
+        for at in range(0, 100, 5):
+            world.batch([Event(at + n, at + n, 0, "ab"[(at + n) % 2], 0) for n in range(5)], at + 4)
+    assert len(world.results("default")) == 50
+    assert len(world.operator._machine._aging) <= 12
+
+
+def test_a_clock_of_arrivals_that_goes_back_ends_the_older_start_first() -> None:
+    world = World({"parts": [
+        {"name": "a", "where": "kind == 'a'"},
+        {"name": "b", "where": "kind == 'b'", "how": "followed_by"},
+    ], "within": 9}, by_arrival=True)  # fmt: skip
+    world.arrive([Event(0, 10, 0, "a", 0)], 10)
+    world.arrive([Event(1, 5, 0, "a", 0)], 5)
+    world.arrive([Event(2, 11, 0, "a", 0)], 11)
+    world.arrive([], 14)
+    assert world.results("out") == [(0, [("a", 1)], 14)]
+    world.arrive([Event(3, 15, 0, "b", 0)], 15)
+    assert world.results("default") == [
+        (0, [("a", 0), ("b", 3)], 15), (0, [("a", 2), ("b", 3)], 15),
+    ]  # fmt: skip
 
 
 def test_a_commit_costs_what_a_batch_has_changed() -> None:
