@@ -8,6 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -27,6 +28,7 @@ from topo import (
 from topo.cli.root import run
 from topo.errors import ConditionError
 from topo.rules.files import checked_rules, read_rules
+from topo.rules.index import ConditionIndex
 from topo.rules.rule import Firing
 from topo.testing import FeederSpout, TestCluster
 
@@ -487,6 +489,22 @@ def test_subscriptions_begin_and_end_by_conditions() -> None:
     assert [(row[0], row[2]) for row in world.run.tuples("rules")] == [("s", 2), ("t", 2), ("s", 3)]
     world.run.step()
     assert world.run.stats().components["rules"].state_rows == 0
+
+
+def test_a_message_is_only_looked_up_if_some_subscription_may_want_it() -> None:
+    world = World(SubscriptionBolt("others"), ["id", "where", "times"])
+    world.tell([1, "x == 3", 1], [2, "x > 7", None], [3, "x == 5 and k == 'b'", None])
+    with patch.object(
+        ConditionIndex, "find", autospec=True, side_effect=ConditionIndex.find
+    ) as find:
+        world.feed(*(["a", n % 10, n] for n in range(20)), ["a", None, 20])
+    assert find.call_count == 8  # 3, 5, 8 and 9, twice each
+    assert [row[:3] for row in world.run.tuples("rules")] == [
+        [1, "a", 3], [2, "a", 8], [2, "a", 9], [2, "a", 8], [2, "a", 9],
+    ]  # fmt: skip
+    world.tell([4, "k == 'a'", None])
+    world.feed(["a", 0, 21], ["b", 1, 22], ["b", 5, 23])
+    assert [row[0] for row in world.run.tuples("rules")[5:]] == [4, 3]
 
 
 def test_more_than_the_limit_is_rejected_and_a_known_id_is_not() -> None:

@@ -213,10 +213,7 @@ class Ruleset:
         masks = self.masks(rows)
         selected: Sequence[Any] | None = masks
         if masks is None and not self.watches and not every:
-            columns = zip(self.fields, rows.columns, strict=True)
-            selected = self._first_index.may_hold(
-                {name: column for name, column in columns if name not in _OWN}
-            )
+            selected = self._first_index.may_hold(columns_of(rows))
         if every or self.watches or selected is None or all(selected):
             return places, repeat(None) if masks is None else masks
         places = list(compress(places, selected))
@@ -369,6 +366,12 @@ def index_of(rules: Sequence[Rule], unindexed: Iterable[str] = ()) -> ConditionI
     for number, rule in enumerate(rules):
         index.add(number, terms(rule.condition))
     return index
+
+
+def columns_of(rows: Rows) -> dict[str, Sequence[Any]]:
+    """Return the columns of some events by the names that conditions have for them."""
+    columns = zip(rows.fields, rows.columns, strict=True)
+    return {name: column for name, column in columns if name not in _OWN}
 
 
 def names_of(fields: Sequence[str], added: Sequence[str]) -> list[str]:

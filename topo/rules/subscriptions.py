@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 from topo.components import OutputFieldsDeclarer
@@ -27,10 +28,9 @@ from topo.rules.bolt import BY_CLOCK, REJECTED
 from topo.rules.index import ConditionIndex
 from topo.rules.lifetime import Lifetime, State
 from topo.rules.rule import bound_of, check_times
-from topo.rules.ruleset import names_of
+from topo.rules.ruleset import columns_of, names_of
 from topo.storage.saving import SavedMapping, with_one_nan
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
-from topo.tuples import Source
 
 EMITS = {"each": "subscription", "list": "subscriptions"}
 _OPTIONS = ("start", "stop", "times")
@@ -190,7 +190,7 @@ class _SubscriptionOperator(Operator):
         self._log = SavedMapping("subscriptions", task.owner, "the subscription {key!r}")
         self._saved: dict[Any, Any] = {}
         self._touched: dict[Any, None] = {}
-        self._fresh: list[tuple[Sequence[Any], Source, Iterable[Sequence[Any]]]] = []
+        self._fresh: list[tuple[Sequence[Any], Rows]] = []
         self._out: list[list[Any]] = []
         self._refused: list[list[Any]] = []
         self._told: set[Any] = set()
@@ -279,17 +279,18 @@ class _SubscriptionOperator(Operator):
             times = [self._time.clock_ticks(self._task.now())] * rows.count
         elif None in times:
             self._task.set_aside(rows, [n for n, ts in enumerate(times) if ts is None])
-        self._fresh.append((times, rows.source, zip(*rows.columns, strict=True)))
+        self._fresh.append((times, rows))
 
     def advance(self, clock: Clock) -> int:
         fresh, self._fresh = self._fresh, []
         shown_time = (lambda ts: ts) if self._time.shows_ticks else self._time.shown
         count = 0
-        for times, source, messages in fresh:
-            for ts, message in zip(times, messages, strict=True):
+        for times, rows in fresh:
+            count += rows.count - times.count(None)
+            component = rows.source.component
+            for ts, message in self._to_ask(times, rows):
                 if ts is not None:
-                    count += 1
-                    self._match(message, ts, (*message, shown_time(ts), source.component))
+                    self._match(message, ts, (*message, shown_time(ts), component))
         self._task.emit(self._out)
         self._task.emit(self._refused, REJECTED)
         self._out, self._refused = [], []
@@ -299,6 +300,20 @@ class _SubscriptionOperator(Operator):
         self._drop_ended(watermark)
         self.state_rows = len(self._by_id)
         return count
+
+    def _to_ask(
+        self, times: Sequence[Any], rows: Rows
+    ) -> Iterable[tuple[int | None, Sequence[Any]]]:
+        """Return the messages that may fulfil a subscription, with their times.
+
+        All of them if one begins or ends by a condition, which each message may fulfil. What ends
+        within the batch has only been looked for in vain.
+        """
+        messages = zip(times, zip(*rows.columns, strict=True), strict=True)
+        if self._watching:
+            return messages
+        selected = self._index.may_hold(columns_of(rows))
+        return messages if selected is None else compress(messages, selected)
 
     def _match(self, message: Sequence[Any], ts: int, row: Sequence[Any]) -> None:
         """Emit the subscriptions that a message fulfils, in their order."""
