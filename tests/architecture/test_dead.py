@@ -23,7 +23,7 @@ CALLED_BY = {
     "pickle": "persistent_id|persistent_load|find_class",
     "py4j": "can_convert",
     "pyspark": "handleInputRows|handleInitialState",
-    "uvicorn": "main_loop",
+    "uvicorn": "main_loop|startup",
     "users, as Storm has it": "set_max_task_parallelism|set_memory_load|set_cpu_load|component_ids"
     "|with_persistence|with_max_events_in_memory|with_message_id_field|merge_with",
     "users, as Flux has it": "add_component_config|set_default_stream",

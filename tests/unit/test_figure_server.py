@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import select
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.certificates import make_certificates
 from topo.config.masters import split_address
 from topo.serving import connections
-from topo.serving.figures import FigureServer
+from topo.serving.figures import MOST_CONNECTIONS, FigureServer, page_app
+from topo.serving.listening import address_of, listening
+from topo.serving.server import ServerThread, WebServer
 
 
 @pytest.fixture
@@ -42,6 +50,27 @@ def test_the_oldest_of_many_silent_connections_makes_room(
             each.close()
 
 
+def test_no_more_are_held_if_many_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECS", 600.0)
+    may_accept = threading.Event()
+    started = WebServer.startup
+
+    async def later(self: WebServer, sockets: object = None) -> None:
+        may_accept.wait()
+        await started(self, sockets)
+
+    monkeypatch.setattr(WebServer, "startup", later)
+    server = served("127.0.0.1:0")
+    with ExitStack() as stack:
+        at = split_address(server.address)
+        silent = [stack.enter_context(socket.create_connection(at)) for _ in range(120)]
+        may_accept.set()  # all of them in one turn of its loop
+        assert httpx.get(f"http://{server.address}/").text == "x 1\n"
+        cut, _, _ = select.select(silent, [], [], 0)
+        assert len(cut) > 120 - MOST_CONNECTIONS
+    server.stop()
+
+
 def test_a_request_that_takes_too_long_is_cut_off(
     server: FigureServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,6 +80,71 @@ def test_a_request_that_takes_too_long_is_cut_off(
         slow.settimeout(60)
         assert slow.recv(1) == b""
     assert httpx.get(f"http://{server.address}/").text == "x 1\n"
+
+
+def test_who_does_not_begin_tls_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = make_certificates(tmp_path)
+
+    @contextmanager
+    def encrypted() -> Iterator[str]:
+        listener = listening("127.0.0.1:0")
+        app = page_app({"/": lambda accept, query: (b"x 1\n", "text/plain")}, "127.0.0.1:0")
+        certificate, key = str(files / "server.pem"), str(files / "server.key")
+        server = WebServer(app, [listener], certificate=certificate, key=key)
+        thread = ServerThread(server, "test")
+        yield address_of(listener, "127.0.0.1:0")
+        thread.stop()
+
+    trusted = ssl.create_default_context(cafile=str(files / "ca.pem"))
+    with encrypted() as address:
+        assert httpx.get(f"https://{address}/", verify=trusted, timeout=60).text == "x 1\n"
+    monkeypatch.setattr("topo.serving.server.HANDSHAKE_SECS", 0.1)
+    with encrypted() as address, socket.create_connection(split_address(address)) as silent:
+        silent.settimeout(50)  # uvicorn waits for a minute
+        assert silent.recv(1) == b""
+
+
+def test_a_large_answer_may_be_read_for_longer_than_a_head_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECS", 0.05)
+    large = b"x" * 30_000_000
+    server = FigureServer("127.0.0.1:0", {"/": lambda accept, query: (large, "text/plain")})
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.settimeout(60)
+        slow.connect(split_address(server.address))
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        read = len(slow.recv(4096))
+        with socket.create_connection(split_address(server.address), timeout=60) as silent:
+            assert silent.recv(1) == b""  # a head's time is over, of one that came later
+        while read < len(large):
+            some = len(slow.recv(1 << 20))
+            assert some, f"the connection ended after {read} bytes"
+            read += some
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\x16\x03\x01 of TLS\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+    ids=["no HTTP", "an upgrade", "no chunk"],
+)
+def test_what_is_malformed_fills_no_log(
+    server: FigureServer, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_connection(split_address(server.address), timeout=60) as stranger:
+        stranger.sendall(said)
+        assert stranger.recv(9) == b"HTTP/1.1 "
+        stranger.sendall(b"no chunk\r\n" if b"chunked" in said else b"")
+        stranger.shutdown(socket.SHUT_WR)
+        while stranger.recv(4096):
+            pass
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 def test_a_page_that_is_in_work_when_the_server_ends_is_answered() -> None:

@@ -3,11 +3,15 @@
 uvicorn refuses everybody once it has so many connections, and waits for ever for a request's head
 and body, and for a reader. So each of these has its time here, and when there are many connections
 the one that has kept the server waiting for longest makes room.
+
+uvicorn also writes a line or two for each malformed request. The log may be that of a topology's
+driver, which is cut to a size: strangers must not fill it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import h11
@@ -21,6 +25,9 @@ MOST_CONNECTIONS = 400
 """Of the pages, which keep streams open; a process with other work allows fewer."""
 MOST_AT_ONCE = 500
 """Requests in work and connections, beyond which uvicorn itself answers 503."""
+_UNREAD = "unread"
+_log = logging.getLogger("topo.serving.connections")
+_log.setLevel(logging.ERROR)  # mistakes of the application, and not the warnings about requests
 
 
 class LimitedConnection(H11Protocol):
@@ -28,22 +35,21 @@ class LimitedConnection(H11Protocol):
 
     def __init__(self, *arguments: Any, most: int | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.logger = _log
         self._most = MOST_CONNECTIONS if most is None else most
-        self._awaited: Any = None  # the state of the client's side, while it is waited for
+        self._awaited: Any = None  # the client's state, while it is waited for; or _UNREAD
         self._awaited_since = 0.0
         self._too_late: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
+        self._is_unread = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._await_client()
-        if len(self.connections) > self._most:
-            self._make_room()
+        self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._too_late, self._unread):
-            if timer is not None:
-                timer.cancel()
+        if self._too_late is not None:
+            self._too_late.cancel()
         self._awaited = None
         super().connection_lost(exc)
 
@@ -57,34 +63,52 @@ class LimitedConnection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(READ_SECS, self.transport.abort)
+        self._is_unread = True
+        self._await_client()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+        self._is_unread = False
+        self._await_client()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is malformed, or end the connection if it has had its answer already."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def _await_client(self) -> None:
-        """Start the time of a head or a body when it is waited for; stop it when it is there."""
-        state = self.conn.their_state
-        awaited = state if state in (h11.IDLE, h11.SEND_BODY) else None
+        """Start the time of what is waited for; stop it when it is there.
+
+        Nobody owes the head of a next request before the last answer is read, which has a time of
+        its own.
+        """
+        state: Any = _UNREAD if self._is_unread else self.conn.their_state
+        secs = {h11.IDLE: HEAD_SECS, h11.SEND_BODY: BODY_SECS, _UNREAD: READ_SECS}.get(state)
+        awaited = None if secs is None else state
         if awaited is self._awaited:
             return
         if self._too_late is not None:
             self._too_late.cancel()
             self._too_late = None
         self._awaited = awaited
-        if awaited is not None:
-            secs = HEAD_SECS if awaited is h11.IDLE else BODY_SECS
+        if secs is not None:
             self._awaited_since = self.loop.time()
             self._too_late = self.loop.call_later(secs, self.transport.abort)
 
     def _make_room(self) -> None:
+        """Abort the connection that is waited for the longest, if there are too many.
+
+        One that is aborted is counted until the loop's next turn, and many may be made in one turn.
+        """
+        if len(self.connections) <= self._most:
+            return
+        open_ones = [each for each in self.connections if not each.transport.is_closing()]
         waiting = [
             each
-            for each in self.connections
+            for each in open_ones
             if isinstance(each, LimitedConnection) and each._awaited is not None
         ]
-        if waiting:
+        if waiting and len(open_ones) > self._most:
             min(waiting, key=lambda each: each._awaited_since).transport.abort()

@@ -26,6 +26,9 @@ from topo.serving.connections import MOST_AT_ONCE, LimitedConnection
 log = logging.getLogger("topo.serving")
 GRACE_SECS = 3.0
 """How long requests in work may take when the server ends."""
+HANDSHAKE_SECS = 10.0
+"""How long TLS may take to begin; uvicorn leaves it at a minute, in which nobody counts whoever
+holds a connection and says nothing."""
 _DATE_SECS = 1.0
 _END_POLL_SECS = 0.005
 _JOIN_SECS = 10.0
@@ -102,6 +105,22 @@ class WebServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         self.stop()
+
+    async def startup(self, sockets: object = None) -> None:
+        loop, config = asyncio.get_running_loop(), self.config
+        http: Any = config.http_protocol_class
+        protocol = partial(http, config=config, server_state=self.server_state, app_state={})
+        self.servers = [
+            await loop.create_server(
+                protocol,
+                sock=listener,
+                ssl=config.ssl,
+                backlog=config.backlog,
+                ssl_handshake_timeout=HANDSHAKE_SECS if config.ssl else None,
+            )
+            for listener in self._listeners
+        ]
+        self.started = True
 
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
