@@ -1,4 +1,4 @@
-"""The way of a call into a gRPC service of topo's: a driver's control service, an acker.
+"""The way of a call into a gRPC service of topo's, such as an acker's.
 
 gRPC gives each call a thread, which then waits for the call's message: a stranger who sends a head
 and never a message would hold a thread for ever, and with enough of them every thread. So the

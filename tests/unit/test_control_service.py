@@ -46,8 +46,11 @@ class Answers:
         return found
 
     nothing: Any = None
-    errors = history = batches = activate = deactivate = begin_kill = begin_rebalance = nothing
+    errors = history = batches = activate = deactivate = begin_rebalance = nothing
     save = scale = nothing
+
+    def begin_kill(self, wait_secs: float) -> str:
+        raise NotImplementedError
 
 
 @contextmanager
@@ -121,6 +124,17 @@ def test_who_is_heard(tmp_path: Path, headers: dict[str, Any], status: int) -> N
                 assert call(run, "POST", path, headers=headers).status_code == 401
 
 
+def test_a_token_that_lost_its_content_lets_nobody_in() -> None:
+    driver: Any = Answers(dict)
+    server = DriverServer(driver, "")
+    try:
+        for headers in ({}, {"Authorization": "Bearer"}):
+            asked = httpx.get(f"http://{server.address}{PREFIX}/status", headers=headers)
+            assert asked.status_code == 401
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize(
     ("method", "path", "more", "status"),
     [
@@ -153,13 +167,12 @@ def test_strangers_that_say_nothing_hold_up_nobody(tmp_path: Path) -> None:
     head = f"POST {PREFIX}/kill HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\n".encode()
     with served(tmp_path, dict) as run, ExitStack() as stack:
         before = threading.active_count()
-        silent = []
-        for said in [b"", head[:20], head] * 40:
+        for number, said in enumerate([head, b"", head[:20]] * 40):
             one = socket.create_connection(split_address(run.state.address), timeout=60)
             stack.enter_context(one)
             one.sendall(said)
-            silent.append(one)
-        assert silent[2].recv(4096).startswith(b"HTTP/1.1 401")  # before its body is there
+            if number == 0:
+                assert one.recv(4096).startswith(b"HTTP/1.1 401")  # before its body is there
         with ControlClient(run) as client:
             assert client.status().status == "ACTIVE"
         assert threading.active_count() <= before + 2
@@ -206,6 +219,31 @@ def test_pages_have_a_door_of_their_own(tmp_path: Path) -> None:
         assert httpx.get(f"{control}{PREFIX}/status", headers=token).status_code == 200
     finally:
         server.stop()
+
+
+def test_whoever_asks_for_many_pages_holds_up_no_command() -> None:
+    may_answer = threading.Event()
+
+    def page(accept: str, query: object) -> tuple[bytes, str]:
+        may_answer.wait()
+        return b"x 1\n", "text/plain"
+
+    driver: Any = Answers(dict)
+    server = DriverServer(driver, "t" * 40, {"/metrics": page}, "127.0.0.1:0")
+    with ExitStack() as stack:
+        stack.callback(server.stop)
+        stack.callback(may_answer.set)
+        for _ in range(60):  # more than there are threads
+            one = socket.create_connection(split_address(server.pages_address), timeout=60)
+            stack.enter_context(one)
+            one.sendall(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        asked = httpx.get(
+            f"http://{server.address}{PREFIX}/status",
+            headers={"Authorization": f"Bearer {'t' * 40}"},
+            timeout=20,
+        )
+        assert asked.status_code == 200
+        assert one.recv(4096).startswith(b"HTTP/1.1 503")
 
 
 def test_a_run_that_does_not_exist_yet_lives_and_is_not_ready() -> None:
@@ -266,6 +304,25 @@ def test_what_is_no_answer_is_told_as_what_it_is(
             client.status()
         if "release" in said:
             assert "topo kill --force words" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wait_secs", "said"), [(1e12, 1e9), (float("inf"), 1e9), (float("nan"), None)]
+)
+def test_a_wait_that_json_lacks_is_a_long_one_or_none(
+    tmp_path: Path, wait_secs: float, said: float | None
+) -> None:
+    class Killed(Answers):
+        def begin_kill(self, wait_secs: float) -> str:
+            assert wait_secs == said
+            return "ACTIVE"
+
+    with served(tmp_path, dict, Killed(dict)) as run, ControlClient(run) as client:
+        if said is None:
+            with pytest.raises(RunError, match="wait_secs must be a float from 0"):
+                client.kill(wait_secs)
+        else:
+            assert client.kill(wait_secs).was == "ACTIVE"
 
 
 def test_what_a_later_driver_tells_besides_is_left_out(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from topo.config.masters import is_loopback, split_address
 from topo.errors import RunError, TopoError, words_of
-from topo.manage.control import PREFIX, Changed, DriverStatus
+from topo.manage.control import MOST_WAIT_SECS, PREFIX, Changed, DriverStatus
 from topo.manage.documents import made_of
 from topo.manage.records import RunRecord
 
@@ -123,7 +123,7 @@ class ControlClient:
         return self._document(dict, document)
 
     def kill(self, wait_secs: float) -> Changed:
-        return self._change("/kill", {"wait_secs": wait_secs})
+        return self._change("/kill", {"wait_secs": min(wait_secs, MOST_WAIT_SECS)})
 
     def _change(self, path: str, body: Mapping[str, Any]) -> Changed:
         return self._made(Changed, self._ask("POST", path, body))
@@ -156,7 +156,7 @@ class ControlClient:
 
     def _refusal(self, status: int, document: Any) -> TopoError:
         message = str(document.get("message", "")) if isinstance(document, dict) else ""
-        if status == 409:
+        if status in (400, 409):
             return RunError(message)
         if status == 401:
             return DriverUnreachable(f"{possessive(self._run.name)} driver refuses the token")

@@ -13,6 +13,8 @@ from topo.topology.layout import MAX_TASKS
 
 PREFIX = "/control/v1"
 """Another number is another way to talk: a driver may be of an older topo than the command."""
+MOST_WAIT_SECS = 1e9
+"""The longest that a kill waits; JSON has no infinity."""
 NUMBERS = (
     Parameter("workers", int, "How many slots.", place="body", least=1, most=MAX_TASKS),
     Parameter(

@@ -23,7 +23,14 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from topo.errors import TopoError, encodable, sentence_of
-from topo.manage.control import NUMBERS, PAGING, PREFIX, Changed, DriverStatus
+from topo.manage.control import (
+    MOST_WAIT_SECS,
+    NUMBERS,
+    PAGING,
+    PREFIX,
+    Changed,
+    DriverStatus,
+)
 from topo.serving.access import Refused, bearer_of
 from topo.serving.endpoints import Endpoint, Parameter
 from topo.serving.figures import MOST_CONNECTIONS, Page, page_app
@@ -115,7 +122,8 @@ class _Guarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
-            if not same_token(bearer_of(request.headers) or "", self._token):
+            bearer = bearer_of(request.headers)
+            if not bearer or not same_token(bearer, self._token):  # whose file may have lost it
                 raise Refused(401, "a wrong token, or none")
             scope["app"] = self  # or the router would answer what it does not know itself
             await self._app(scope, receive, send)
@@ -150,7 +158,12 @@ def _endpoints(driver: DriverControl) -> list[Endpoint]:
     window = Parameter("window_secs", float, "The time that figures are of; None: all.")
     span = Parameter("window_secs", float, "The time that is looked back.", 600.0)
     kill_wait = Parameter(
-        "wait_secs", float, "How long messages may take to end.", 0.0, place="body"
+        "wait_secs",
+        float,
+        "How long messages may take to end.",
+        0.0,
+        place="body",
+        most=MOST_WAIT_SECS,
     )
     directory = Parameter(
         "directory", str, "Where to write it.", place="body", longest=_PATH_CHARS, is_required=True

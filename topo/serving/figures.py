@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
@@ -22,6 +22,8 @@ from topo.serving.server import ServerThread, WebServer
 
 MOST_CONNECTIONS = 64
 """Of a process with other work: strangers must not take all of its files."""
+MOST_PAGES = 16
+"""In work at a time: they share threads with a driver's control, which must have some left."""
 Answer: TypeAlias = tuple[bytes, str, int]
 """A body, its content type, and the status of HTTP's."""
 Page: TypeAlias = Callable[[str, Mapping[str, list[str]]], tuple[bytes, str] | Answer]
@@ -30,7 +32,8 @@ Page: TypeAlias = Callable[[str, Mapping[str, list[str]]], tuple[bytes, str] | A
 
 def page_app(pages: Mapping[str, Page], bind: str) -> ASGIApp:
     """Return the application of pages by their paths, for a server that is bound to HOST:PORT."""
-    routes = [Route(path, _answering(page)) for path, page in pages.items()]
+    in_work: set[object] = set()
+    routes = [Route(path, _answering(page, in_work)) for path, page in pages.items()]
     return OwnHost(Router(routes, redirect_slashes=False), bind)
 
 
@@ -48,11 +51,17 @@ class FigureServer:
         self._thread.stop()
 
 
-def _answering(page: Page) -> Callable[[Request], Awaitable[Response]]:
+def _answering(page: Page, in_work: set[object]) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
+        if len(in_work) >= MOST_PAGES:
+            return PlainTextResponse("too many requests are in work\n", 503)
         accept = request.headers.get("accept", "")
         query = parse_qs(request.scope["query_string"].decode("latin-1"))
-        body, kind, *status = await run_in_threadpool(page, accept, query)
+        in_work.add(request)
+        try:
+            body, kind, *status = await run_in_threadpool(page, accept, query)
+        finally:
+            in_work.remove(request)
         return Response(body, status[0] if status else 200, {"Content-Type": kind})
 
     return answer
