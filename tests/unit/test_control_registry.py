@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from topo.cli.kill import end_run
+from topo.errors import RunError
 from topo.manage.client import ControlClient, DriverUnreachable
 from topo.manage.driver import Driver
 from topo.manage.ending import ElsewhereError, begin_kill, force_end
@@ -27,6 +31,7 @@ from topo.manage.files import (
 )
 from topo.manage.records import START_SECS, RegistryError, RunRecord, State, Submission, Supervision
 from topo.manage.registry import KEPT_SECS, NameTaken, Registry
+from topo.manage.service import DriverServer
 
 HOLD = """
 import sys
@@ -325,6 +330,46 @@ def test_what_was_killed_by_force_before_it_could_be_seen_does_not_begin(
     assert (killed.status, killed.over) == ("KILLED", True)
     assert Driver(run.directory).main() == 0, "the driver comes up after that"
     assert (registry.reload(run).status, place.exists()) == ("KILLED", False)
+
+
+def test_a_driver_that_fails_takes_its_address_back_before_its_port(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make(registry)
+    driver = Driver(run.directory)
+    told: list[str] = []
+
+    def fail() -> None:
+        told.append(registry.reload(run).state.address)
+        raise RunError("Spark died")
+
+    def stop(self: DriverServer) -> None:
+        told.append(registry.reload(run).state.address)
+        stopped(self)
+
+    stopped = DriverServer.stop
+    monkeypatch.setattr(driver, "_start", fail)
+    monkeypatch.setattr(DriverServer, "stop", stop)
+    assert driver.main() == 1
+    assert (told[0] != "", told[1]) == (True, "")
+
+
+def test_a_driver_that_is_over_is_not_asked_any_more(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make(registry)
+    out: Any = SimpleNamespace(say=lambda text: None)
+    runs: Any = SimpleNamespace(registry=registry)
+    with socket.create_server(("127.0.0.1", 0)) as stranger, ExitStack() as driver:
+        say(run, status="KILLED", address="{}:{}".format(*stranger.getsockname()))
+        driver.enter_context(held(run.directory / "driver.lock"))
+        naps = iter([lambda: None, driver.close])
+        monkeypatch.setattr("topo.cli.kill.time.sleep", lambda secs: next(naps)())
+        monkeypatch.setattr(ControlClient.__init__, "__kwdefaults__", {"timeout_secs": 0.1})
+        end_run(out, runs, registry.reload(run))
+        stranger.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            stranger.accept()
 
 
 def test_a_supervisor_on_another_machine_is_not_signalled_here(registry: Registry) -> None:

@@ -129,20 +129,20 @@ def _drain(out: Output, runs: Runs, run: RunRecord, limit: float) -> tuple[int, 
     run = begin_kill(runs.registry, run, limit)
     if run.over and not run.driver_alive:
         return 0, time.monotonic() - began
-    with connect(run) as client:
-        out.say(f"killing {run.name}: deactivated; draining ({limit:g} s at most) ...")
-        now, pending = 0, -1
-        while True:
-            run = runs.registry.reload(run)
-            if run.over and not run.driver_alive:
-                break
-            if time.monotonic() - began > limit + CLOSING_SECS + STOP_SECS:
-                raise unreachable(run)
-            with suppress(DriverUnreachable):  # it is going away
+    out.say(f"killing {run.name}: deactivated; draining ({limit:g} s at most) ...")
+    now, pending = 0, -1
+    while True:
+        run = runs.registry.reload(run)
+        if run.over and not run.driver_alive:
+            break
+        if time.monotonic() - began > limit + CLOSING_SECS + STOP_SECS:
+            raise unreachable(run)
+        if not run.over:  # its port may be another process' from then on
+            with suppress(DriverUnreachable), connect(run) as client:  # or it is going away
                 now = client.status().pending
-            if now != pending:
-                pending = now
-                out.say(f"  {pending:,} pending after {time.monotonic() - began:.0f} s")
-            time.sleep(POLL_SECS)
+        if now != pending:
+            pending = now
+            out.say(f"  {pending:,} pending after {time.monotonic() - began:.0f} s")
+        time.sleep(POLL_SECS)
     components = figures_of(run)[0].get("components", {})  # its last word
     return sum(c["pending"] for c in components.values()), time.monotonic() - began

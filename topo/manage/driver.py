@@ -373,7 +373,8 @@ class Driver:
         if self._ending:
             run.stop()  # and closes no component: the next driver resumes
             self._write_figures(run)
-            self._say(replace(self._state, status="FAILED", reason="its driver was told to end"))
+            why = "its driver was told to end"
+            self._say(replace(self._state, status="FAILED", reason=why, address=""))
             return
         if self._killing:
             self._killing.join()
@@ -427,6 +428,7 @@ class Driver:
                 status="FAILED",
                 reason=words,
                 since=time.time(),
+                address="",  # or its token would be sent to whoever gets the port next
                 code=getattr(error, "code", ""),
                 hint=getattr(error, "hint", ""),
                 traceback=users,
