@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.connectors.moving import moved_until
@@ -387,6 +388,12 @@ def test_half_a_call_by_http_is_not_waited_for_for_ever(
             slow.sendall(said)
             while slow.recv(4096):
                 pass
+
+
+def test_at_loop_back_no_call_comes_by_another_hosts_name(computing: Computing) -> None:
+    headers = {"Host": "evil.example", "Authorization": f"Bearer {computing.token}"}
+    asked = httpx.get(f"http://{computing.http_address}/drpc/double/1", headers=headers)
+    assert asked.status_code == 421
 
 
 def test_a_token_of_another_function_serves_nothing() -> None:

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from topo.drpc.access import Access
 from topo.drpc.calls import DEFAULT_SECS, LARGEST
@@ -29,7 +30,7 @@ from topo.drpc.errors import (
 )
 from topo.drpc.hub import Hub
 from topo.serving.access import Refused, bearer_of
-from topo.serving.requests import body_of
+from topo.serving.requests import OwnHost, body_of
 
 _STATUS = {
     FAILED_REQUEST: 400,
@@ -42,8 +43,8 @@ _STATUS = {
 }
 
 
-def application(hub: Hub, access: Access, timeout_secs: float = DEFAULT_SECS) -> Starlette:
-    """Return the application that answers calls."""
+def application(hub: Hub, access: Access, bind: str, timeout_secs: float = DEFAULT_SECS) -> ASGIApp:
+    """Return the application that answers calls, for a server that is bound to HOST:PORT."""
 
     async def call(request: Request) -> Response:
         try:
@@ -59,7 +60,7 @@ def application(hub: Hub, access: Access, timeout_secs: float = DEFAULT_SECS) ->
         Route("/drpc/{function}", call, methods=["GET", "POST"]),
         Route("/drpc/{function}/{args:path}", call, methods=["GET"]),
     ]
-    return Starlette(routes=routes)
+    return OwnHost(Starlette(routes=routes), bind)
 
 
 async def _result(hub: Hub, access: Access, request: Request, secs: float) -> str:

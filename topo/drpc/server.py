@@ -159,7 +159,7 @@ def _http_server(hub: Hub, options: ServerOptions, listener: socket.socket) -> A
 
     certificate, key = options.tls_files or (None, None)
     return WebServer(
-        application(hub, options.access, options.timeout_secs),
+        application(hub, options.access, options.http or "", options.timeout_secs),
         [listener],
         connections=options.most_waiting,
         at_once=2 * options.most_waiting,
