@@ -220,6 +220,8 @@ def test_storms_rebalance_changes_slots_and_tasks(world: World, site: Site) -> N
         for options in (3, {}, {"numWorkers": 0}, {"executors": {"split": 0}}, {"executors": [4]}):
             assert client.post(path, json={"rebalanceOptions": options}).status_code == 500
         assert client.post(path, json={}).status_code == 500
+        unending = client.post(path, content=b'{"rebalanceOptions": {"numWorkers": 1e400}}')
+        assert "the body is not" in unending.json()["errorMessage"]
         both = {"numWorkers": 4, "executors": {"split": 5}}
         assert client.post(path, json={"rebalanceOptions": both}).status_code == 200
     assert world.drivers["words"].workers_now == 4

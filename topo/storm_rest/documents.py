@@ -255,7 +255,7 @@ class StormDocuments(ClusterDocuments):
             workers = int(options["numWorkers"]) if "numWorkers" in options else None
             executors = options.get("executors") or {}
             tasks = {str(component): int(count) for component, count in executors.items()}
-        except (KeyError, TypeError, AttributeError, ValueError):
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
             raise ConfigError(
                 'the body is not {"rebalanceOptions": {"numWorkers": N, "executors": {NAME: N}}}'
             ) from None
