@@ -205,6 +205,38 @@ def test_one_change_is_made_at_a_time(tmp_path: Path) -> None:
     assert driver.most == 1
 
 
+def test_what_was_given_up_while_the_driver_stood_still_is_not_done_later(
+    tmp_path: Path,
+) -> None:
+    calls = []
+
+    class Counting(Answers):
+        def activate(self) -> str:
+            calls.append(threading.current_thread().name)
+            return "INACTIVE"
+
+    run = make(Registry(tmp_path))
+    server = DriverServer(Counting(dict), (run.directory / "token").read_text())
+    may_continue = threading.Event()
+    try:
+        run = replace(run, state=State("ACTIVE", address=server.address))
+        with ControlClient(run) as client:
+            assert client.status().status == "ACTIVE"
+        loop: Any = server._thread._server._loop
+        loop.call_soon_threadsafe(may_continue.wait)
+        with ControlClient(run, timeout_secs=0.1) as hasty:
+            for _ in range(3):
+                with pytest.raises(DriverUnreachable):
+                    hasty.activate()
+        may_continue.set()
+        with ControlClient(run) as client:
+            assert client.activate().was == "INACTIVE"
+    finally:
+        may_continue.set()
+        server.stop()
+    assert len(calls) == 1
+
+
 def test_pages_have_a_door_of_their_own(tmp_path: Path) -> None:
     pages = {"/metrics": lambda accept, query: (b"x 1\n", "text/plain")}
     driver: Any = Answers(dict)

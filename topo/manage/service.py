@@ -8,6 +8,7 @@ would cross the network in plain text.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
@@ -43,6 +44,7 @@ log = logging.getLogger("topo.manage")
 _LOOPBACK = "127.0.0.1:0"
 _GRACE_SECS = 1.0
 _PATH_CHARS = 4096
+_TURNS = 4  # accepted, read, its end read, its end told
 
 
 class DriverControl(Protocol):
@@ -214,10 +216,24 @@ def _endpoints(driver: DriverControl) -> list[Endpoint]:
 def _answering(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         arguments = await arguments_of(endpoint, request)
+        if endpoint.method != "GET":
+            await _check_caller(request)
         body = await run_in_threadpool(lambda: _json(endpoint.handle(**arguments)))
         return Response(body, media_type="application/json")
 
     return answer
+
+
+async def _check_caller(request: Request) -> None:
+    """Raise ClientDisconnect if the caller has hung up before its change was begun.
+
+    A process that stood still reads what came meanwhile: commands that have failed for their users
+    already. The loop's next turns see their ends.
+    """
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+    if await request.is_disconnected():
+        raise ClientDisconnect
 
 
 def _json(answer: Any) -> str:
