@@ -167,6 +167,27 @@ def test_a_page_that_is_in_work_when_the_server_ends_is_answered() -> None:
         httpx.get(f"http://{server.address}/")
 
 
+def test_what_outlives_the_end_of_its_server_is_no_mistake_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def page(accept: str, query: object) -> tuple[bytes, str]:
+        asked.set()
+        may_answer.wait()
+        return b"late\n", "text/plain"
+
+    listener = listening("127.0.0.1:0")
+    server = WebServer(page_app({"/": page}, "127.0.0.1:0"), [listener], grace_secs=0.0)
+    thread = ServerThread(server, "test")
+    with socket.create_connection(listener.getsockname(), timeout=60) as asking:
+        asking.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        asked.wait()
+        thread.stop()
+        may_answer.set()
+    assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
 @pytest.mark.parametrize(
     ("host", "status"),
     [

@@ -28,6 +28,7 @@ MOST_AT_ONCE = 500
 _UNREAD = "unread"
 _log = logging.getLogger("topo.serving.connections")
 _log.setLevel(logging.ERROR)  # mistakes of the application, and not the warnings about requests
+_log.addFilter(lambda record: not _is_of_the_end(record))
 
 
 class LimitedConnection(H11Protocol):
@@ -112,3 +113,8 @@ class LimitedConnection(H11Protocol):
         ]
         if waiting and len(open_ones) > self._most:
             min(waiting, key=lambda each: each._awaited_since).transport.abort()
+
+
+def _is_of_the_end(record: logging.LogRecord) -> bool:
+    """True iff a request was cut off since its server has ended, which is nobody's mistake."""
+    return record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
