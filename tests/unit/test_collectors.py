@@ -406,7 +406,8 @@ class Numbers(Spout):
         self.emit((1, "tuple"), msg_id="tuple")
         assert self.collector.emit([2, "asked"], msg_id="asked", task_ids=True) == [1]
         self.collector.emit_many([[3, "many"], [4, "more"]], msg_ids=["many", None])
-        self.collector.emit_many({"a": [5], "b": ["column"]}, msg_ids=["column"])
+        columns: dict[str, list[Any]] = {"a": [5], "b": ["column"]}
+        self.collector.emit_many(columns, msg_ids=["column"])
         with pytest.raises(EmitError, match="3 values"):
             self.emit([1, 2, 3])
         self.emit([6, "untracked"])
@@ -431,7 +432,7 @@ class EmitsAsItIsWritten(Bolt):
     def work(self, tup: Tuple) -> None:
         self.emit([tup.a, tup.b], anchors=tup)
         with pytest.raises(TypeError, match="anchor"):
-            self.emit([tup.a, "no"], anchors=5)
+            self.emit([tup.a, "no"], anchors=5)  # type: ignore[call-overload]
         self.emit((tup.a, "tuple"), anchors=[tup, tup])
         self.emit([tup.a, "unanchored"], anchors=[])
         assert self.collector.emit([tup.a, "asked"], anchors=tup, task_ids=True) == [2]

@@ -216,7 +216,8 @@ def test_what_was_given_up_while_the_driver_stood_still_is_not_done_later(
             return "INACTIVE"
 
     run = make(Registry(tmp_path))
-    server = DriverServer(Counting(dict), (run.directory / "token").read_text())
+    driver: Any = Counting(dict)
+    server = DriverServer(driver, (run.directory / "token").read_text())
     may_continue = threading.Event()
     try:
         run = replace(run, state=State("ACTIVE", address=server.address))
