@@ -291,9 +291,7 @@ class Machine:
                             looks += len(bucket)
                             for partial in bucket:
                                 node = partial[NODE]
-                                sums = node[SUMS]
-                                if update is not None:
-                                    sums = update(sums, values)
+                                sums = node[SUMS] if update is None else update(node[SUMS], values)
                                 number += 1
                                 partial[NODE] = (node, event, order, target, sums, number)
                                 partial[STATE] = after
@@ -430,7 +428,8 @@ class Machine:
                         Result(partial[OF], node, partial[START_TS], event[TS], True)
                     )
                     self._end(bucket)
-                    self._skip(key, value, bound)
+                    if key:
+                        self._skip(key, value, bound)
                     if not key:
                         del self._keys[value]
                     return
