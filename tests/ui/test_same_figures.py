@@ -90,7 +90,8 @@ def told(world: World) -> dict[str, Any]:
     driver.figures = figures
     before = {name: {**of, **dict.fromkeys(COUNTED, 0)} for name, of in components.items()}
     series, now = Series(), time.time()
-    series.add(now - SPAN_SECS, sample_of({**figures, "components": before}, 0))
+    for spans in (2, 1):  # of one point no line can be drawn
+        series.add(now - spans * SPAN_SECS, sample_of({**figures, "components": before}, 0))
     series.add(now, sample_of(figures, ERRORS))
     history = series.last(600, now)
     driver.history = lambda window_secs: dict(history)  # type: ignore[method-assign]
@@ -227,6 +228,34 @@ def test_tiles_graph_tables_and_charts_have_the_figures_of_json(
         spout = page.locator(".graph a.node", has_text="words").text_content() or ""
         assert f"{pending} pending" in spout
         assert f"{failed} failed" in spout
+        lines = {
+            "Throughput": [
+                ("rate", total(of, "spout", "emitted") / SPAN_SECS),
+                ("rate", total(of, "bolt", "executed") / SPAN_SECS),
+            ],
+            "Acked and failed": [
+                ("rate", total(of, "spout", "acked") / SPAN_SECS),
+                ("rate", total(of, "spout", "failed") / SPAN_SECS),
+            ],
+            "Batch time": [("ms", batch["p50_ms"]), ("ms", batch["p99_ms"])],
+            "Lag": [("duration", told["acker"]["lag_secs"])],
+            "Pending and held": [
+                ("count", total(of, "spout", "pending")),
+                ("count", total(of, "bolt", "held")),
+            ],
+            "State": [("bytes", sum(each["saved_bytes"] for each in of.values()))],
+        }
+        assert page.locator(".chart").count() == len(lines)
+        for title, values in lines.items():
+            chart = page.locator(".chart", has=page.get_by_role("img", name=title, exact=True))
+            chart.locator("path.line").first.wait_for(state="attached")
+            box = chart.locator("svg").bounding_box()
+            assert box is not None
+            chart.locator("svg").hover(position={"x": box["width"] - 13, "y": 75})
+            chart.locator(".tip:visible").wait_for()
+            _, *shown_lines = chart.locator(".tip").inner_text().splitlines()
+            ends = [words(unit, value) for unit, value in values]
+            assert [line.partition("  ")[2] for line in shown_lines[: len(ends)]] == ends, title
         page.get_by_role("button", name="All", exact=True).click()
         for name, figures in of.items():
             row = page.get_by_role("row").filter(
