@@ -377,6 +377,17 @@ def test_elements_of_several_fields_are_keys_by_their_values(itself: Any) -> Non
     assert sorted(run.tuples("first")) == [[key] for key in keys]
 
 
+def test_a_chain_travels_without_its_source() -> None:
+    """The source may be a list of millions, and be known in one process only."""
+    builder = StreamBuilder()
+    words = builder.stream(Items([str(number) * 10 for number in range(2_000)]))
+    words.map(len).key_by().count().map(str).named("counts").for_each(str)
+    topology = builder.build()
+    sizes = {name: len(made.pickled) for name, made in topology.components.items()}
+    assert sizes.pop("stream_1") > 20_000
+    assert max(sizes.values()) < 5_000
+
+
 def test_an_error_names_the_operator_and_the_users_line() -> None:
     s = StreamBuilder()
     s.stream(Items([1, 0])).map(lambda n: n).map(lambda n: 1 // n).print()

@@ -85,6 +85,11 @@ class Node:
                     at=self.place,
                 )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave components out: a chain is pickled with its operators, not with its source."""
+        options = {name: of for name, of in self.options.items() if name not in _COMPONENTS}
+        return {**vars(self), "options": options}
+
     def __str__(self) -> str:
         at = f" at {self.place}" if self.place else ""
         return f"{self.kind}{at}"
@@ -96,6 +101,8 @@ KEY, VALUE, TIME = "key", "value", "ts"
 GROUPINGS = {"shuffle": "shuffle", "broadcast": "all", "global": "global"}
 """The groupings of topologies by their names in programs of streams."""
 
+_COMPONENTS = {"spout", "bolt", "outside"}
+"""The options of an operator that are the user's components, or stores."""
 _NAMES_FIELDS = {"stream", "through"}
 _KEEPS_FIELDS = {
     "filter", "peek", "branch", "merge", "repartition", "relay", "dedupe", "key_by", "values",
