@@ -165,6 +165,16 @@ def test_a_batch_may_have_sixteen_times_as_many_tuples_that_came_as_columns() ->
     assert filled(polling, by_columns=True) == 4 * MOST
 
 
+def test_columns_that_spark_has_read_are_none_that_spouts_were_asked_for() -> None:
+    budget = grown()
+    before = budget.tuples
+    assert budget.room(10, as_columns=1_000_000) == before - 10
+    budget.taken(10, since=50.0, as_columns=1_000_000)
+    budget.worked(50.0, 50.1)
+    budget.adapt(now=50.1)
+    assert budget.tuples == before
+
+
 class Trickle:
     """Spouts that have something whenever they are asked, until they are exhausted."""
 

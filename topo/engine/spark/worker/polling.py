@@ -58,14 +58,13 @@ class Budget:
         objects and messages of a spout: sixteen of them count as one. Were each as much as another,
         what is fixed in a batch would cost ten times what is done to them.
         """
-        counted = emitted - as_columns * (1 - _COLUMNS_SHARE)
-        return min(self.tuples - emitted, int(self._most - counted))
+        return min(self.tuples - emitted, int(self._most - _counted(emitted, as_columns)))
 
     def taken(self, emitted: int, since: float, as_columns: int = 0) -> None:
         """Record that a batch has taken this many tuples, from this time on."""
         self._emitted, self._moved = emitted, 0
         self._since, self._worked = since, 0.0
-        self._most_now = int(self._most / (1 - as_columns / emitted * (1 - _COLUMNS_SHARE)))
+        self._most_now = int(self._most * emitted / _counted(emitted, as_columns))
 
     def moved(self, size: int) -> None:
         """Record that the slot, at any of its levels, has sent on this many bytes."""
@@ -90,6 +89,11 @@ class Budget:
         elif emitted >= self.tuples:
             self.tuples = int(emitted / load)
         self.tuples = max(1, min(self.tuples, self._most_now))
+
+
+def _counted(emitted: int, as_columns: int) -> float:
+    """Return what emitted tuples count as; columns that Spark has read are none of them."""
+    return emitted - min(as_columns, emitted) * (1 - _COLUMNS_SHARE)
 
 
 class Polling:
