@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 import threading
 from collections.abc import Iterator
@@ -373,6 +374,9 @@ def test_a_wrong_token_and_a_server_that_is_none(computing: Computing) -> None:
         with pytest.raises(DrpcError) as raised:
             client.call("f", "x", 10)
         assert raised.value.code == "UNREACHABLE"
+        said = "no server of calls answers at 127.0.0.1:1: connection refused"
+        assert raised.value.message == said
+        assert "`topo drpc` starts one" in pickle.loads(pickle.dumps(raised.value)).hint
 
 
 def test_half_a_call_by_http_is_not_waited_for_for_ever(

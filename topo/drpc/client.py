@@ -78,5 +78,10 @@ def _in_words(error: Any, address: str, timeout: float) -> DrpcError:
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DrpcError(SERVER_TIMEOUT, f"no result within {timeout:g} s")
     if error.code() is grpc.StatusCode.UNAVAILABLE:
-        return DrpcError(UNREACHABLE, f"{address}: {details.rpartition('last error: ')[2][:300]}")
+        why = details.rpartition(": ")[2][:300].lower()
+        return DrpcError(
+            UNREACHABLE,
+            f"no server of calls answers at {address}: {why}",
+            hint="`topo drpc` starts one; that of a topology is found by `topo drpc call --name`",
+        )
     return DrpcError(FAILED_REQUEST, f"{error.code().name.lower()}: {details}")

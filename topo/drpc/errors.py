@@ -33,4 +33,4 @@ class DrpcError(TopoError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[object, ...]:
-        return DrpcError, (self.code, self.reason)
+        return DrpcError, (self.code, self.reason), {"hint": self.hint}
