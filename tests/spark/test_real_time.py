@@ -17,6 +17,8 @@ from topo import (
     BasicBolt,
     Bolt,
     CheckpointError,
+    FailTuple,
+    FromList,
     LocalCluster,
     StatefulBasicBolt,
     Topology,
@@ -66,6 +68,32 @@ def test_everything_is_counted_and_acked(epoch_ms: int) -> None:
     assert sum(last_counts(result.tuples("count")).values()) == 2000
     assert sorted(result.acked["numbers"]) == list(range(2000))
     assert not result.failed["numbers"]
+
+
+class Refuses(BasicBolt):
+    """Fails each tuple forty times."""
+
+    outputs = ("num",)
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.times = 0
+
+    def execute(self, tup: Tuple) -> None:
+        self.times += 1
+        if self.times <= 40:
+            raise FailTuple("not yet")
+        self.emit(tup.values)
+
+
+def test_the_last_message_comes_again_though_an_epoch_ends_as_it_fails() -> None:
+    """Such an epoch hears of the failure, and asks no spout; forty of them are a few at least."""
+    builder = TopologyBuilder()
+    builder.set_spout("list", FromList([7], fields="num"))
+    builder.set_bolt("refuses", Refuses()).shuffle_grouping("list")
+    conf = {**CONF, "topology.epoch.ms": 1}
+    result = complete_topology(builder.create_topology(), conf=conf, engine="spark")
+    assert result.tuples("refuses") == [[7]]
+    assert result.acked == {"list": [0]}
 
 
 @pytest.mark.smoke
