@@ -217,6 +217,21 @@ def test_the_command_checks_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     ]
 
 
+@pytest.mark.parametrize(
+    ("typed", "words", "hint"),
+    [
+        (["rules.toml"], "'rules.toml' is not 'check'", "topo rules check rules.toml"),
+        (["check"], "FILE is missing", "topo rules check FILE"),
+    ],
+)
+def test_a_command_that_lacks_a_word_has_it_in_the_hint(
+    typed: list[str], words: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["rules", *typed]) == 2
+    printed = capsys.readouterr().err
+    assert printed == f"error: {words}\n  at: topo rules\n  hint: {hint}\n"
+
+
 # -- what rules do --------------------------------------------------------------------------------
 
 

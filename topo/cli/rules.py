@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from topo.cli.failures import INVALID, CommandError
+from topo.cli.failures import INVALID, CommandError, usage_error
 from topo.cli.output import Output, common_options
 from topo.errors import RuleError, TopoError, sentence_of
 from topo.rules.files import checked_rules
@@ -15,8 +15,8 @@ COLUMNS = ["RULE", "BY", "WITHIN", "FIRES", "FOUND BY"]
 
 
 @click.command()
-@click.argument("action", metavar="check", type=click.Choice(["check"]))
-@click.argument("path", metavar="FILE", type=click.Path())
+@click.argument("action", metavar="check", shell_complete=lambda *_: ["check"])
+@click.argument("path", metavar="FILE", required=False, type=click.Path())
 @click.option(
     "--fields",
     metavar="NAMES",
@@ -24,7 +24,7 @@ COLUMNS = ["RULE", "BY", "WITHIN", "FIRES", "FOUND BY"]
 )
 @common_options()
 @click.pass_obj
-def rules(out: Output, action: str, path: str, fields: str | None) -> None:
+def rules(out: Output, action: str, path: str | None, fields: str | None) -> None:
     """Check a rules file: its mistakes, and how rules are found.
 
     With --fields, the fields that conditions name are checked as well; `ts` and `source` are always
@@ -35,6 +35,11 @@ def rules(out: Output, action: str, path: str, fields: str | None) -> None:
       topo rules check rules.toml
       topo rules check rules.toml --fields group,event,src,dst
     """
+    if action != "check":
+        hint = f"topo rules check {action}"
+        raise usage_error(f"{action!r} is not 'check'", at="topo rules", hint=hint)
+    if path is None:
+        raise usage_error("FILE is missing", at="topo rules", hint="topo rules check FILE")
     good, errors = checked_rules(path)
     if fields is not None:
         names = [name.strip() for name in fields.split(",")]
