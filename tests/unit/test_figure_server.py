@@ -63,8 +63,11 @@ def test_no_more_are_held_if_many_come_at_once(monkeypatch: pytest.MonkeyPatch) 
     server = served("127.0.0.1:0")
     with ExitStack() as stack:
         at = split_address(server.address)
+        first = stack.enter_context(socket.create_connection(at, timeout=60))
+        first.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         silent = [stack.enter_context(socket.create_connection(at)) for _ in range(120)]
-        may_accept.set()  # all of them in one turn of its loop
+        may_accept.set()
+        assert first.recv(9) == b"HTTP/1.1 ", "it was closed before it was read"
         assert httpx.get(f"http://{server.address}/").text == "x 1\n"
         cut, _, _ = select.select(silent, [], [], 0)
         assert len(cut) > 120 - MOST_CONNECTIONS

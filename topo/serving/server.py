@@ -29,6 +29,9 @@ GRACE_SECS = 3.0
 HANDSHAKE_SECS = 10.0
 """How long TLS may take to begin; uvicorn leaves it at a minute, in which nobody counts whoever
 holds a connection and says nothing."""
+_ACCEPTED = 8
+"""Connections that are accepted in one turn of the loop. Each is read some turns later: if as many
+come meanwhile as may be held, it makes room for others with its request unread."""
 _DATE_SECS = 1.0
 _END_POLL_SECS = 0.005
 _JOIN_SECS = 10.0
@@ -115,11 +118,13 @@ class WebServer(uvicorn.Server):
                 protocol,
                 sock=listener,
                 ssl=config.ssl,
-                backlog=config.backlog,
+                backlog=_ACCEPTED,
                 ssl_handshake_timeout=HANDSHAKE_SECS if config.ssl else None,
             )
             for listener in self._listeners
         ]
+        for listener in self._listeners:
+            listener.listen(config.backlog)  # how many may wait is another number
         self.started = True
 
     async def main_loop(self) -> None:
