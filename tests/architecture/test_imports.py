@@ -85,6 +85,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "forks",
         "keyed",
+        "metrics",
         "serving",
         "topology",
         "tracking",

@@ -214,7 +214,9 @@ def test_prometheus_gets_names_types_and_units_from_the_table() -> None:
     stats = run(
         acked=4, complete_ms=50.0, complete_by={"0.05": 3, "+Inf": 1}, failed=3, failed_by={"x": 2}
     )
-    body, _ = exposition([Exposed("t", "ACTIVE", plain(stats))])
+    body, kind = exposition([Exposed("t", "ACTIVE", plain(stats))])
+    accept = "application/openmetrics-text; version=1.x, text/plain; version=2.y"
+    assert exposition([Exposed("t", "ACTIVE", plain(stats))], accept) == (body, kind)
     lines = body.decode().splitlines()
     at = 'component="s",topology="t"'
     assert 'topo_tuples_acked_total{component="s",stream="",topology="t"} 4.0' in lines

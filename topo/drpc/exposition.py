@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -15,6 +13,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from topo.drpc.calls import SECONDS, Figures
+from topo.metrics.encoding import encoded
 from topo.serving.figures import FigureServer
 
 
@@ -43,10 +42,7 @@ def for_people(figures: Figures) -> str:
 
 def for_prometheus(figures: Figures, accept: str = "") -> tuple[bytes, str]:
     """Return the figures in the text format that Prometheus asks for, and its content type."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Exposed(figures))
-    encode, kind = choose_encoder(accept)
-    return encode(registry), kind
+    return encoded(_Exposed(figures), accept)
 
 
 class _Exposed(Collector):

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -23,6 +21,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from topo.context import LIMIT
+from topo.metrics.encoding import encoded
 from topo.metrics.figure import BUCKETS, Figure
 from topo.metrics.figures import COMPONENT
 from topo.metrics.keys import name_and_labels
@@ -249,7 +248,4 @@ def exposition(
     topologies: Iterable[Exposed], accept: str = "", *, by_task: bool = False
 ) -> tuple[bytes, str]:
     """Return the body and the content type of an answer to Prometheus."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(FiguresCollector(topologies, by_task=by_task))
-    encode, kind = choose_encoder(accept)
-    return encode(registry), kind
+    return encoded(FiguresCollector(topologies, by_task=by_task), accept)

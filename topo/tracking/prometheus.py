@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from topo.metrics.encoding import encoded
 from topo.tracking.exchange import TrackingFigures
 
 
 def for_prometheus(figures: Mapping[str, TrackingFigures], accept: str = "") -> tuple[bytes, str]:
     """Return the figures in the text format that Prometheus asks for, and its content type."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Exposed(figures))
-    encode, kind = choose_encoder(accept)
-    return encode(registry), kind
+    return encoded(_Exposed(figures), accept)
 
 
 class _Exposed(Collector):
