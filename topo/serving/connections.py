@@ -78,6 +78,9 @@ class LimitedConnection(H11Protocol):
             super().send_400_response(msg)
         else:
             self.transport.close()
+        if self.cycle is not None:  # the application, which has none to answer any more
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def _await_client(self) -> None:
         """Start the time of what is waited for; stop it when it is there.
