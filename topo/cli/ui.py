@@ -84,7 +84,6 @@ def ui(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     options = Options(
         bind=bind,
         hosts=hosts,

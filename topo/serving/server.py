@@ -24,6 +24,7 @@ from topo.errors import ConfigError, words_of
 from topo.serving.connections import MOST_AT_ONCE, LimitedConnection
 
 log = logging.getLogger("topo.serving")
+logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its "uvicorn.error" is no error
 GRACE_SECS = 3.0
 """How long requests in work may take when the server ends."""
 HANDSHAKE_SECS = 10.0
