@@ -113,9 +113,9 @@ MUTANTS = [
         "tests/property/test_pending_laws.py",
     ),
     Mutant(
-        "engine/inline/run.py",
-        "if not moved and self._host.exhausted and not self._host.pending and self._host.spouts:",
-        "if not moved and self._host.exhausted and self._host.spouts:",
+        "runtime/slot.py",
+        "return self.exhausted and not self.pending",
+        "return self.exhausted",
         "tests/unit/test_inline.py tests/unit/test_testing.py tests/conformance/test_end_to_end.py",
     ),
     Mutant(

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests import mutation
+
 ROOT = Path(__file__).parents[2]
 MARKS = ("mark.spark", "mark.server", "mark.fault")
 
@@ -89,3 +91,8 @@ def test_the_lowest_versions_are_those_of_the_project(lowest: dict[str, Any]) ->
         [sys.executable, ".ci/lowest.py", "test"], cwd=ROOT, capture_output=True, text=True
     )
     assert (printed.returncode, "click==" in printed.stdout) == (0, True), printed.stderr
+
+
+def test_every_planted_fault_has_its_place_in_the_code() -> None:
+    """Or `python -m tests.mutation`, which nobody runs every day, would plant less and less."""
+    assert [mutant.name for mutant in mutation.MUTANTS if not mutation.is_there(mutant)] == []

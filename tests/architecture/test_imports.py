@@ -75,7 +75,7 @@ ALLOWED: dict[str, set[str]] = {
     "joins": {"api", "errors", "operators", "storage", "tuples", "windows"},
     "conditions": {"errors", "operators"},
     "keyed": {"api", "errors", "storage", "tuples"},
-    "patterns": {"api", "conditions", "errors", "storage", "traces", "tuples", "windows"},
+    "patterns": {"api", "conditions", "errors", "operators", "storage", "traces", "tuples"},
     "drpc": {
         "_pb",
         "api",

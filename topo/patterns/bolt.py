@@ -19,6 +19,7 @@ from topo.conditions import (
 )
 from topo.errors import ConditionError, PatternError, Problem, WindowError, did_you_mean
 from topo.event_time import Duration, EventTime
+from topo.operators.inputs import key_fields, key_problems
 from topo.patterns.chains import SUMS, Match
 from topo.patterns.inputs import TupleInput
 from topo.patterns.machine import Result, Rules
@@ -28,7 +29,6 @@ from topo.patterns.positions import Positions, expand
 from topo.patterns.questions import Questions, split
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
-from topo.windows.aggregate import key_fields, key_problems
 
 ARRIVAL = EventTime(None, idle=None)
 """Stands for the time of bolts by arrival: the batch's clock, in milliseconds."""

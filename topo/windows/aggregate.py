@@ -10,9 +10,7 @@ from topo.errors import Problem, WindowError
 from topo.event_time import Duration, EventTime
 from topo.operators.aggregates.combiners import Combiner
 from topo.operators.aggregates.inputs import Bound, Inputs, check_aggregates
-from topo.operators.inputs import key_fields as key_fields  # topo.patterns has both from here
-from topo.operators.inputs import key_problems as key_problems
-from topo.operators.inputs import missing_fields
+from topo.operators.inputs import key_fields, key_problems, missing_fields
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
 from topo.windows.assigners import (
