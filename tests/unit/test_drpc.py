@@ -375,7 +375,7 @@ def test_a_wrong_token_and_a_server_that_is_none(computing: Computing) -> None:
             client.call("f", "x", 10)
         assert raised.value.code == "UNREACHABLE"
         said = "no server of calls answers at 127.0.0.1:1: connection refused"
-        assert raised.value.message == said
+        assert raised.value.message.removesuffix(" (111)") == said  # as older gRPC has it
         assert "`topo drpc` starts one" in pickle.loads(pickle.dumps(raised.value)).hint
 
 
