@@ -163,6 +163,8 @@ class AmqpLink(Link):
         """The messages of each queue when the connection was made."""
         self._errors = (broker.pika.exceptions.AMQPError, OSError)
         self._connection: Any = None
+        self._lost: Exception | None = None
+        """Why the connection ended while nothing was taken."""
         self._channel: Any = None
 
     @property
@@ -171,6 +173,8 @@ class AmqpLink(Link):
 
     def take(self, most: int) -> Sequence[Delivery]:
         try:
+            if self._lost is not None:
+                raise self._lost
             if self._connection is None:
                 self._connect()
             self._connection.process_data_events(time_limit=0)
@@ -188,9 +192,12 @@ class AmqpLink(Link):
 
     def keep_alive(self) -> None:
         """Answer the broker's heartbeats, or it takes all messages back."""
-        with contextlib.suppress(*self._errors):
-            if self._connection is not None:
-                self._connection.process_data_events(time_limit=0)
+        if self._connection is None or self._lost is not None:
+            return
+        try:
+            self._connection.process_data_events(time_limit=0)
+        except self._errors as error:
+            self._lost = error  # asked once more, pika would raise a ValueError
 
     def _connect(self) -> None:
         pika = self._broker.pika
