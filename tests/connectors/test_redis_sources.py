@@ -201,6 +201,21 @@ def test_what_is_in_flight_for_long_is_not_taken_over(
         assert others[-1]["time_since_delivered"] >= 50_000
 
 
+def test_a_group_that_is_gone_when_the_run_resumes_is_made_anew(
+    server: RedisServer, client: Any
+) -> None:
+    client.xadd("s", {"n": 1})
+    spout = RedisStreamSpout(server.url, "s", group="g", fields="n")
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", line(spout, Holds()))
+        run.settle()
+        client.flushall()
+        run.restart()
+        client.xadd("s", {"n": 2})
+        cluster.advance(1)
+        assert run.tuples("s") == [["1"], ["2"]]
+
+
 PENDING = "topology.max.spout.pending"
 
 

@@ -47,8 +47,7 @@ class GroupReader:
         client = self._server.client
         most = max(1, most // len(self._streams))  # of each
         with self._server.reaching():
-            if not self._is_known:
-                self._make_groups()
+            self._meet_groups()
             if self._old:
                 found = client.xreadgroup(self._group, self._consumer, self._old, count=most)
                 entries = self._entries(found)
@@ -79,6 +78,8 @@ class GroupReader:
         if now < self._next_keep or not any(self._open.values()):
             return
         self._next_keep = now + self._claim_secs / 4
+        with self._server.reaching():
+            self._meet_groups()
         for stream, numbers in self._open.items():
             first = "-"
             while numbers:
@@ -101,7 +102,10 @@ class GroupReader:
             self._server.client.xack(stream, self._group, *ids)
         self._open.setdefault(stream, set()).difference_update(ids)
 
-    def _make_groups(self) -> None:
+    def _meet_groups(self) -> None:
+        """Make the groups, unless they are there; once, before anything else is asked of them."""
+        if self._is_known:
+            return
         import redis
 
         for stream in self._streams:
