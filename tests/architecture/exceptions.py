@@ -28,6 +28,7 @@ RULES = {
     "dead": "test_dead",
     "formats": "test_formats",
     "locals": "test_words",
+    "class names": "test_words",
 }
 """The test module of each rule; its function OFFENDERS[rule] names the offenders."""
 

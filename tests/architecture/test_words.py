@@ -1,8 +1,8 @@
 """The words of the code, as far as a script can judge them.
 
 Readers judge docstrings. Here are phrases that have a plain word, classes whose names do not say
-what they are, and local names that say only that something happened to a thing: `found` for the
-record that was found. `docs/glossary.md` lists the terms.
+what they are, classes that share one, and local names that say only that something happened to a
+thing: `found` for the record that was found. `docs/glossary.md` lists the terms.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ PARTICIPLES = {
     "Left", "Lost", "Made", "Opened", "Placed", "Said", "Stored",
 }  # fmt: skip
 """Names of classes that do not say what a thing is."""
+
+PUBLIC = {
+    "Bolt", "Grouping", "Record", "Spout", "Stream", "Topology", "Tuple", "Window",
+}  # fmt: skip
+"""Names of classes that users import from several rooms: `topo.streamparse` has those of
+streamparse, programs of streams have streams, windows and records of their own, and connectors hand
+out records."""
 
 
 LOCALS = {
@@ -82,11 +89,37 @@ def participles(source: Source) -> list[str]:
     return [f"{source.place}: {name}" for name in names if name.strip("_") in PARTICIPLES]
 
 
+def shared_names(sources: Iterable[Source]) -> Offenders:
+    """Return the modules that have a class of each name that several have; private ones may."""
+    places: dict[str, list[str]] = {}
+    for source in sources:
+        for statement in source.tree.body:
+            if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
+                places.setdefault(statement.name, []).append(source.place)
+    return {name: sorted(of) for name, of in places.items() if len(of) > 1 and name not in PUBLIC}
+
+
 def raw_system_errors(source: Source) -> list[str]:
     return [source.place for node in source.every(ast.Attribute) if node.attr == "strerror"]
 
 
-OFFENDERS = {"locals": lambda: vague_locals(topo_sources())}
+OFFENDERS = {
+    "locals": lambda: vague_locals(topo_sources()),
+    "class names": lambda: shared_names(topo_sources()),
+}
+
+
+def test_two_classes_are_not_called_the_same() -> None:
+    check("class names", OFFENDERS["class names"]())
+
+
+def test_a_name_of_two_classes_is_found_with_their_modules() -> None:
+    sources = [
+        Source("a.py", "class Rules: ...\nclass _Own: ...\nclass Stream: ..."),
+        Source("b.py", "class Rules: ...\nclass _Own: ...\nclass Stream: ..."),
+        Source("c.py", "class Other:\n    class Rules: ..."),
+    ]
+    assert shared_names(sources) == {"Rules": ["a.py", "b.py"]}
 
 
 def test_a_variable_is_named_after_what_it_is() -> None:

@@ -29,7 +29,7 @@ from topo.engine.spark.realtime.epochs import Committed
 from topo.engine.spark.realtime.messages import Place, SlotSetup
 from topo.engine.spark.realtime.start import SLOT
 from topo.engine.spark.realtime.store import EpochStore
-from topo.engine.spark.realtime.stream import Stream, connect
+from topo.engine.spark.realtime.stream import MessageStream, connect
 from topo.engine.spark.worker.report import Report
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.runtime.slot import full_conf
@@ -47,7 +47,7 @@ class Shuffle(threading.Thread):
         self._sockets = sockets
         self._token = token
         self._selector = selectors.DefaultSelector()
-        self._streams: dict[tuple[int, int], Stream] = {}
+        self._streams: dict[tuple[int, int], MessageStream] = {}
         self.is_over = False
 
     def run(self) -> None:
@@ -68,7 +68,7 @@ class Shuffle(threading.Thread):
             stream.close()
         self._selector.close()
 
-    def _connect(self, slot: int, level: int) -> Stream | None:
+    def _connect(self, slot: int, level: int) -> MessageStream | None:
         while not self.is_over:
             with suppress(OSError):
                 path = f"{self._sockets}/slot-{slot}"
@@ -76,7 +76,7 @@ class Shuffle(threading.Thread):
             time.sleep(0.005)
         return None
 
-    def _pass_on(self, level: int, stream: Stream) -> None:
+    def _pass_on(self, level: int, stream: MessageStream) -> None:
         for key, row in stream.receive():
             slot = self._plan.keys.index(key)
             self._streams[level + 1, slot].send(key, row)

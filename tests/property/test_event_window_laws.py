@@ -18,7 +18,7 @@ from topo.operators.aggregates.combiners import Collect, Combiner, Count, Max, S
 from topo.windows.assigners import EventSpans
 from topo.windows.event_reports import EventReports
 from topo.windows.event_windows import EventWindows
-from topo.windows.records import Pane, Rules
+from topo.windows.records import Pane, ReportRules
 from topo.windows.triggers import AfterCount, AtWatermark, EachBatch, Trigger
 
 Work = list[tuple[list[Event], int]]
@@ -99,7 +99,7 @@ def by_points(
 
 
 def by_record(
-    spans: EventSpans, work: Work, trigger: Trigger, rules: Rules, saved: bool
+    spans: EventSpans, work: Work, trigger: Trigger, rules: ReportRules, saved: bool
 ) -> tuple[list[Pane], int]:
     panes: list[Pane] = []
     cells = Accumulators({"it": Collect("v")})
@@ -165,7 +165,7 @@ def test_the_last_report_of_each_window_is_what_brute_force_gives(
         (AtWatermark(early=AfterCount(1), late=AfterCount(1)), "if_new"),
         (AtWatermark(early=EachBatch()), "if_new"),
     ):
-        rules = Rules(lateness=lateness, on_time=on_time)
+        rules = ReportRules(lateness=lateness, on_time=on_time)
         panes, late = by_record(spans, work, trigger, rules, saved)
         last = {(pane.key, pane.start, pane.end - 1): pane for pane in panes}
         assert {place: sorted(pane.results[0]) for place, pane in last.items()} == wanted
@@ -181,7 +181,7 @@ def test_what_is_discarded_adds_up_to_the_window(
 ) -> None:
     work = batches(events, seed)
     wanted, _ = expected(spans, work)
-    rules = Rules(mode="discard", on_time="if_new")
+    rules = ReportRules(mode="discard", on_time="if_new")
     panes, _ = by_record(spans, work, AtWatermark(early=AfterCount(2)), rules, saved=False)
     found: dict[tuple[str, int, int], list[int]] = {}
     for pane in panes:
@@ -197,7 +197,7 @@ def test_what_is_taken_back_leaves_the_last_report(
 ) -> None:
     work = batches(events, seed)
     wanted, _ = expected(spans, work)
-    rules = Rules(mode="retract", on_time="if_new")
+    rules = ReportRules(mode="retract", on_time="if_new")
     panes, _ = by_record(spans, work, AtWatermark(early=EachBatch()), rules, saved=True)
     found: dict[tuple[str, int, int], list[int]] = {}
     for pane in panes:
@@ -219,6 +219,6 @@ def test_a_late_tuple_may_be_the_first_after_another_one(ts: int, late: int) -> 
     fired, found_late = by_points(spans, work, Sum("v"), saved=False)
     assert sorted(fired) == sorted((*place, sum(values)) for place, values in wanted.items())
     assert found_late == late
-    panes, found_late = by_record(spans, work, AtWatermark(), Rules(), saved=False)
+    panes, found_late = by_record(spans, work, AtWatermark(), ReportRules(), saved=False)
     assert {(p.key, p.start, p.end - 1): p.results[0] for p in panes} == wanted
     assert found_late == late

@@ -29,7 +29,7 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.operators.aggregates.accumulators import Accumulators
 from topo.operators.aggregates.combiners import Collect
 from topo.windows.general import KeyedWindows
-from topo.windows.records import Pane, Rules
+from topo.windows.records import Pane, ReportRules
 from topo.windows.triggers import prepared
 from topo.windows.window import lateness_ticks
 
@@ -93,7 +93,7 @@ class Oracle:
             bolt.assigner(time),
             Accumulators({"tuples": Collect()}),
             prepared(rules["trigger"], time),
-            Rules(rules["mode"], lateness_ticks(rules["lateness"], time)),
+            ReportRules(rules["mode"], lateness_ticks(rules["lateness"], time)),
             self._report,
         )
         self._keyed = bool(bolt.key_fields())

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.manage.scaling import Load, Rules, Sample, Scaler
+from topo.manage.scaling import Load, Sample, Scaler, ScalingRules
 
 numbers = st.floats(0, 1e6)
 looks = st.lists(
@@ -26,7 +26,7 @@ looks = st.lists(
     max_size=60,
 )
 rules = st.builds(
-    lambda least, more, **others: Rules(least, least + more, **others),
+    lambda least, more, **others: ScalingRules(least, least + more, **others),
     st.integers(1, 6),
     st.integers(0, 12),
     window_secs=st.floats(1, 600),
@@ -39,7 +39,7 @@ rules = st.builds(
 
 @given(rules, st.integers(1, 20), looks)
 def test_steps_are_within_the_limits_and_have_their_rest(
-    rules: Rules, slots: int, looks: list[dict[str, Any]]
+    rules: ScalingRules, slots: int, looks: list[dict[str, Any]]
 ) -> None:
     scaler, at, tuples, busy = Scaler(rules, 0.0), 0.0, 0.0, 0.0
     last_step = 0.0  # nobody steps at once after the start either
@@ -71,7 +71,7 @@ def test_steps_are_within_the_limits_and_have_their_rest(
 
 @given(looks)
 def test_one_who_may_have_one_number_never_steps(looks: list[dict[str, Any]]) -> None:
-    scaler, at = Scaler(Rules(3, 3, up_secs=0, down_secs=0, rest_secs=1), 0.0), 0.0
+    scaler, at = Scaler(ScalingRules(3, 3, up_secs=0, down_secs=0, rest_secs=1), 0.0), 0.0
     for look in looks:
         at += look["secs"]
         decision = scaler.look(Sample(at, 3, look["tuples"] * at, look["busy"] * at, look["lag"]))

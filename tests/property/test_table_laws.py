@@ -45,13 +45,13 @@ from topo.storage.saving import Changes
 from topo.streams.combiners import ValueOf
 from topo.tables.by_hand import ByHand
 from topo.tables.changelog import KeyedTablesBolt
-from topo.tables.expression import Join, Projection, Source
+from topo.tables.expression import Join, Projection, TableRows
 from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt
 from topo.tables.groups import GroupedTableBolt
 from topo.tables.leaving import ByForeignKey, ByGroup, ByKey
 from topo.tables.lookup import ROWS, LookupBolt
 from topo.tables.sources import UPSERTS, SourcePlan
-from topo.tables.table_join import Rules
+from topo.tables.table_join import LookupRules
 from topo.timed import Clock, Rows
 
 Row = tuple[str, Any]
@@ -192,7 +192,7 @@ def test_a_join_is_that_of_the_tables_at_every_batch(
 ) -> None:
     random = Random(seed)
     plans = [upserts("l"), upserts("r")]
-    bolt = KeyedTablesBolt(plans, Join(Source(0), Source(1), how), time, unchanged=False)
+    bolt = KeyedTablesBolt(plans, Join(TableRows(0), TableRows(1), how), time, unchanged=False)
     bolt.leave(ByKey())
     task, reported = Task(bolt), Reported()
     tables: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
@@ -210,7 +210,7 @@ def test_older_rows_of_a_versioned_table_change_nothing(
 ) -> None:
     random = Random(seed)
     plans = [upserts("l", 1000), upserts("r")]
-    bolt = KeyedTablesBolt(plans, Join(Source(0), Source(1), "outer"), TIME, unchanged=False)
+    bolt = KeyedTablesBolt(plans, Join(TableRows(0), TableRows(1), "outer"), TIME, unchanged=False)
     bolt.leave(ByKey())
     task, reported = Task(bolt), Reported()
     newest: dict[str, tuple[int, Any]] = {}
@@ -233,8 +233,8 @@ def test_several_joins_in_one_bolt_are_one_change(
 ) -> None:
     random = Random(seed)
     plans = [upserts("0"), upserts("1"), upserts("2")]
-    doubled = Projection(Source(2), lambda value: None if value == 3 else 2 * value)
-    tree = Join(Join(Source(0), Source(1), "outer"), doubled, "left")
+    doubled = Projection(TableRows(2), lambda value: None if value == 3 else 2 * value)
+    tree = Join(Join(TableRows(0), TableRows(1), "outer"), doubled, "left")
     bolt = KeyedTablesBolt(plans, tree, TIME, unchanged=False)
     bolt.leave(ByKey())
     task, reported = Task(bolt), Reported()
@@ -296,7 +296,7 @@ def test_groups_are_those_of_the_table_at_every_batch(
 ) -> None:
     random = Random(seed)
     made, part = aggregate(name)
-    source = KeyedTablesBolt([upserts("t")], Source(0), TIME, unchanged=False)
+    source = KeyedTablesBolt([upserts("t")], TableRows(0), TIME, unchanged=False)
     source.leave(ByGroup(lambda key, row: row["group"], part))
     table = Task(source)
     grouped = GroupedTableBolt(made, TIME, unchanged=False)
@@ -473,7 +473,7 @@ def test_a_join_by_foreign_key_is_that_of_the_tables_at_every_batch(
     how: str, tasks: int, events: list[tuple[bool, str, str | None, int]], seed: int
 ) -> None:
     random = Random(seed)
-    source = KeyedTablesBolt([upserts("l")], Source(0), TIME, unchanged=False)
+    source = KeyedTablesBolt([upserts("l")], TableRows(0), TIME, unchanged=False)
     source.leave(ByForeignKey(lambda row: row[0]))
     left = Task(source)
     joins = []
@@ -523,7 +523,7 @@ def test_a_row_gets_what_was_valid_at_its_time(
 ) -> None:
     """With rows and versions that keep to the watermark, no result depends on the batches."""
     random = Random(seed)
-    rules = Rules(True, history, waits=True)
+    rules = LookupRules(True, history, waits=True)
     bolt = LookupBolt(rules, lambda a, b: (a, b), TIME, ("key", "value", "ts"))
     bolt.kinds = {("s", "default"): ROWS, ("t", "default"): UPSERTS}
     task = Task(bolt)

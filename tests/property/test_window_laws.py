@@ -35,7 +35,7 @@ from topo.windows.assigners import Aligned, Sessions, merge_with
 from topo.windows.general import KeyedWindows
 from topo.windows.pane_sums import TwoStacks
 from topo.windows.panes import PaneWindows
-from topo.windows.records import Pane, Rules
+from topo.windows.records import Pane, ReportRules
 from topo.windows.sessions import Ended, SessionWindows
 from topo.windows.triggers import AfterCount, AtWatermark
 
@@ -116,7 +116,7 @@ def by_key(
 ) -> tuple[list[Fired], int]:
     panes: list[Pane] = []
     cells = Accumulators({"it": combiner})
-    made = KeyedWindows(windows, cells, AtWatermark(), Rules(), panes.append)
+    made = KeyedWindows(windows, cells, AtWatermark(), ReportRules(), panes.append)
     late = 0
     for batch, watermark in work:
         for key, ts, value in batch:
@@ -311,7 +311,7 @@ def test_sessions_are_the_runs_without_a_gap(events: list[tuple[str, int]], gap:
         Sessions(gap, None, EventTime("ts")),
         Accumulators({"n": Count()}),
         AtWatermark(),
-        Rules(),
+        ReportRules(),
         panes.append,
     )
     for key, ts in events:
@@ -338,7 +338,7 @@ def single_sessions(gap: int, work: list[tuple[list[Event], int]]) -> tuple[list
     panes: list[Pane] = []
     cells = Accumulators({"it": Sum("v"), "all": Collect("v")})
     made = KeyedWindows(
-        Sessions(gap, None, EventTime("ts")), cells, AtWatermark(), Rules(), panes.append
+        Sessions(gap, None, EventTime("ts")), cells, AtWatermark(), ReportRules(), panes.append
     )
     late = 0
     for batch, watermark in work:
@@ -404,7 +404,7 @@ def test_counted_panes_do_not_depend_on_batches(events: list[Event], n: int, see
             Aligned(10, 10),
             Accumulators({"all": Collect("v")}),
             AtWatermark(early=AfterCount(n)),
-            Rules(mode="discard", on_time="if_new"),
+            ReportRules(mode="discard", on_time="if_new"),
             panes.append,
         )
         for batch, _ in cuts:

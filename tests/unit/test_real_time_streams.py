@@ -19,7 +19,7 @@ from topo.engine.spark.realtime.encryption import (
     tls_in,
     token_with,
 )
-from topo.engine.spark.realtime.stream import Listener, Stream, connect
+from topo.engine.spark.realtime.stream import Listener, MessageStream, connect
 from topo.errors import EngineError
 from topo.tracking.security import Tls
 
@@ -48,9 +48,9 @@ def loop() -> Iterator[Loop]:
     loop.selector.close()
 
 
-def pair(loop: Loop) -> tuple[Stream, Stream]:
+def pair(loop: Loop) -> tuple[MessageStream, MessageStream]:
     one, other = socket.socketpair()
-    return Stream(one, loop.selector), Stream(other, loop.selector)
+    return MessageStream(one, loop.selector), MessageStream(other, loop.selector)
 
 
 def test_messages_of_all_sizes_arrive_whole_and_in_order(loop: Loop) -> None:
@@ -100,7 +100,7 @@ def test_a_listener_wants_the_token_and_keeps_what_came_with_it(loop: Loop, tmp_
     accepted: list[int] = []
     got: list[tuple[int, bytes]] = []
 
-    def accept(stream: Stream, key: int) -> None:
+    def accept(stream: MessageStream, key: int) -> None:
         accepted.append(key)
         stream.listen(lambda: got.extend(stream.receive()))
 
@@ -136,7 +136,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
-def connected(loop: Loop, listener: Listener, tls: Tls) -> Stream:
+def connected(loop: Loop, listener: Listener, tls: Tls) -> MessageStream:
     """Connect to the listener, which shakes hands in this thread, from another one."""
     address = f"127.0.0.1:{listener.port}"
     with ThreadPoolExecutor(1) as pool:
@@ -146,7 +146,7 @@ def connected(loop: Loop, listener: Listener, tls: Tls) -> Stream:
         return stream.result()
 
 
-def send_all(stream: Stream, messages: list[tuple[int, bytes]]) -> None:
+def send_all(stream: MessageStream, messages: list[tuple[int, bytes]]) -> None:
     for key, data in messages:
         stream.send(key, data)
         stream.flush()
@@ -158,9 +158,9 @@ def test_over_tls_a_stream_is_the_same(
 ) -> None:
     got: list[tuple[int, bytes]] = []
     back: list[tuple[int, bytes]] = []
-    accepted: list[Stream] = []
+    accepted: list[MessageStream] = []
 
-    def accept(stream: Stream, key: int) -> None:
+    def accept(stream: MessageStream, key: int) -> None:
         accepted.append(stream)
         stream.listen(lambda: got.extend(stream.receive()))
 
@@ -197,7 +197,7 @@ def test_a_slot_without_the_right_certificate_is_hung_up_on(
     loop.until(lambda: not stream.is_open)
 
 
-def nobody_comes(stream: Stream, key: int) -> None:
+def nobody_comes(stream: MessageStream, key: int) -> None:
     raise AssertionError("let in")
 
 

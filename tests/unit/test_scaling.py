@@ -22,14 +22,14 @@ from topo.manage.scaling import (
     WAIT,
     Decision,
     Load,
-    Rules,
     Sample,
     Scaler,
+    ScalingRules,
 )
 
 EVERY = 10.0
 HOUR = 3600.0
-RULES = Rules(1, 16)
+RULES = ScalingRules(1, 16)
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Plant:
     load: Callable[[float], float]
     slots: int = 1
     slot_rate: float = 100.0
-    rules: Rules = RULES
+    rules: ScalingRules = RULES
     stop_secs: float = 10.0
     useful: int = 10**6
     """More slots than these do no more."""
@@ -117,7 +117,7 @@ def test_a_step_of_the_load_is_met_within_three_steps(load: float, shows_lag: bo
 @pytest.mark.parametrize("shows_lag", [True, False])
 def test_slots_that_have_room_for_what_comes_in_are_not_taken_back(shows_lag: bool) -> None:
     """They are busier than they should be, as they may have no more; what comes in is no more."""
-    rules = Rules(1, 8)
+    rules = ScalingRules(1, 8)
     plant = Plant(lambda at: 650.0, slots=7, rules=rules, shows_lag=shows_lag, stop_secs=2)
     assert [step.to for step in plant.run(6 * HOUR)] == [8]
     assert plant.last.verdict == STAY
@@ -196,15 +196,15 @@ def test_lag_that_does_not_shrink_means_that_slots_are_full() -> None:
 
 
 def test_the_limits_hold_at_once_but_for_the_rest_and_cores_are_limits() -> None:
-    scaler = Scaler(Rules(2, 4), 0.0)
+    scaler = Scaler(ScalingRules(2, 4), 0.0)
     assert scaler.look(Sample(10, 7, 0, 0)).verdict == REST
     decision = scaler.look(Sample(300, 7, 0, 0))
     assert (decision.verdict, decision.to) == (DOWN, 4)
-    scaler = Scaler(Rules(2, 4), 0.0)
+    scaler = Scaler(ScalingRules(2, 4), 0.0)
     assert scaler.look(Sample(300, 1, 0, 0)).to == 2
-    scaler = Scaler(Rules(2, 4), 0.0)
+    scaler = Scaler(ScalingRules(2, 4), 0.0)
     assert scaler.look(Sample(300, 1, 0, 0, places=1)).verdict == WAIT
-    scaler = Scaler(Rules(2, 4), 0.0)
+    scaler = Scaler(ScalingRules(2, 4), 0.0)
     assert scaler.look(Sample(300, 4, 0, 0, places=3)).to == 3
 
 
@@ -228,7 +228,7 @@ def test_equal_decisions_are_one_with_the_latest_figures() -> None:
 
 
 def test_dry_runs_decide_and_do_nothing() -> None:
-    plant = Plant(lambda at: 1000.0, rules=Rules(1, 16, is_dry=True))
+    plant = Plant(lambda at: 1000.0, rules=ScalingRules(1, 16, is_dry=True))
     assert plant.run(HOUR) == []
     assert (plant.last.verdict, plant.last.is_dry, plant.last.to > 1) == (UP, True, True)
     real = Plant(lambda at: 1000.0)

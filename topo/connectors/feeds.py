@@ -41,7 +41,7 @@ class Item:
     batch: int = -1
 
 
-class Source:
+class Receiver:
     """A way to receive: it knows the settings of a spout, and not the spout.
 
     `receive` connects, puts what comes into the feed, and returns or raises when the connection
@@ -66,7 +66,7 @@ class Feed(Shared):
 
     def __init__(
         self,
-        source: Source,
+        source: Receiver,
         position: Any,
         *,
         most: int,
@@ -205,7 +205,7 @@ class FeedSpout(InflightSpout):
         self.taken = ("", -1)
         """The feed, and its last item that was emitted: saved with the batch."""
 
-    def source(self) -> Source:
+    def source(self) -> Receiver:
         """Return what receives."""
         raise NotImplementedError
 

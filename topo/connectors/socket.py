@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from topo.connectors.addresses import check_tls, connecting_failed, tls_context
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive
-from topo.connectors.feeds import Feed, FeedSpout, Item, Source
+from topo.connectors.feeds import Feed, FeedSpout, Item, Receiver
 from topo.connectors.formats import Decode, Format
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
@@ -77,7 +77,7 @@ class SocketSpout(FeedSpout):
         return _Lines(self.host, self.port, self.max_line, self.tls)
 
 
-class _Lines(Source):
+class _Lines(Receiver):
     """Connects to a server and reads its lines."""
 
     def __init__(self, host: str, port: int, max_line: int, tls: Mapping[str, Any] | None) -> None:

@@ -23,7 +23,7 @@ from topo.connectors.addresses import (
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive, load_client
 from topo.connectors.brokers import BrokerSink
-from topo.connectors.feeds import Feed, FeedSpout, Item, Source
+from topo.connectors.feeds import Feed, FeedSpout, Item, Receiver
 from topo.connectors.formats import Decode, Encode, Format, check_form, requirements_of
 from topo.connectors.outbox import Outgoing, Refused
 from topo.connectors.picking import Missing
@@ -162,7 +162,7 @@ class _Server(Remote):
         return self.refused(f"{type(error).__name__}: {error}")
 
 
-class _Messages(Source):
+class _Messages(Receiver):
     """Connects to a server and receives its messages."""
 
     def __init__(

@@ -20,7 +20,7 @@ from topo.tracking.security import Tls, first_line, fresh_token
 _ANY = ("0.0.0.0", "[::]", "::")
 
 
-class DriverServer:
+class HostedServer:
     """A server that is up, and the settings by which the workers reach it."""
 
     def __init__(self, functions: list[str], conf: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ class DriverServer:
 
 def driver_server(
     components: Mapping[str, Any], conf: Mapping[str, Any], master: str
-) -> DriverServer | None:
+) -> HostedServer | None:
     """Start the server of a run, if its topology computes functions and names no other server."""
     functions = functions_of(components)
     if not functions or conf[ADDRESSES]:
@@ -86,7 +86,7 @@ def driver_server(
             hint="set topology.drpc.bind to an address of this machine, with a token file and TLS; "
             "or start `topo drpc` and set topology.drpc.addresses",
         )
-    return DriverServer(functions, conf)
+    return HostedServer(functions, conf)
 
 
 def _written(path: Path) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from topo.errors import JoinError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, Duration, EventTime
 from topo.joins.pairs import PairJoin
-from topo.joins.rows import Entry, Several, SideRows, in_order, stretch
+from topo.joins.rows import Entry, SeveralEntries, SideRows, in_order, stretch
 from topo.operators.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
 from topo.operators.selection import Merge
 from topo.timed import Clock, Operator, OperatorTask, Rows
@@ -182,7 +182,7 @@ class IntervalOperator(Operator):
             met = find(key)
             if met is not None:
                 first, last = ts + low, ts + high
-                several = stretch(met, first, last) if type(met) is Several else (met,)
+                several = stretch(met, first, last) if type(met) is SeveralEntries else (met,)
                 for one in several:
                     at = one[0]
                     if first <= at <= last:

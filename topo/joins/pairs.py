@@ -11,8 +11,8 @@ from topo.event_time import EventTime
 from topo.operators.inputs import StreamName, check_how, check_widths, input_problems, parse_inputs
 from topo.operators.selection import (
     Merge,
-    Output,
     Own,
+    ResultFields,
     Shape,
     SidePair,
     check_output,
@@ -117,7 +117,7 @@ class PairJoin(TimedBolt):
                 text = f"{where} joins {read.component!r} in event time, which is untimed"
                 yield Problem("time-field", where, text, "look it up in a table")
 
-    def output(self) -> Output:
+    def output(self) -> ResultFields:
         """Return the fields of a result that come from the two sides."""
         pair, fields = SidePair(self.sides), [read.fields for read in self.reads]
         if self.select is not None:

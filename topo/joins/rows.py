@@ -2,10 +2,10 @@
 
 An entry is a tuple (ts, row, key, number): tuples of plain values are no work for the garbage
 collector, which lists, of which there would be one for each row, are. A key has one entry, or
-`Several` in the order of time, then of arrival, so that a match reads a stretch of them. By time,
-entries lie in buckets of an eighth of the reach: letting go costs a bucket's one sort, never a look
-at what stays, and a bucket is what is saved and deleted as a whole. Saved are the columns of what
-came, as they came.
+`SeveralEntries` in the order of time, then of arrival, so that a match reads a stretch of them. By
+time, entries lie in buckets of an eighth of the reach: letting go costs a bucket's one sort, never
+a look at what stays, and a bucket is what is saved and deleted as a whole. Saved are the columns of
+what came, as they came.
 
 Of a side whose rows are results when nothing matches them, `reported` has the numbers of the rows
 that were in a result.
@@ -30,7 +30,7 @@ _number: Callable[[Entry], int] = itemgetter(3)
 _FEW = 8
 
 
-class Several(list[Entry]):
+class SeveralEntries(list[Entry]):
     """The entries of a key that has more than one."""
 
 
@@ -107,7 +107,7 @@ class SideRows:
         `reports` is True if those without a match are results.
         """
         self.by_key: dict[Any, Any] = {}
-        """An Entry, or Several."""
+        """An Entry, or SeveralEntries."""
         self.reports = reports
         self.reported: set[int] = set()
         self.count = 0
@@ -156,9 +156,9 @@ class SideRows:
 
     def add_behind(self, known: Any, entry: Entry) -> None:
         """Add an entry by its key, which has an entry or several."""
-        if type(known) is not Several:
+        if type(known) is not SeveralEntries:
             both = (known, entry) if known[0] <= entry[0] else (entry, known)
-            self.by_key[entry[2]] = Several(both)
+            self.by_key[entry[2]] = SeveralEntries(both)
         elif known[-1][0] <= entry[0]:
             known.append(entry)
         else:
@@ -206,7 +206,7 @@ class SideRows:
         for entry in gone:
             key = entry[2]
             known = by_key.pop(key, None)
-            if type(known) is Several:
+            if type(known) is SeveralEntries:
                 by_key[key] = known
                 several[key] = several.get(key, 0) + 1
         for key, number in several.items():
@@ -282,7 +282,7 @@ def _rows(columns: Sequence[Sequence[Any]], size: int) -> Iterable[Any]:
     return zip(*columns, strict=True) if columns else [()] * size
 
 
-def stretch(rows: Several, low: int, high: int) -> list[Entry]:
+def stretch(rows: SeveralEntries, low: int, high: int) -> list[Entry]:
     """Return the entries from one time to another, both included."""
     if len(rows) > _FEW:
         return rows[bisect_left(rows, low, key=_ts) : bisect_right(rows, high, key=_ts)]

@@ -15,7 +15,7 @@ from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, Operator, OperatorTask, Rows
 from topo.windows.aggregate import ARRIVAL
 from topo.windows.general import KeyedWindows
-from topo.windows.records import Pane, Rules
+from topo.windows.records import Pane, ReportRules
 from topo.windows.triggers import AtWatermark, prepared
 
 _ARRIVED = "arrived"
@@ -89,7 +89,7 @@ class SessionRows:
             assigner,
             Accumulators({"rows": Collect()}),
             prepared(AtWatermark(), time),
-            Rules(),
+            ReportRules(),
             self._report,
             self._saved.touch,
             self._saved.drop,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from topo.errors import ComponentError, Problem, TopoError, shown
 from topo.event_time import Duration, EventTime
-from topo.keyed.operator import RECORDS, KeyedOperator, Rules, ttl_of
+from topo.keyed.operator import RECORDS, KeyedOperator, KeyRules, ttl_of
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields, Tuple
 
@@ -190,4 +190,4 @@ class KeyedBolt(TimedBolt):
 
     def operator(self, task: OperatorTask) -> Operator:
         ttl = None if self.ttl is None else ttl_of(self.ttl, self.time)
-        return KeyedOperator(self, Rules(self._key_fields, self.time, ttl, self.max_keys), task)
+        return KeyedOperator(self, KeyRules(self._key_fields, self.time, ttl, self.max_keys), task)

@@ -34,7 +34,7 @@ RECORDS = "keyed"
 
 
 @dataclass(frozen=True)
-class Rules:
+class KeyRules:
     """The declaration of a keyed bolt: by which fields it gets its key, and how long one lives.
 
     `ttl` is in seconds by the clock, or in ticks of the event time.
@@ -64,7 +64,7 @@ class _Life:
 class KeyedOperator(Operator):
     """The instances of one task."""
 
-    def __init__(self, component: Bolt, rules: Rules, task: OperatorTask) -> None:
+    def __init__(self, component: Bolt, rules: KeyRules, task: OperatorTask) -> None:
         self._component = component
         self._rules = rules
         self._task = task

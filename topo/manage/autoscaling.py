@@ -38,9 +38,9 @@ from topo.manage.scaling import (
     SKEW,
     Decision,
     Load,
-    Rules,
     Sample,
     Scaler,
+    ScalingRules,
 )
 from topo.manage.views import DecisionView, ScaleView
 from topo.metrics.keys import name_and_labels
@@ -59,13 +59,13 @@ _NEVER = 1e11
 """A time that no decision has, in seconds, which still has a date."""
 
 
-def rules_of(conf: Mapping[str, Any]) -> Rules | None:
+def rules_of(conf: Mapping[str, Any]) -> ScalingRules | None:
     """Return the rules that a topology's settings make; None if it does not scale."""
     limits = slot_range(conf)
     if limits is None:
         return None
     settings = Config({key: each.value for key, each in effective(Layer("conf", conf)).items()})
-    return Rules(
+    return ScalingRules(
         *limits,
         utilization=settings.scale_utilization,
         catch_up_secs=settings.scale_catch_up_secs,

@@ -49,7 +49,7 @@ whatever they have measured."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class ScalingRules:
     """The limits of a topology's slots, and how patient its steps are."""
 
     least: int
@@ -141,7 +141,9 @@ class _Trial:
 class Scaler:
     """The decisions for one topology, look by look."""
 
-    def __init__(self, rules: Rules, now: float, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, rules: ScalingRules, now: float, state: Mapping[str, Any] | None = None
+    ) -> None:
         """Resume the `state` of an earlier one; without one, begin with a rest.
 
         Figures begin anew in any case: what other drivers have measured is not known.

@@ -2,8 +2,9 @@
 
 `select` names the fields: "rate" is the first side's that has it, "rates:rate" that of one input,
 and a mapping gives names of its own. Without it all fields come out, and `merge` says what happens
-to a name that both sides have. Either way a result is an `Output`: names, and for each the places
-that it may come from, of which the first counts whose side has a row.
+to a name that both sides have. Either way a result is described by `ResultFields`:
+names, and for each the places that it may come from, of which the first counts whose side has a
+row.
 
 A join keeps of each row only what its results need. The functions that make a result are generated
 from those places, so that a match costs one call and one list.
@@ -30,7 +31,7 @@ Place: TypeAlias = "tuple[int, int]"
 
 
 @dataclass(frozen=True)
-class Output:
+class ResultFields:
     """The fields of a result, and for each the places that it may come from, the best one first."""
 
     names: tuple[str, ...]
@@ -155,14 +156,16 @@ class SidePair:
         return f"select has {of!r}, which no input has; {hint}"
 
 
-def selected(select: Mapping[str, str], pair: SidePair, fields: Sequence[Sequence[str]]) -> Output:
+def selected(
+    select: Mapping[str, str], pair: SidePair, fields: Sequence[Sequence[str]]
+) -> ResultFields:
     """Return the output that a selection names."""
-    return Output(tuple(select), tuple(pair.places(of, fields) for of in select.values()))
+    return ResultFields(tuple(select), tuple(pair.places(of, fields) for of in select.values()))
 
 
 def merged(
     merge: str, pair: SidePair, fields: Sequence[Sequence[str]], left_out: Sequence[str]
-) -> Output:
+) -> ResultFields:
     """Return all fields of both sides, clashes being dealt with as `merge` says.
 
     Of the names in `left_out`, the key for one, only the left side's comes out.
@@ -187,10 +190,10 @@ def merged(
     for position, name in enumerate(right):
         if name not in left_out and (prefixes or name not in both):
             outputs.append((f"right_{name}" if name in both else name, ((1, position),)))
-    return Output(tuple(name for name, _ in outputs), tuple(places for _, places in outputs))
+    return ResultFields(tuple(name for name, _ in outputs), tuple(places for _, places in outputs))
 
 
-def rows_of(output: Output) -> Callable[[Any, Any], list[Any]]:
+def rows_of(output: ResultFields) -> Callable[[Any, Any], list[Any]]:
     """Return the function that makes a result of a left row and a right row, which may be None."""
     matched, alone = (
         f"[{', '.join(map(_source, output.sources(missing)))}]" for missing in (None, 1)
@@ -231,7 +234,7 @@ class Own:
         return [self.fields[name] for name in self.appended]
 
 
-def selecting(output: Output, of: Sequence[str], own: Own) -> Shape:
+def selecting(output: ResultFields, of: Sequence[str], own: Own) -> Shape:
     """Return the shape of an output; a field without a place is of the join's own, if it has it."""
     sources = {missing: output.sources(missing) for missing in (None, 0, 1)}
     used: list[list[int]] = [[], []]

@@ -22,7 +22,7 @@ from topo.event_time import Duration, EventTime
 from topo.operators.inputs import key_fields, key_problems
 from topo.patterns.chains import SUMS, Match
 from topo.patterns.inputs import TupleInput
-from topo.patterns.machine import Result, Rules
+from topo.patterns.machine import MatchRules, Result
 from topo.patterns.operator import PatternOperator, RowOf, Views
 from topo.patterns.pattern import NONE, RESERVED, Part, Pattern
 from topo.patterns.positions import Positions, expand
@@ -297,7 +297,7 @@ class PatternBolt(TimedBolt):
             questions,
             self.reads(),
             time,
-            Rules(self.within, self.pattern.strategy, self.limit or LIMIT),
+            MatchRules(self.within, self.pattern.strategy, self.limit or LIMIT),
             row_of,
             by_arrival=self.event_time is None,
             keeps_events=not isinstance(self.select, dict) or questions.calls_functions,

@@ -89,7 +89,7 @@ def _live(bucket: list[Partial]) -> list[Partial]:
     return bucket
 
 
-class Whole:
+class WholeMatch:
     """A whole match that waits for what began earlier."""
 
     __slots__ = ("_is_written", "end", "first", "node", "number", "order", "waits")
@@ -130,7 +130,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Rules:
+class MatchRules:
     """What holds for all matches of a pattern; durations are in ticks."""
 
     within: int | None = None
@@ -144,7 +144,7 @@ class Journal:
     def __init__(self) -> None:
         self.partials: list[Partial] = []
         """The partial matches that are new, have moved or have ended, as it happened."""
-        self.wholes: list[Whole] = []
+        self.wholes: list[WholeMatch] = []
         """The whole matches that wait since, or no more."""
 
 
@@ -161,7 +161,7 @@ class Machine:
         questions: Sequence[Asked],
         updates: Sequence[Update | None],
         sums: tuple[Any, ...],
-        rules: Rules,
+        rules: MatchRules,
         journal: Journal,
         event_of: Callable[[Arrival], Event] | None,
     ) -> None:
@@ -186,7 +186,7 @@ class Machine:
         """Makes an event of an arrival; None: they are."""
         self._keys: dict[Any, Key] = {}
         """Those of which something is open."""
-        self._wholes: dict[Any, list[tuple[tuple[Any, ...], Whole]]] = {}
+        self._wholes: dict[Any, list[tuple[tuple[Any, ...], WholeMatch]]] = {}
         """By key, the whole matches that wait, as a heap."""
         self._within = rules.within or 0
         self._aging: deque[Partial] = deque()
@@ -624,19 +624,19 @@ class Machine:
                     return
         for node, first, end in reached:
             self.next_number += 1
-            self._keep(Whole(self.next_number, node, first, end, order))
+            self._keep(WholeMatch(self.next_number, node, first, end, order))
         self._settle(key, value)
 
     def _come_out(self, node: Node, first: Partial, end: int) -> None:
         self._results.append(Result(first[OF], node, first[START_TS], end, True))
 
-    def _keep(self, whole: Whole) -> None:
+    def _keep(self, whole: WholeMatch) -> None:
         whole.waits = True
         self.waiting += 1
         heapq.heappush(self._wholes.setdefault(whole.first[OF], []), (whole.rank, whole))
         self._changed_wholes.append(whole)
 
-    def _let_go(self, whole: Whole) -> None:
+    def _let_go(self, whole: WholeMatch) -> None:
         whole.waits = False
         self.waiting -= 1
         self._changed_wholes.append(whole)
@@ -845,7 +845,7 @@ class Machine:
         ts, value = root[EVENT][TS], root[EVENT][KEY]
         return [None, root[ORDER], ts, ENDED, 0, None, value, False, 0, None]
 
-    def keep_again(self, whole: Whole) -> None:
+    def keep_again(self, whole: WholeMatch) -> None:
         """Take over a whole match that waits."""
         self._keep(whole)
 

@@ -19,7 +19,7 @@ from topo.errors import PatternError, shown
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.patterns.chains import EVENT, KEY, PAYLOAD, POSITION, TS, Event, Match, Node, chain_of
 from topo.patterns.inputs import TupleInput
-from topo.patterns.machine import Arrival, Machine, Result, Rules
+from topo.patterns.machine import Arrival, Machine, MatchRules, Result
 from topo.patterns.positions import Positions
 from topo.patterns.questions import Masks, Questions, masks_of
 from topo.patterns.saving import SavedMatches, Waiting
@@ -82,7 +82,7 @@ class PatternOperator(Operator):
         questions: Questions,
         reads: TupleInput,
         time: EventTime,
-        rules: Rules,
+        rules: MatchRules,
         row_of: Mapping[str, RowOf],
         *,
         by_arrival: bool,

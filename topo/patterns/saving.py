@@ -35,7 +35,7 @@ from topo.patterns.chains import (
     Node,
     Partial,
 )
-from topo.patterns.machine import Journal, Machine, Whole
+from topo.patterns.machine import Journal, Machine, WholeMatch
 from topo.patterns.moves import State
 from topo.storage.namespaces import SavedNamespaces
 from topo.storage.saving import with_one_nan
@@ -162,7 +162,7 @@ def _node_record(node: Node) -> Any:
     return -1 if parent is None else parent[SERIAL], node[POSITION], node[ORDER]
 
 
-def _whole_record(whole: Whole) -> Any:
+def _whole_record(whole: WholeMatch) -> Any:
     return whole.node[SERIAL], whole.end, whole.order
 
 
@@ -214,7 +214,7 @@ class SavedMatches(Journal):
         self._wait_stretch = max(self._stretch, 1_000)
         self._states: Sequence[State] = ()
         self._partials: _Kind[Partial] = _Kind("partials", owner, self._partial_record)
-        self._wholes: _Kind[Whole] = _Kind("wholes", owner, _whole_record)
+        self._wholes: _Kind[WholeMatch] = _Kind("wholes", owner, _whole_record)
         self._nodes: _Kind[Node] = _Kind("nodes", owner, _node_record)
         self._taken: _Kind[Event] = _Kind("taken", owner, _taken_record)
         self._events: dict[int, _Events] = {}
@@ -460,7 +460,7 @@ class SavedMatches(Journal):
                 if start.first is None:
                     start.first = machine.ended_again(start.chains[0])
                     start.first[SAVED] = start
-                whole = Whole(number, node, start.first, end, order)
+                whole = WholeMatch(number, node, start.first, end, order)
                 whole.note_written(True)
                 machine.keep_again(whole)
                 start.records += 1

@@ -13,7 +13,7 @@ from typing import Any
 
 from topo.conditions import raised_by
 from topo.errors import RuleError, shown
-from topo.rules.recent import Recent, Shape
+from topo.rules.recent import Recent, RecentShape
 from topo.rules.ruleset import CompiledRule
 from topo.storage.chunks import SavedChunks
 from topo.storage.saving import SavedMapping, column_with_one_nan, with_one_nan
@@ -28,7 +28,7 @@ class Slot(Recent):
 
     __slots__ = ("fired", "key", "part", "token")
 
-    def __init__(self, token: str, key: Any, shape: Shape) -> None:
+    def __init__(self, token: str, key: Any, shape: RecentShape) -> None:
         super().__init__(shape)
         self.token = token
         """Which rule it is of."""

@@ -182,7 +182,7 @@ def _aggregate(function: str) -> _Running | None:
     return classes[function]()
 
 
-class Shape:
+class RecentShape:
     """What is kept of each key of a rule, given its aggregates and the fields that are kept."""
 
     def __init__(self, aggregates: Sequence[Aggregate], fields: Sequence[str]) -> None:
@@ -200,7 +200,7 @@ class Recent:
 
     __slots__ = ("_active", "_running", "_values", "_width", "times")
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: RecentShape) -> None:
         self.times: deque[int] = deque()
         self._width = len(shape.functions)
         self._values: deque[tuple[Any, ...]] | None = None

@@ -26,7 +26,7 @@ from topo.errors import RuleError, did_you_mean
 from topo.event_time import EventTime
 from topo.rules.index import ConditionIndex
 from topo.rules.lifetime import Lifetime, State
-from topo.rules.recent import Recent, Shape
+from topo.rules.recent import Recent, RecentShape
 from topo.rules.rule import CHANGE, EACH, Firing, Rule, bound_of
 from topo.timed import Rows
 from topo.tuples import Source
@@ -93,7 +93,7 @@ class CompiledRule:
         self.first_aggregate = base
         self.counted = tuple(dict.fromkeys(a.field for a in rule.aggregates if a.field is not None))
         """The fields that its aggregates read."""
-        self.shape = Shape(rule.aggregates, self.counted)
+        self.shape = RecentShape(rule.aggregates, self.counted)
         self.counted_places = [names.index(name) for name in self.counted]
         self.counts = rule.within is not None
         self.needs_key_state = self.counts or self.pause is not None

@@ -28,7 +28,7 @@ NO_TIME = -(1 << 63)
 
 
 @dataclass(frozen=True)
-class Source:
+class TableRows:
     """The rows of the table with this number."""
 
     number: int
@@ -63,7 +63,7 @@ class Join:
     label: str = ""
 
 
-Expression: TypeAlias = Source | Projection | Filter | Join
+Expression: TypeAlias = TableRows | Projection | Filter | Join
 
 Changed: TypeAlias = Callable[..., None]
 
@@ -148,7 +148,7 @@ class _Writer(Code[str]):
 
     def expression(self, tree: Expression, letter: str) -> str:
         """Write the lines that compute a tree; return the variable of the result."""
-        if isinstance(tree, Source):
+        if isinstance(tree, TableRows):
             return f"{letter}{tree.number}"
         result = self.variable()
         if isinstance(tree, Join):

@@ -40,10 +40,10 @@ class GroupedTableBolt(ChangelogBolt):
         self.label = label
 
     def operator(self, task: OperatorTask) -> Operator:
-        return GroupedTable(self, task)
+        return TableGroups(self, task)
 
 
-class GroupedTable(ChangelogOperator):
+class TableGroups(ChangelogOperator):
     """The groups of one task."""
 
     def __init__(self, bolt: GroupedTableBolt, task: OperatorTask) -> None:

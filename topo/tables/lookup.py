@@ -20,12 +20,12 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime, TimeReader
 from topo.operators.inputs import key_columns, unhashable
 from topo.operators.selection import rows_of
 from topo.storage.saving import SavedMapping, column_with_one_nan, with_one_nan
-from topo.tables.stores import LatestStore
+from topo.tables.stores import LatestStore, TableStore
 from topo.tables.versions import VersionStore
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
 
 if TYPE_CHECKING:
-    from topo.tables.table_join import Rules, Table, TableJoin
+    from topo.tables.table_join import LookupRules, Table, TableJoin
 
 Row: TypeAlias = tuple[Any, Any, Any]
 """Time, key and content of a stream's row."""
@@ -36,10 +36,10 @@ Changes: TypeAlias = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
 class LookupOperator(Operator):
     """The table and the waiting rows of one task."""
 
-    def __init__(self, rules: Rules, task: OperatorTask) -> None:
+    def __init__(self, rules: LookupRules, task: OperatorTask) -> None:
         self._rules = rules
         self._task = task
-        self._store: LatestStore | VersionStore
+        self._store: TableStore
         if rules.history is None:
             self._store = LatestStore("table", task.owner, rules.ttl, rules.max_keys)
         else:
@@ -288,7 +288,7 @@ class LookupBolt(TimedBolt):
 
     def __init__(
         self,
-        rules: Rules,
+        rules: LookupRules,
         function: Callable[[Any, Any], Any],
         time: EventTime | None,
         fields: tuple[str, ...],

@@ -20,7 +20,7 @@ from topo.operators.inputs import unhashable
 from topo.storage.saving import SavedMapping
 
 
-class Store(Protocol):
+class TableStore(Protocol):
     """The rows of a table in one task."""
 
     expired: int
@@ -36,6 +36,9 @@ class Store(Protocol):
 
     def end_batch(self, now: float, watermark: int) -> None:
         """Forget what is not needed any more."""
+
+    def forget_old(self, now: float) -> None:
+        """Forget the rows whose time to live is over."""
 
     def load(self, saved: Mapping[str, bytes]) -> None:
         """Take over what was saved."""
@@ -97,7 +100,6 @@ class LatestStore:
         self._forget_most()
 
     def forget_old(self, now: float) -> None:
-        """Forget the rows whose time to live is over."""
         if self._ttl is None:
             return
         last = now - self._ttl

@@ -29,7 +29,7 @@ from topo.operators.inputs import (
     stream_named,
 )
 from topo.operators.selection import (
-    Output,
+    ResultFields,
     Selection,
     SidePair,
     check_output,
@@ -96,7 +96,7 @@ def check_limits(what: str, ttl: Any, max_keys: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Rules:
+class LookupRules:
     """The rules of a lookup, with durations in ticks."""
 
     left: bool
@@ -117,7 +117,7 @@ def lookup_rules(
     grace: Duration | None,
     ttl: timedelta | None = None,
     max_keys: int | None = None,
-) -> Rules:
+) -> LookupRules:
     """Return the rules of a lookup; raise a JoinError if they cannot be."""
     how = check_how(how, (INNER, LEFT))
     if versioned is None:
@@ -126,12 +126,12 @@ def lookup_rules(
                 "grace needs a versioned table: the latest row does not depend on time",
                 hint="write Table(..., versioned=timedelta(hours=1))",
             )
-        return Rules(how == "left", ttl=_seconds(ttl), max_keys=max_keys)
+        return LookupRules(how == "left", ttl=_seconds(ttl), max_keys=max_keys)
     if time is None:
         raise JoinError("a versioned table needs event time", hint='write time=EventTime("ts")')
     ticks = None if grace is None else time.ticks(grace, "grace", at_least=0)
     history = time.ticks(versioned, "versioned", at_least=0)
-    return Rules(how == "left", history, wait or ticks is not None, ticks, _seconds(ttl))
+    return LookupRules(how == "left", history, wait or ticks is not None, ticks, _seconds(ttl))
 
 
 def _seconds(ttl: timedelta | None) -> float | None:
@@ -217,11 +217,11 @@ class TableJoin(TimedBolt):
             None if table is None else table.fields,
         )
 
-    def output(self) -> Output:
+    def output(self) -> ResultFields:
         """Return the fields of the output and their places."""
         if callable(self.merge):
             names = self.own_outputs or ("value",)
-            return Output(names, ((),) * len(names))
+            return ResultFields(names, ((),) * len(names))
         fields = [names or () for names in self.fields]
         if self.select is not None:
             return selected(self.select, self._pair, fields)

@@ -9,7 +9,7 @@ from topo.components import OutputFieldsDeclarer
 from topo.errors import Problem, WindowError
 from topo.event_time import Duration, EventTime
 from topo.operators.aggregates.combiners import Combiner
-from topo.operators.aggregates.inputs import Bound, Inputs, check_aggregates
+from topo.operators.aggregates.inputs import AggregateInputs, Bound, check_aggregates
 from topo.operators.inputs import key_fields, key_problems, missing_fields
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
@@ -21,7 +21,7 @@ from topo.windows.assigners import (
     WindowSpec,
     check_spec,
 )
-from topo.windows.records import Rules
+from topo.windows.records import ReportRules
 from topo.windows.triggers import AtWatermark, Trigger, check_trigger, prepared
 
 ARRIVAL = EventTime(None, idle=None)
@@ -86,7 +86,7 @@ class WindowAggregate(TimedBolt):
         self.late_stream = late_stream
         clock = time or ARRIVAL
         unbounded = allowed_lateness == UNBOUNDED
-        self.rules = Rules(
+        self.rules = ReportRules(
             mode,
             None if unbounded else clock.ticks(allowed_lateness, "allowed_lateness", 0),  # type: ignore[arg-type]
             on_time,
@@ -143,7 +143,7 @@ class WindowAggregate(TimedBolt):
             yield from missing_fields(where, read, self.key, "window-key")
             for bound in self.aggregates.values():
                 try:
-                    Inputs.of(bound, read.fields, f"{read.component!r}")
+                    AggregateInputs.of(bound, read.fields, f"{read.component!r}")
                 except WindowError as error:
                     yield Problem("window-field", where, f"{where}: {error.message}", error.hint)
             yield from key_problems(self.key, where, read, tasks)

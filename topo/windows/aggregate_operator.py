@@ -10,7 +10,7 @@ from topo.errors import TopoError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.operators.aggregates.accumulators import Accumulators
 from topo.operators.aggregates.blame import blamed, unmerged
-from topo.operators.aggregates.inputs import Inputs
+from topo.operators.aggregates.inputs import AggregateInputs
 from topo.storage.namespaces import SavedNamespaces
 from topo.storage.saving import keys_of
 from topo.timed import Clock, Operator, OperatorTask, Rows
@@ -20,7 +20,7 @@ from topo.windows.event_reports import EventReports
 from topo.windows.event_windows import EventWindows
 from topo.windows.general import KeyedWindows
 from topo.windows.panes import PaneWindows
-from topo.windows.records import Pane, Rules
+from topo.windows.records import Pane, ReportRules
 from topo.windows.sessions import Ended, SessionWindows
 from topo.windows.triggers import AtWatermark, When, prepared
 
@@ -42,9 +42,9 @@ class AggregateOperator(Operator):
         self._cells = Accumulators(bolt.aggregates)
         self._saved = SavedNamespaces(CELLS, task.owner)
         self._out: list[list[Any]] = []
-        self._inputs: dict[tuple[str, str], tuple[list[int], list[Inputs]]] = {}
+        self._inputs: dict[tuple[str, str], tuple[list[int], list[AggregateInputs]]] = {}
         assigner = bolt.window.in_ticks(self._time)
-        plain = bolt.trigger is None and bolt.rules == Rules(mode=bolt.rules.mode)
+        plain = bolt.trigger is None and bolt.rules == ReportRules(mode=bolt.rules.mode)
         plain = plain and bolt.rules.mode != "retract"
         self._plain: PlainWindows | None = None
         self._keyed: KeyedWindows | None = None
@@ -136,13 +136,15 @@ class AggregateOperator(Operator):
                 late.append(place)
         return late
 
-    def _places(self, rows: Rows) -> tuple[list[int], list[Inputs]]:
+    def _places(self, rows: Rows) -> tuple[list[int], list[AggregateInputs]]:
         stream = (rows.component, rows.stream)
         found = self._inputs.get(stream)
         if found is None:
             fields = rows.fields
             keys = [fields.index(name) for name in self._bolt.key]
-            inputs = [Inputs.of(b, fields, repr(rows.component)) for b in self._cells.aggregates]
+            inputs = [
+                AggregateInputs.of(b, fields, repr(rows.component)) for b in self._cells.aggregates
+            ]
             found = self._inputs[stream] = keys, inputs
         return found
 

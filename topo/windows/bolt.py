@@ -19,7 +19,7 @@ from topo.operators.inputs import key_fields, key_problems, missing_fields
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Tuple
 from topo.windows.assigners import Session, Sliding, Tumbling
-from topo.windows.records import Rules
+from topo.windows.records import ReportRules
 from topo.windows.storm import Extent
 from topo.windows.triggers import Trigger, check_trigger, prepared
 from topo.windows.window import (
@@ -162,7 +162,7 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         """Execute a window when the trigger says so; `discard` gives only what is new."""
         check_trigger(trigger)
         check_mode(mode)
-        Rules(mode, 0, on_time, final)  # which looks at the words
+        ReportRules(mode, 0, on_time, final)  # which looks at the words
         return self._set(_trigger=trigger, _mode=mode, _on_time=on_time, _final=final)
 
     def with_ack(self: B, mode: str) -> B:

@@ -18,7 +18,7 @@ from topo.operators.aggregates.accumulators import Accumulators
 from topo.windows.assigners import EventSpans
 from topo.windows.general import KeyedWindows
 from topo.windows.points import MANY, Points, Reach, merged
-from topo.windows.records import Pane, Record, Rules
+from topo.windows.records import OpenWindow, Pane, ReportRules
 from topo.windows.triggers import ELEMENT, Trigger
 
 
@@ -34,7 +34,7 @@ class EventReports(KeyedWindows):
         spans: EventSpans,
         cells: Accumulators,
         trigger: Trigger,
-        rules: Rules,
+        rules: ReportRules,
         emit: Callable[[Pane], None],
         touch: Callable[[int, Any], None] = lambda number, key: None,
         drop: Callable[[int], None] = lambda number: None,
@@ -96,12 +96,12 @@ class EventReports(KeyedWindows):
         if reach is not None and ts <= reach.end:
             del self._reaches[key]
 
-    def _begin(self, key: Any, start: int, ts: int, now: float) -> Record:
+    def _begin(self, key: Any, start: int, ts: int, now: float) -> OpenWindow:
         """Return a new window, with what the points in its span have."""
         last = start + self._spans.size
         times = self._points.between(key, start, last)
         cell, new = self._content(key, start, ts, times)
-        record = Record(key, start, last + 1, cell)
+        record = OpenWindow(key, start, last + 1, cell)
         number, place = self._place(record)
         self.tables.setdefault(number, {})[place] = record
         insort(self._starts.setdefault(key, []), start)
@@ -134,7 +134,7 @@ class EventReports(KeyedWindows):
     def _both(self, a: tuple[Any, int], b: tuple[Any, int]) -> tuple[Any, int]:
         return self._cells.merge(a[0], b[0]), a[1] + b[1]
 
-    def _look_at_new(self, record: Record, now: float) -> None:
+    def _look_at_new(self, record: OpenWindow, now: float) -> None:
         """Have a window report that begins with tuples of the past."""
         self._changed[record] = None
         self._note(record)
@@ -153,15 +153,15 @@ class EventReports(KeyedWindows):
 
     # -- records ------------------------------------------------------------------------------
 
-    def _place(self, record: Record) -> tuple[int, Any]:
+    def _place(self, record: OpenWindow) -> tuple[int, Any]:
         return record.start // (self._spans.size + 1) * 2, (record.key, record.start)
 
-    def _record(self, key: Any, start: int) -> Record:
+    def _record(self, key: Any, start: int) -> OpenWindow:
         table = self.tables[start // (self._spans.size + 1) * 2]
-        record: Record = table[key, start]
+        record: OpenWindow = table[key, start]
         return record
 
-    def _forget(self, record: Record) -> None:
+    def _forget(self, record: OpenWindow) -> None:
         super()._forget(record)
         starts = self._starts[record.key]
         del starts[bisect_left(starts, record.start)]
@@ -177,7 +177,7 @@ class EventReports(KeyedWindows):
         for starts in self._starts.values():
             starts.sort()
 
-    def records(self) -> Iterable[Record]:
+    def records(self) -> Iterable[OpenWindow]:
         """Yield every window."""
         for number, table in self.tables.items():
             if number % 2 == 0:

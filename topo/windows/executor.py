@@ -17,13 +17,13 @@ from topo.tuples import Source
 from topo.windows.assigners import Sessions
 from topo.windows.bolt import ARRIVAL_IN_US, WindowedBolt
 from topo.windows.holding import Held, Holding, HoldingWindows
-from topo.windows.records import Pane, Rules
+from topo.windows.records import Pane, ReportRules
 from topo.windows.rows import WaitingRows
 from topo.windows.triggers import AtWatermark, When, prepared
 from topo.windows.window import Window, lateness_ticks
 
 
-class Executor(Operator):
+class WindowExecutor(Operator):
     """The base of both operators: keys, times, and calls of the user's `execute`."""
 
     def __init__(self, bolt: WindowedBolt, task: OperatorTask) -> None:
@@ -80,7 +80,7 @@ class Executor(Operator):
         )
 
 
-class PaneExecutor(Executor):
+class PaneExecutor(WindowExecutor):
     """Windows with sessions, triggers and lateness: each pane is an execution."""
 
     def __init__(self, bolt: WindowedBolt, task: OperatorTask) -> None:
@@ -99,7 +99,7 @@ class PaneExecutor(Executor):
             assigner,
             self._holding,
             trigger,
-            Rules(rules["mode"], lateness, rules["on_time"], rules["final"]),
+            ReportRules(rules["mode"], lateness, rules["on_time"], rules["final"]),
             self._report,
             self._saved,
         )

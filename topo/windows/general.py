@@ -18,7 +18,7 @@ from topo.errors import WindowError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.operators.aggregates.accumulators import Accumulators
 from topo.windows.assigners import Aligned, EventSpans, Sessions, Whole, intersects
-from topo.windows.records import Pane, Record, Rules
+from topo.windows.records import OpenWindow, Pane, ReportRules
 from topo.windows.triggers import (
     BATCH,
     EARLY,
@@ -53,7 +53,7 @@ class KeyedWindows:
         assigner: Assigner,
         cells: Accumulators,
         trigger: Trigger,
-        rules: Rules,
+        rules: ReportRules,
         emit: Callable[[Pane], None],
         touch: Callable[[int, Any], None] = lambda namespace, key: None,
         drop: Callable[[int], None] = lambda namespace: None,
@@ -70,9 +70,9 @@ class KeyedWindows:
         self.tables: dict[int, dict[Any, Any]] = {}
         """{window start: {key: record}}; sessions: {0: {key: [records]}}."""
         self.watermark = BEFORE_ALL
-        self._changed: dict[Record, None] = {}  # in this batch
-        self._heap: list[tuple[int, int, Record, bool]] = []
-        self._clock: list[tuple[float, int, Record]] = []
+        self._changed: dict[OpenWindow, None] = {}  # in this batch
+        self._heap: list[tuple[int, int, OpenWindow, bool]] = []
+        self._clock: list[tuple[float, int, OpenWindow]] = []
         self._number = count()
         kinds = [type(part) for part in trigger.walk()]
         asks = [part for part in trigger.walk() if isinstance(part, When)]
@@ -107,7 +107,7 @@ class KeyedWindows:
                 table = self.tables[start] = {}
             record = table.get(key)
             if record is None:
-                record = table[key] = Record(key, start, end, self._cells.new())
+                record = table[key] = OpenWindow(key, start, end, self._cells.new())
                 self._schedule_end(record)
             self._take(record, ts, values, now)
         return accepted
@@ -118,7 +118,7 @@ class KeyedWindows:
         table = self.tables.get(_SESSIONS)
         if table is None:
             table = self.tables[_SESSIONS] = {}
-        live: list[Record] | None = table.get(key)
+        live: list[OpenWindow] | None = table.get(key)
         start, end = interval
         # Sessions do not touch each other and are in order: one that begins no earlier than the
         # last can meet no other.
@@ -137,7 +137,7 @@ class KeyedWindows:
             elif self._is_over(end):
                 return False
             else:
-                record = Record(key, start, end, self._cells.new())
+                record = OpenWindow(key, start, end, self._cells.new())
                 self._schedule_end(record)
                 if live is None:
                     table[key] = [record]
@@ -148,7 +148,7 @@ class KeyedWindows:
         self._take(record, ts, values, now)
         return True
 
-    def _merged(self, absorbed: list[Record], interval: tuple[int, int]) -> Record:
+    def _merged(self, absorbed: list[OpenWindow], interval: tuple[int, int]) -> OpenWindow:
         """Return the session that these become with the interval: the earliest takes the rest."""
         into, *rest = sorted(absorbed, key=_start)
         for gone in rest:
@@ -165,7 +165,7 @@ class KeyedWindows:
             self._schedule_end(into)  # the heap may only have a later moment of it
         return into
 
-    def _take(self, record: Record, ts: int, values: Sequence[Any], now: float) -> None:
+    def _take(self, record: OpenWindow, ts: int, values: Sequence[Any], now: float) -> None:
         if record.finished:
             self._note(record)  # a session may have become longer
             return
@@ -186,7 +186,7 @@ class KeyedWindows:
         if self._by_element:
             self._look(record, ELEMENT, now)
 
-    def _begin_pane(self, record: Record, ts: int, now: float) -> None:
+    def _begin_pane(self, record: OpenWindow, ts: int, now: float) -> None:
         record.first_now = now
         base = max(self.watermark, record.start)
         record.event_base = base if base > BEFORE_ALL else ts
@@ -253,7 +253,7 @@ class KeyedWindows:
         """Return when something is due by the clock."""
         return self._clock[0][0] if self._clock else None
 
-    def _end_window(self, record: Record, watermark: int, now: float) -> None:
+    def _end_window(self, record: OpenWindow, watermark: int, now: float) -> None:
         last = self._gone_at(record.end) <= watermark
         facts = self._known(record, END, now)
         self._note(record)
@@ -266,14 +266,14 @@ class KeyedWindows:
         if last:
             record.finished = True
 
-    def _remove(self, record: Record, now: float) -> None:
+    def _remove(self, record: OpenWindow, now: float) -> None:
         """Send the last pane, if it has something to say, and forget the window."""
         if not record.finished and (record.new or self._rules.final == "always"):
             self._send(record, LATE, last=True)
         record.alive = False
         self._forget(record)
 
-    def _forget(self, record: Record) -> None:
+    def _forget(self, record: OpenWindow) -> None:
         namespace, place = self._place(record)
         table = self.tables[namespace]
         sessions = table[place] if isinstance(self._assigner, Sessions) else []
@@ -289,7 +289,7 @@ class KeyedWindows:
 
     # -- panes --------------------------------------------------------------------------------
 
-    def _known(self, record: Record, what: str, now: float) -> Facts:
+    def _known(self, record: OpenWindow, what: str, now: float) -> Facts:
         facts = self._facts
         facts.what = what
         facts.new = record.new
@@ -304,7 +304,7 @@ class KeyedWindows:
         return facts
 
     def _look(
-        self, record: Record, what: str, now: float, incoming: dict[str, Any] | None = None
+        self, record: OpenWindow, what: str, now: float, incoming: dict[str, Any] | None = None
     ) -> None:
         """Send a pane if the trigger says so."""
         facts = self._known(record, what, now)
@@ -315,22 +315,22 @@ class KeyedWindows:
         self._send(record, LATE if late else EARLY, last=False)
         self._after(record, facts)
 
-    def _after(self, record: Record, facts: Facts) -> None:
+    def _after(self, record: OpenWindow, facts: Facts) -> None:
         self._trigger.fired(facts)
         self._note(record)
         if self._trigger.finished(facts):
             record.finished = True
 
-    def _place(self, record: Record) -> tuple[int, Any]:
+    def _place(self, record: OpenWindow) -> tuple[int, Any]:
         """Return the namespace of a window and its key there."""
         if isinstance(self._assigner, Sessions):
             return _SESSIONS, record.key
         return record.start, record.key
 
-    def _note(self, record: Record) -> None:
+    def _note(self, record: OpenWindow) -> None:
         self._touch(*self._place(record))
 
-    def _send(self, record: Record, timing: str, *, last: bool) -> None:
+    def _send(self, record: OpenWindow, timing: str, *, last: bool) -> None:
         results = self._cells.results(record.cell)
         ts = record.result_time(self._rules.result_ts)
         non_speculative = -1 if timing == EARLY else record.non_speculative
@@ -351,7 +351,7 @@ class KeyedWindows:
 
     # -- what is due --------------------------------------------------------------------------
 
-    def _schedule_end(self, record: Record) -> None:
+    def _schedule_end(self, record: OpenWindow) -> None:
         complete = min(self._complete_at(record.end), AFTER_ALL)
         if complete <= self.watermark:  # a late window has no pane on time
             record.on_time = True
@@ -359,10 +359,10 @@ class KeyedWindows:
         if record.new:  # a session that grew may be early again, or is of several
             self._schedule_pane(record)
 
-    def _schedule(self, record: Record, at: int) -> None:
+    def _schedule(self, record: OpenWindow, at: int) -> None:
         heapq.heappush(self._heap, (at, next(self._number), record, True))
 
-    def _schedule_pane(self, record: Record) -> None:
+    def _schedule_pane(self, record: OpenWindow) -> None:
         if not (self._by_clock or self._by_event):
             return
         facts = self._known(record, MOMENT, 0.0)
@@ -380,7 +380,7 @@ class KeyedWindows:
         for record in self.records():
             self._schedule_end(record)
 
-    def records(self) -> Iterable[Record]:
+    def records(self) -> Iterable[OpenWindow]:
         """Yield every window."""
         for table in self.tables.values():
             for entry in table.values():

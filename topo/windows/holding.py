@@ -23,7 +23,7 @@ from topo.operators.aggregates.combiners import Collect
 from topo.storage.namespaces import SavedNamespaces
 from topo.windows.assigners import Aligned, Sessions
 from topo.windows.general import Assigner, KeyedWindows
-from topo.windows.records import Pane, Record, Rules
+from topo.windows.records import OpenWindow, Pane, ReportRules
 from topo.windows.rows import WaitingRows
 from topo.windows.triggers import Facts, Trigger
 
@@ -128,7 +128,7 @@ class HoldingWindows(KeyedWindows):
     """Windows that hold tuples, and let those go that no window has any more."""
 
     def __init__(
-        self, assigner: Assigner, cells: Holding, trigger: Trigger, rules: Rules,
+        self, assigner: Assigner, cells: Holding, trigger: Trigger, rules: ReportRules,
         emit: Callable[[Pane], None], saved: SavedNamespaces,
     ) -> None:  # fmt: skip
         super().__init__(assigner, cells, trigger, rules, emit, saved.touch, saved.drop)
@@ -191,7 +191,7 @@ class HoldingWindows(KeyedWindows):
         for name in held.names:
             self._holding.sessions.pop(name, None)
 
-    def _send(self, record: Record, timing: str, *, last: bool) -> None:
+    def _send(self, record: OpenWindow, timing: str, *, last: bool) -> None:
         held = record.cell
         super()._send(record, timing, last=last)
         bound = self._holding.bound(held)
@@ -201,11 +201,11 @@ class HoldingWindows(KeyedWindows):
             record.cell.since = bound
             self._release(held)
 
-    def _after(self, record: Record, facts: Facts) -> None:
+    def _after(self, record: OpenWindow, facts: Facts) -> None:
         super()._after(record, facts)
         if record.finished:
             record.cell.until = self._holding.bound(record.cell)
 
-    def _forget(self, record: Record) -> None:
+    def _forget(self, record: OpenWindow) -> None:
         super()._forget(record)
         self._release(record.cell)

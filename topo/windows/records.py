@@ -36,7 +36,7 @@ class Pane:
     """How many tuples it has that no pane before had."""
 
 
-class Record:
+class OpenWindow:
     """One window of one key."""
 
     __slots__ = ("alive", "cell", "early_ts", "end", "event_base", "finished", "first_now",
@@ -61,7 +61,7 @@ class Record:
         self.early_ts = AFTER_ALL  # lowest time on time in this pane
         self.late_ts = BEFORE_ALL  # highest time in this pane
 
-    def take_over(self, gone: Record) -> None:
+    def take_over(self, gone: OpenWindow) -> None:
         """Take over what another session has, which joins this one, apart from its cell."""
         if gone.new and not self.new:
             self.first_now, self.event_base = gone.first_now, gone.event_base
@@ -79,7 +79,7 @@ class Record:
         self.end = max(self.end, gone.end)
 
     def result_time(self, rule: str) -> int:
-        """Return the time of the next pane, by the rule `Rules.result_ts`."""
+        """Return the time of the next pane, by the rule `ReportRules.result_ts`."""
         if rule == "earliest" and self.early_ts < AFTER_ALL:
             return self.early_ts
         if rule == "latest" and self.late_ts > BEFORE_ALL:
@@ -87,20 +87,20 @@ class Record:
         return self.end - 1
 
     def __reduce__(self) -> tuple[object, ...]:
-        names = Record.__slots__
+        names = OpenWindow.__slots__
         return _record, (tuple(getattr(self, name) for name in names),)
 
 
-def _record(values: tuple[Any, ...]) -> Record:
-    made = Record.__new__(Record)
-    for name, value in zip(Record.__slots__, values, strict=True):
+def _record(values: tuple[Any, ...]) -> OpenWindow:
+    made = OpenWindow.__new__(OpenWindow)
+    for name, value in zip(OpenWindow.__slots__, values, strict=True):
         setattr(made, name, value)
     made.key = with_one_nan(made.key)
     return made
 
 
 @dataclass(frozen=True)
-class Rules:
+class ReportRules:
     """The settings of a window's reports, beside its trigger."""
 
     mode: str = "accumulate"

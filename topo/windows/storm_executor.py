@@ -17,7 +17,7 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, OperatorTask, Rows
 from topo.windows.bolt import WindowedBolt
-from topo.windows.executor import Executor
+from topo.windows.executor import WindowExecutor
 from topo.windows.rows import WaitingRows
 from topo.windows.storm import Activation, Position, StormWindows
 from topo.windows.tuples import WaitingTuples
@@ -29,7 +29,7 @@ _POSITIONS, _CLOCK = 0, 1
 _MANY = 1_000_000
 
 
-class StormExecutor(Executor):
+class StormExecutor(WindowExecutor):
     """Storm's windows, one for each key."""
 
     def __init__(self, bolt: WindowedBolt, task: OperatorTask) -> None:

@@ -10,7 +10,7 @@ from topo.config.secrets import Secret
 from topo.connectors.addresses import check_tls, check_url
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_positive
-from topo.connectors.feeds import Feed, FeedSpout, Item, Source
+from topo.connectors.feeds import Feed, FeedSpout, Item, Receiver
 from topo.connectors.formats import Decode, Format
 from topo.connectors.http.client import REQUIRES, SCHEMES, Target
 from topo.connectors.picking import Missing
@@ -84,7 +84,7 @@ class SseSpout(FeedSpout):
         return _Events(target, self.max_event)
 
 
-class _Events(Source):
+class _Events(Receiver):
     """Reads a stream of events, as the HTML standard says."""
 
     def __init__(self, target: Target, max_event: int) -> None:

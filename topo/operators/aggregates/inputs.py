@@ -82,13 +82,13 @@ class OfField:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class AggregateInputs:
     """The places of an aggregate's values in the columns of a stream."""
 
     getters: tuple[Any, ...]
 
     @classmethod
-    def of(cls, aggregate: Bound, fields: Sequence[str], where: str) -> Inputs:
+    def of(cls, aggregate: Bound, fields: Sequence[str], where: str) -> AggregateInputs:
         """Find the combiner's fields; raise a WindowError that names the one that is missing."""
         getters: list[Any] = []
         for wanted in aggregate.inputs:

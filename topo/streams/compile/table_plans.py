@@ -19,7 +19,7 @@ from topo.event_time import EventTime
 from topo.streams.compile.program import Outlet
 from topo.streams.graph import Node
 from topo.tables.changelog import ChangelogBolt, KeyedTablesBolt
-from topo.tables.expression import Expression, Filter, Join, Projection, Source
+from topo.tables.expression import Expression, Filter, Join, Projection, TableRows
 from topo.tables.foreign import ChangesByKeyBolt, ForeignJoinBolt
 from topo.tables.groups import GroupedTableBolt
 from topo.tables.leaving import KEY, TIME, VALUE, AsStream, ByForeignKey, ByGroup, ByKey, Leaving
@@ -35,7 +35,7 @@ _INLINE = {"table_map", "table_filter", "table_join"}
 
 
 @dataclass(frozen=True)
-class Input:
+class PlannedInput:
     """One table as a bolt reads it."""
 
     plan: SourcePlan
@@ -45,7 +45,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Keeper:
+class TableKeeper:
     """A bolt that keeps tables, and the component it is in."""
 
     component: str
@@ -65,16 +65,16 @@ class TablePlans:
         self._add = add
         self._exit_of = exit_of
         self._uses = Counter(id(read) for node in nodes for read in node.inputs)
-        self._kept: dict[int, Keeper] = {}
+        self._kept: dict[int, TableKeeper] = {}
 
     # -- what streams need --------------------------------------------------------------------
 
-    def stream(self, node: Node) -> tuple[Keeper, str]:
+    def stream(self, node: Node) -> tuple[TableKeeper, str]:
         """Return the bolt and the stream of the changes of a table."""
         kept = self._keep(node.inputs[0])
         return kept, kept.bolt.leave(AsStream(node.options["both"]))
 
-    def lookup(self, node: Node, late: str | None) -> Keeper:
+    def lookup(self, node: Node, late: str | None) -> TableKeeper:
         """Make the bolt of a stream that looks a table up; `late` is its stream of late rows."""
         stream, table = self._exit_of(node, 0), self._input(node.inputs[1])
         versioned = node.inputs[1].options.get("versioned")
@@ -117,11 +117,11 @@ class TablePlans:
         reads = [(stream.component, stream.stream, KEY), _read(table)]
         name = self._add(node, bolt, tasks, reads, _lazy(node.inputs[1]))
         later = None if stream.time is None else replace(stream.time, lag=0)
-        return Keeper(name, bolt, tasks, later)
+        return TableKeeper(name, bolt, tasks, later)
 
     # -- tables -------------------------------------------------------------------------------
 
-    def _input(self, node: Node) -> Input:
+    def _input(self, node: Node) -> PlannedInput:
         """Return a table as an input: its stream if it is made of one, else its changelog."""
         if node.kind == "to_table":
             place = self._exit_of(node, 0)
@@ -141,16 +141,16 @@ class TablePlans:
                 None if ttl is None else ttl.total_seconds(),
                 options["max_keys"],
             )
-            return Input(plan, KEY, place.time, place.parallelism)
+            return PlannedInput(plan, KEY, place.time, place.parallelism)
         kept = self._keep(node)
         return self._changelog(kept, ByKey())
 
-    def _changelog(self, kept: Keeper, way: Leaving) -> Input:
+    def _changelog(self, kept: TableKeeper, way: Leaving) -> PlannedInput:
         stream = kept.bolt.leave(way)
         plan = SourcePlan(kept.component, stream, CHANGES)
-        return Input(plan, way.grouped_by, kept.time, kept.parallelism)
+        return PlannedInput(plan, way.grouped_by, kept.time, kept.parallelism)
 
-    def _keep(self, node: Node) -> Keeper:
+    def _keep(self, node: Node) -> TableKeeper:
         """Return the bolt that emits the changes of a table."""
         found = self._kept.get(id(node))
         if found is None:
@@ -163,8 +163,8 @@ class TablePlans:
             self._kept[id(node)] = found
         return found
 
-    def _keyed(self, node: Node) -> Keeper:
-        inputs: dict[int, tuple[int, Input]] = {}
+    def _keyed(self, node: Node) -> TableKeeper:
+        inputs: dict[int, tuple[int, PlannedInput]] = {}
         operators: list[Node] = []
         tree = self._tree(node, inputs, operators, root=True)
         found = [table for _, table in inputs.values()]
@@ -182,7 +182,7 @@ class TablePlans:
     def _tree(
         self,
         node: Node,
-        inputs: dict[int, tuple[int, Input]],
+        inputs: dict[int, tuple[int, PlannedInput]],
         operators: list[Node],
         *,
         root: bool = False,
@@ -201,9 +201,9 @@ class TablePlans:
             inputs[id(node)] = len(inputs), self._input(node)
             if node.kind == "to_table":
                 operators.append(node)
-        return Source(inputs[id(node)][0])
+        return TableRows(inputs[id(node)][0])
 
-    def _aggregate(self, node: Node) -> Keeper:
+    def _aggregate(self, node: Node) -> TableKeeper:
         table = node.inputs[0]
         self._refuse_forgetting(table, node, "an aggregate of a table")
         way = ByGroup(node.options["group"], node.options["part"], f"group_by at {node.place}")
@@ -214,7 +214,7 @@ class TablePlans:
         )
         return self._made(node, bolt, node.options["parallelism"], [read], [node])
 
-    def _foreign(self, node: Node) -> Keeper:
+    def _foreign(self, node: Node) -> TableKeeper:
         left, right = node.inputs
         self._refuse_forgetting(left, node, "a join by a part of the value")
         self._refuse_forgetting(right, node, "a join by a part of the value")
@@ -239,12 +239,17 @@ class TablePlans:
         return self._made(node, together, kept.parallelism, [read], [node])
 
     def _made(
-        self, node: Node, bolt: ChangelogBolt, tasks: int, reads: list[Input], shown: list[Node]
-    ) -> Keeper:
+        self,
+        node: Node,
+        bolt: ChangelogBolt,
+        tasks: int,
+        reads: list[PlannedInput],
+        shown: list[Node],
+    ) -> TableKeeper:
         tasks = tasks or max(read.parallelism for read in reads)
         name = self._add(node, bolt, tasks, [_read(read) for read in reads], shown)
         time = bolt.event_time
-        return Keeper(name, bolt, tasks, None if time is None else replace(time, lag=0))
+        return TableKeeper(name, bolt, tasks, None if time is None else replace(time, lag=0))
 
     def _refuse_forgetting(self, table: Node, node: Node, what: str) -> None:
         """Raise an error if rows of a table may go unseen."""
@@ -266,11 +271,11 @@ def _lazy(node: Node) -> list[Node]:
     return [node] if node.kind == "to_table" else []
 
 
-def _read(table: Input) -> tuple[str, str, str]:
+def _read(table: PlannedInput) -> tuple[str, str, str]:
     return table.plan.component, table.plan.stream, table.grouped_by
 
 
-def _time_of(tables: list[Input], node: Node) -> EventTime | None:
+def _time_of(tables: list[PlannedInput], node: Node) -> EventTime | None:
     """Return the event time of what comes of tables; None if one of them has none."""
     times = {table.plan.component: table.time for table in tables}
     timed = {component: time for component, time in times.items() if time is not None}

@@ -18,7 +18,7 @@ from typing import Any
 
 from topo.config import Config
 from topo.drpc.calls import DEFAULT_SECS
-from topo.drpc.hosting import DriverServer, driver_server
+from topo.drpc.hosting import HostedServer, driver_server
 from topo.drpc.places import ADDRESSES, TOKEN_FILE, call_elsewhere, functions_of, no_server
 from topo.engine.completion import Completion
 from topo.engine.shapes import Executor
@@ -130,7 +130,7 @@ class SparkRun(Completion):
         """Of the cluster it runs on."""
         self.jvm: Jvm | None = None
         """That of its Spark, once there is one."""
-        self._drpc: DriverServer | None = None
+        self._drpc: HostedServer | None = None
         self._has_server = threading.Event()
         self._progress = Progress(topology, self.conf, listener)
         self._ending = Lifecycle(topology, active)

@@ -38,7 +38,7 @@ from topo.engine.spark.realtime.messages import (
 )
 from topo.engine.spark.realtime.records import PIECE_BYTES, pieces_of
 from topo.engine.spark.realtime.store import EpochStore
-from topo.engine.spark.realtime.stream import Listener, Stream
+from topo.engine.spark.realtime.stream import Listener, MessageStream
 from topo.errors import EngineError
 from topo.systems import Bell
 from topo.tracking.batches import Rate, Reports
@@ -110,10 +110,10 @@ class Coordinator(threading.Thread):
         context = server_context(tls) if tls else None
         self._listener = Listener(address, token, self._selector, self._accepted, context)
         self._shares_files = shares_files
-        self._restoring: dict[Stream, Iterator[tuple[Kind, bytes]]] = {}
+        self._restoring: dict[MessageStream, Iterator[tuple[Kind, bytes]]] = {}
         """What is still to be sent to slots that resume."""
-        self._streams: list[Stream] = []
-        self._wanted: dict[tuple[int, int], Stream] = {}
+        self._streams: list[MessageStream] = []
+        self._wanted: dict[tuple[int, int], MessageStream] = {}
         """By level and slot, the process that has it."""
         self._ready: set[tuple[int, int]] = set()
         self._preparing: dict[tuple[int, int], float] = {}
@@ -273,7 +273,7 @@ class Coordinator(threading.Thread):
         missing = _in_words(self._epochs.missing)
         return f"epoch {cut.epoch} has not ended for {self._patience_secs:g} s: {missing}"
 
-    def _accepted(self, stream: Stream, slot: int) -> None:
+    def _accepted(self, stream: MessageStream, slot: int) -> None:
         if not 0 <= slot < self._slots:
             raise SlotLost(f"a process came as slot {slot}, and there are {self._slots}")
         self._streams.append(stream)
@@ -281,7 +281,7 @@ class Coordinator(threading.Thread):
         stream.listen(lambda: self._hear(slot, stream))
         stream.send(Kind.SETUP, pack_setup(self._setup(slot)))
 
-    def _start(self, slot: int, levels: tuple[int, ...], stream: Stream) -> None:
+    def _start(self, slot: int, levels: tuple[int, ...], stream: MessageStream) -> None:
         """Tell a process what the levels that it has resume from."""
         for level in levels:
             if (level, slot) in self._wanted:
@@ -320,7 +320,7 @@ class Coordinator(threading.Thread):
                 stream.flush()
                 self._moved_at = monotonic()
 
-    def _hear(self, slot: int, stream: Stream) -> None:
+    def _hear(self, slot: int, stream: MessageStream) -> None:
         for kind, data in stream.receive():
             match kind:
                 case Kind.STAGED:

@@ -49,7 +49,7 @@ from topo.engine.spark.realtime.messages import (
 from topo.engine.spark.realtime.portions import shares_of_turn
 from topo.engine.spark.realtime.records import Values, read_values
 from topo.engine.spark.realtime.rounds import send_round
-from topo.engine.spark.realtime.stream import Listener, Stream, connect
+from topo.engine.spark.realtime.stream import Listener, MessageStream, connect
 from topo.errors import EngineError, TopoError
 from topo.logs.capture import collect_logs
 from topo.logs.requests import LogRequests
@@ -99,7 +99,7 @@ class SlotLoop:
         self._bell = Bell()
         self._selector.register(self._bell, selectors.EVENT_READ, self)
         self._log_requests = LogRequests(masked)
-        self._pipes: dict[int, Stream] = {}
+        self._pipes: dict[int, MessageStream] = {}
         self._levels: dict[int, Level] = {}  # in their order
         self._values = Values()  # of saved state, as far as the coordinator sends it
         self._spouts: Level | None = None  # level 0, if it is here
@@ -136,7 +136,7 @@ class SlotLoop:
 
     # -- connections --------------------------------------------------------------------------
 
-    def _accepted(self, stream: Stream, level: int) -> None:
+    def _accepted(self, stream: MessageStream, level: int) -> None:
         if level in self._pipes:
             raise Disconnected(f"level {level} of slot {self._place.slot} was started twice")
         self._pipes[level] = stream
@@ -145,7 +145,7 @@ class SlotLoop:
             self._want([level])
         self._connect(level)
 
-    def _receive(self, level: int, stream: Stream) -> None:
+    def _receive(self, level: int, stream: MessageStream) -> None:
         for _, message in stream.receive():  # nobody sends before all slots are ready
             self._levels[level].receive(message)
         if not stream.is_open:

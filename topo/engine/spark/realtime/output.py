@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from topo.engine.spark.plan import Plan
 from topo.engine.spark.realtime.align import Marker
-from topo.engine.spark.realtime.stream import Stream
+from topo.engine.spark.realtime.stream import MessageStream
 from topo.tracking.clock import monotonic
 from topo.tracking.plan import Mode
 from topo.wire.frame import AnyFrame, Buffer, PackedFrame
@@ -51,7 +51,7 @@ class Output:
     """Collects what a level sends, and writes it in messages that are not too large."""
 
     def __init__(self, plan: Plan, number: int, slot: int) -> None:
-        self.stream: Stream | None = None
+        self.stream: MessageStream | None = None
         self._next: NextLevel | None = None
         self.moved = 0
         """Bytes since `take_moved`."""
@@ -69,7 +69,7 @@ class Output:
         self._in_window = 0
         self._holds = False
 
-    def connect(self, stream: Stream) -> None:
+    def connect(self, stream: MessageStream) -> None:
         """Write to this stream from now on."""
         self.stream = stream
 

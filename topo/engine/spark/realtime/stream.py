@@ -35,7 +35,7 @@ _CONNECT_SECS = 30.0
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
-class Stream:
+class MessageStream:
     """One connection. `receive` gives what has come; `send` collects, `flush` writes.
 
     Whoever announces a first message of more than `most_bytes` is hung up on, until `trust`.
@@ -168,14 +168,14 @@ class Listener:
         address: str,
         token: str,
         selector: selectors.BaseSelector,
-        accepted: Callable[[Stream, int], None],
+        accepted: Callable[[MessageStream, int], None],
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._token = token
         self._tls = tls
         self._selector = selector
         self._accepted = accepted
-        self._strangers: list[Stream] = []
+        self._strangers: list[MessageStream] = []
         self._socket = _listening_at(address)
         self._socket.setblocking(False)
         selector.register(self._socket, READ, self)
@@ -195,7 +195,7 @@ class Listener:
                 )
         except OSError:  # it is gone again
             return
-        stream = Stream(connection, self._selector, _STRANGERS_BYTES)
+        stream = MessageStream(connection, self._selector, _STRANGERS_BYTES)
         stream.listen(lambda: self._greet(stream))
         self._strangers = [stranger for stranger in self._strangers if stranger.is_open]
         if len(self._strangers) >= _MOST_STRANGERS:
@@ -209,7 +209,7 @@ class Listener:
         for stream in self._strangers:
             stream.close()
 
-    def _greet(self, stream: Stream) -> None:
+    def _greet(self, stream: MessageStream) -> None:
         messages = stream.receive()
         if not messages:
             return
@@ -243,7 +243,7 @@ def connect(
     key: int,
     selector: selectors.BaseSelector,
     tls: ssl.SSLContext | None = None,
-) -> Stream:
+) -> MessageStream:
     """Connect to a listener, as `key`; an OSError says why not."""
     if address.startswith("/"):
         connection = socket.socket(socket.AF_UNIX)
@@ -257,7 +257,7 @@ def connect(
         connection = socket.create_connection(where, _CONNECT_SECS)
         if tls is not None:
             connection = tls.wrap_socket(connection, server_hostname=where[0])
-    stream = Stream(connection, selector)
+    stream = MessageStream(connection, selector)
     stream.send(key, token.encode())
     stream.flush()
     return stream
