@@ -16,7 +16,7 @@ from typing import Any
 from topo.components import OutputFieldsDeclarer
 from topo.errors import JoinError, Problem, did_you_mean
 from topo.event_time import BEFORE_ALL, EventTime
-from topo.joins.window_operator import KeyedRowsOperator, SessionRows, WindowOperator
+from topo.joins.session_rows import KeyedRowsOperator, SessionRows
 from topo.operators.inputs import (
     KeyedInput,
     StreamName,
@@ -27,10 +27,11 @@ from topo.operators.inputs import (
     parse_inputs,
     unhashable,
 )
+from topo.operators.results import WindowOperator
+from topo.operators.time import ARRIVAL
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
 from topo.tuples import Fields
-from topo.windows.aggregate import ARRIVAL
 from topo.windows.assigners import Session, Sessions, WindowSpec, check_joinable
 
 KEEPS = ("all", "first", "last", "product")
@@ -189,7 +190,7 @@ class _GroupOperator(WindowOperator):
         if not rows.count:
             return
         late = []
-        times = self._times(rows)
+        times = self._clock.times(rows, self._task.now())
         for side, one in enumerate(self._bolt.sides):
             if not one.is_of(rows.component, rows.stream):
                 continue

@@ -17,6 +17,7 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL, Duration, EventTime
 from topo.joins.pairs import PairJoin
 from topo.joins.rows import Entry, SeveralEntries, SideRows, in_order, stretch
 from topo.operators.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
+from topo.operators.results import GatheringOperator
 from topo.operators.selection import Merge
 from topo.timed import Clock, Operator, OperatorTask, Rows
 
@@ -92,15 +93,14 @@ def interval_ticks(within: Any, time: EventTime) -> tuple[int, int]:
     return before, after
 
 
-class IntervalOperator(Operator):
+class IntervalOperator(GatheringOperator):
     """The rows of one task of an interval join."""
 
     def __init__(self, bolt: IntervalJoin, task: OperatorTask) -> None:
+        super().__init__(task)
         self._bolt = bolt
-        self._task = task
         self._time = bolt.event_time or EventTime()
         self._watermark = BEFORE_ALL
-        self._out: list[list[Any]] = []
         before, after = bolt.before, bolt.after
         plain = self._time.unit in ("ms", "us")
         own = {} if bolt.result_ts is None else {bolt.result_ts: "t" if plain else "shown(t)"}
@@ -230,11 +230,6 @@ class IntervalOperator(Operator):
 
     def oldest(self) -> int | None:
         return min((ts for side in self._rows if (ts := side.oldest()) is not None), default=None)
-
-    def _flush(self) -> int:
-        out, self._out = self._out, []
-        self._task.emit(out)
-        return len(out)
 
     # -- what is saved ------------------------------------------------------------------------
 

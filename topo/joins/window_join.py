@@ -11,13 +11,14 @@ from typing import Any, TypeAlias
 
 from topo.event_time import AFTER_ALL, EventTime
 from topo.joins.pairs import PairJoin
-from topo.joins.window_operator import KeyedRowsOperator, SessionRows, WindowOperator
+from topo.joins.session_rows import KeyedRowsOperator, SessionRows
 from topo.operators.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
+from topo.operators.results import WindowOperator
 from topo.operators.selection import Merge
+from topo.operators.time import ARRIVAL
 from topo.storage.chunks import SavedChunks
 from topo.storage.saving import with_one_nan
 from topo.timed import Operator, OperatorTask, Rows
-from topo.windows.aggregate import ARRIVAL
 from topo.windows.assigners import Aligned, Session, Sessions, WindowSpec, check_joinable
 
 
@@ -101,7 +102,7 @@ class _WindowJoinOperator(WindowOperator):
             for side in mine
         ]  # fmt: skip
         late = []
-        for place, ts in enumerate(self._times(rows)):
+        for place, ts in enumerate(self._clock.times(rows, self._task.now())):
             for side, keys, kept in taken:
                 try:
                     is_in = ts is not None and self._take(
@@ -205,7 +206,7 @@ class AlignedJoinOperator(_WindowJoinOperator):
         return min((start for start, _ in self._windows), default=None)
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
-        self.load_clock(saved, watermark)
+        self._watermark = self._clock.load(saved, watermark)
         for pane, chunks in self._saved.load(saved).items():
             self._panes.add(pane)
             for side, key, ts, row in (one for chunk in chunks for one in chunk):
@@ -219,7 +220,7 @@ class AlignedJoinOperator(_WindowJoinOperator):
             self._saved.add(pane, chunk, changes)
         self._fresh = {}
         self._saved.save(changes)
-        self.save_clock(changes)
+        self._clock.save(self._watermark, changes)
 
 
 class SessionJoinOperator(KeyedRowsOperator, _WindowJoinOperator):

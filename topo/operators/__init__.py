@@ -1,5 +1,6 @@
 """What operators in event time have in common, below windows, joins and tables.
 
 `aggregates` are what is kept of many values, `inputs` what a bolt reads and by which key, and
-`selection` what a result has of two rows. `codegen` makes functions of text for all of them.
+`selection` what a result has of two rows. `time` is what an operator goes by, event time or the
+clock, and `results` gathers what it emits. `codegen` makes functions of text for all of them.
 """

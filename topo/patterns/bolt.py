@@ -20,6 +20,7 @@ from topo.conditions import (
 from topo.errors import ConditionError, PatternError, Problem, WindowError, did_you_mean
 from topo.event_time import Duration, EventTime
 from topo.operators.inputs import key_fields, key_problems
+from topo.operators.time import ARRIVAL, OperatorTime
 from topo.patterns.chains import SUMS, Match
 from topo.patterns.inputs import TupleInput
 from topo.patterns.machine import MatchRules, Result
@@ -29,9 +30,6 @@ from topo.patterns.positions import Positions, expand
 from topo.patterns.questions import Questions, split
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
-
-ARRIVAL = EventTime(None, idle=None)
-"""Stands for the time of bolts by arrival: the batch's clock, in milliseconds."""
 
 LIMIT = 10_000
 """The most partial matches of a key, if nobody says another number."""
@@ -296,10 +294,9 @@ class PatternBolt(TimedBolt):
             positions,
             questions,
             self.reads(),
-            time,
+            OperatorTime(self.event_time),
             MatchRules(self.within, self.pattern.strategy, self.limit or LIMIT),
             row_of,
-            by_arrival=self.event_time is None,
             keeps_events=not isinstance(self.select, dict) or questions.calls_functions,
             lag=lag,
         )

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from topo.errors import PatternError, shown
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
+from topo.operators.time import OperatorTime
 from topo.patterns.chains import EVENT, KEY, PAYLOAD, POSITION, TS, Event, Match, Node, chain_of
 from topo.patterns.inputs import TupleInput
 from topo.patterns.machine import Arrival, Machine, MatchRules, Result
@@ -81,11 +82,10 @@ class PatternOperator(Operator):
         positions: Positions,
         questions: Questions,
         reads: TupleInput,
-        time: EventTime,
+        clock: OperatorTime,
         rules: MatchRules,
         row_of: Mapping[str, RowOf],
         *,
-        by_arrival: bool,
         keeps_events: bool,
         lag: int,
     ) -> None:
@@ -93,9 +93,10 @@ class PatternOperator(Operator):
         self._name = name
         self._questions = questions
         self._reads = reads
-        self._time = time
+        self._clock = clock
+        self._time = clock.unit
+        self._by_arrival = clock.by_arrival
         self._row_of = row_of
-        self._by_arrival = by_arrival
         self._keeps_events = keeps_events
         self._limit = rules.limit
         text = "\n".join(positions.shown())
@@ -118,20 +119,15 @@ class PatternOperator(Operator):
     # -- a batch ------------------------------------------------------------------------------
 
     def rows(self, rows: Rows) -> None:
-        times: Sequence[Any] = rows.times or ()
-        if self._by_arrival:
-            times = [self._clock_ticks(self._task.now())] * rows.count
-        elif rows.times is None:
+        if rows.times is None and not self._by_arrival:
             return
+        times = self._clock.times(rows, self._task.now())
         arrivals = self._arrived(rows, times)
         if self._by_arrival:
             self._is_busy = True
             self._match(list(arrivals))
         else:
             self._fresh += arrivals
-
-    def _clock_ticks(self, now: float) -> int:
-        return self._time.clock_ticks(now)
 
     def _arrived(self, rows: Rows, times: Sequence[Any]) -> Iterable[Arrival]:
         """Return the events of some rows that may change something; those that are late go aside.
@@ -210,9 +206,10 @@ class PatternOperator(Operator):
         return masks(columns, visible, rows.count, payload)
 
     def begin(self, clock: Clock) -> None:
-        if not self._by_arrival:
+        now = self._clock.before_tuples(clock)
+        if now is None:
             return
-        self._now = self._clock_ticks(clock.now)
+        self._now = now
         expired = self._machine.expired
         self._machine.pass_to(self._now)
         self._is_busy = self._machine.expired > expired
@@ -307,7 +304,7 @@ class PatternOperator(Operator):
         return min((ts for ts in times if ts is not None), default=None)
 
     def wakes_at(self) -> float | None:
-        return self._time.wakes_at(self._machine.next_due()) if self._by_arrival else None
+        return self._clock.wakes_at(self._machine.next_due)
 
     def oldest(self) -> int | None:
         return self._machine.oldest()

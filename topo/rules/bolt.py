@@ -23,6 +23,7 @@ from topo.components import OutputFieldsDeclarer
 from topo.errors import Problem, RuleError, TopoError, did_you_mean, shown
 from topo.event_time import BEFORE_ALL, EventTime
 from topo.operators.inputs import key_fields, key_problems
+from topo.operators.time import ARRIVAL, OperatorTime
 from topo.rules.counting import KeyCounts
 from topo.rules.files import read_rules
 from topo.rules.rule import Rule
@@ -37,8 +38,6 @@ ALERTS, REJECTED, LATE = "alerts", "rejected", "late"
 _ALERT_FIELDS = ("rule", "key", "ts")
 MATCHES = ("all", "first")
 _TS = itemgetter(0)
-BY_CLOCK = EventTime(None)
-"""The time of rules without event time: the batch's clock, in milliseconds."""
 
 
 class RuleBolt(TimedBolt):
@@ -183,7 +182,7 @@ class RuleBolt(TimedBolt):
             fields,
             self.added,
             [name for name in self.alert_fields if name not in _ALERT_FIELDS],
-            self.event_time or BY_CLOCK,
+            self.event_time or ARRIVAL,
             lookup,
             only_first=self.only_first,
         )
@@ -262,7 +261,8 @@ class _RuleOperator(Operator):
         self._bolt = bolt
         self._task = task
         self._context = task.component.context
-        self._time = bolt.event_time or BY_CLOCK
+        self._clock = OperatorTime(bolt.event_time)
+        self._time = self._clock.unit
         self._has_records = bolt.has_records
         self._unmatched = bolt.unmatched
         self._tables = ReferenceTables(bolt.tables, bolt.reads, task)
@@ -319,10 +319,8 @@ class _RuleOperator(Operator):
             for name, data in zip(*rows.columns, strict=True):
                 self._change(name, data)
             return
-        times = rows.times
-        if times is None:
-            times = [self._time.clock_ticks(self._task.now())] * rows.count
-        elif self._bolt.late_stream is not None:
+        times = self._clock.times(rows, self._task.now())
+        if rows.times is not None and self._bolt.late_stream is not None:
             times = self._set_late_aside(rows, times)
         if self._bolt.waits_for_batch:
             is_clean = self._bolt.late_stream is not None and times is rows.times
@@ -433,9 +431,7 @@ class _RuleOperator(Operator):
         self._tables.forget_old(clock.now)
 
     def advance(self, clock: Clock) -> int:
-        watermark = clock.watermark
-        if self._bolt.event_time is None:
-            watermark = self._time.clock_ticks(clock.now)
+        watermark = self._clock.reached(clock)
         self._watermark = clock.watermark
         events = self._due(watermark)
         self._ask_all(events)
@@ -452,7 +448,7 @@ class _RuleOperator(Operator):
     def _due(self, watermark: int) -> list[Arrival]:
         """Return the events that are asked now, in order; keep the others."""
         fresh, self._fresh = self._fresh, []
-        if self._bolt.event_time is None or not self._bolt.key:
+        if self._clock.by_arrival or not self._bolt.key:
             return fresh
         due: list[Arrival] = []
         while self._waiting and self._waiting[0][0] <= watermark:

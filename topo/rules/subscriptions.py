@@ -24,7 +24,8 @@ from topo.conditions import Condition, parse, row_function, terms
 from topo.errors import ConditionError, Problem, RuleError, TopoError, shown
 from topo.event_time import BEFORE_ALL, EventTime
 from topo.operators.inputs import StreamName, stream_named
-from topo.rules.bolt import BY_CLOCK, REJECTED
+from topo.operators.time import OperatorTime
+from topo.rules.bolt import REJECTED
 from topo.rules.index import ConditionIndex
 from topo.rules.lifetime import Lifetime, State
 from topo.rules.rule import bound_of, check_times
@@ -174,7 +175,8 @@ class _SubscriptionOperator(Operator):
         self._bolt = bolt
         self._task = task
         self._context = task.component.context
-        self._time = bolt.event_time or BY_CLOCK
+        self._clock = OperatorTime(bolt.event_time)
+        self._time = self._clock.unit
         source = bolt.source
         assert source is not None
         self._fields = source.fields
@@ -274,10 +276,8 @@ class _SubscriptionOperator(Operator):
             for values in zip(*rows.columns, strict=True):
                 self._subscribe(dict(zip(self._fields, values, strict=True)))
             return
-        times = rows.times
-        if times is None:
-            times = [self._time.clock_ticks(self._task.now())] * rows.count
-        elif None in times:
+        times = self._clock.times(rows, self._task.now())
+        if None in times:
             self._task.set_aside(rows, [n for n, ts in enumerate(times) if ts is None])
         self._fresh.append((times, rows))
 
@@ -294,10 +294,7 @@ class _SubscriptionOperator(Operator):
         self._task.emit(self._out)
         self._task.emit(self._refused, REJECTED)
         self._out, self._refused = [], []
-        watermark = clock.watermark
-        if self._bolt.event_time is None:
-            watermark = self._time.clock_ticks(clock.now)
-        self._drop_ended(watermark)
+        self._drop_ended(self._clock.reached(clock))
         self.state_rows = len(self._by_id)
         return count
 

@@ -13,6 +13,7 @@ from topo.context import TopologyContext
 from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.keyed.timers import Timers
+from topo.operators.results import GatheringOperator
 from topo.storage.namespaces import SavedNamespaces
 from topo.storage.saving import with_one_nan
 from topo.streams.graph import KEY, TIME, VALUE, note_unhashable_key
@@ -104,16 +105,15 @@ class ProcessBolt(TimedBolt):
 _STATE, _TIMERS = 0, 1
 
 
-class ProcessOperator(Operator):
+class ProcessOperator(GatheringOperator):
     """The keys of one task of a process: their state, and a heap of their timers."""
 
     def __init__(self, bolt: ProcessBolt, task: OperatorTask) -> None:
+        super().__init__(task)
         self._bolt = bolt
-        self._task = task
         self._saved = SavedNamespaces("process", task.owner)
         self._state: dict[Any, dict[str, Any]] = {}
         self._timers = Timers()  # each notes the time at which it was set
-        self._out: list[list[Any]] = []
         self._key: Any = None
         self._place: tuple[Rows, int] | None = None
         """The tuple of the value that is being taken in."""
@@ -310,11 +310,6 @@ class ProcessOperator(Operator):
     def next_event(self) -> int | None:
         first = self._timers.first(False)
         return None if first is None else int(first)
-
-    def _flush(self) -> int:
-        out, self._out = self._out, []
-        self._task.emit(out)
-        return len(out)
 
     # -- what is saved ------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from topo.event_time import Duration, EventTime
 from topo.operators.aggregates.combiners import Combiner
 from topo.operators.aggregates.inputs import AggregateInputs, Bound, check_aggregates
 from topo.operators.inputs import key_fields, key_problems, missing_fields
+from topo.operators.time import ARRIVAL
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
 from topo.windows.assigners import (
@@ -23,9 +24,6 @@ from topo.windows.assigners import (
 )
 from topo.windows.records import ReportRules
 from topo.windows.triggers import AtWatermark, Trigger, check_trigger, prepared
-
-ARRIVAL = EventTime(None, idle=None)
-"""Stands for the time of bolts by arrival: the batch's clock, in milliseconds."""
 
 UNBOUNDED = "unbounded"
 

@@ -7,14 +7,14 @@ from itertools import compress, repeat
 from typing import Any, TypeAlias
 
 from topo.errors import TopoError
-from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.operators.aggregates.accumulators import Accumulators
 from topo.operators.aggregates.blame import blamed, unmerged
 from topo.operators.aggregates.inputs import AggregateInputs
+from topo.operators.results import WindowOperator
 from topo.storage.namespaces import SavedNamespaces
 from topo.storage.saving import keys_of
-from topo.timed import Clock, Operator, OperatorTask, Rows
-from topo.windows.aggregate import ARRIVAL, CELLS, WindowAggregate
+from topo.timed import Clock, OperatorTask, Rows
+from topo.windows.aggregate import CELLS, WindowAggregate
 from topo.windows.assigners import Aligned, EventSpans, Sessions
 from topo.windows.event_reports import EventReports
 from topo.windows.event_windows import EventWindows
@@ -27,21 +27,15 @@ from topo.windows.triggers import AtWatermark, When, prepared
 PlainWindows: TypeAlias = "PaneWindows | SessionWindows | EventWindows"
 """The windows that report once."""
 
-_ARRIVED = "arrived"
-"""The record of the clock up to which windows by arrival have reported."""
 
-
-class AggregateOperator(Operator):
+class AggregateOperator(WindowOperator):
     """The windows of one task of a WindowAggregate."""
 
     def __init__(self, bolt: WindowAggregate, task: OperatorTask) -> None:
+        super().__init__(task, bolt.event_time)
         self._bolt = bolt
-        self._task = task
-        self._time = bolt.event_time or ARRIVAL
-        self._by_arrival = bolt.event_time is None
         self._cells = Accumulators(bolt.aggregates)
         self._saved = SavedNamespaces(CELLS, task.owner)
-        self._out: list[list[Any]] = []
         self._inputs: dict[tuple[str, str], tuple[list[int], list[AggregateInputs]]] = {}
         assigner = bolt.window.in_ticks(self._time)
         plain = bolt.trigger is None and bolt.rules == ReportRules(mode=bolt.rules.mode)
@@ -71,7 +65,6 @@ class AggregateOperator(Operator):
                 drop,
             )
         self._end_counts = isinstance(assigner, EventSpans)
-        self._saved_watermark = BEFORE_ALL
         parts = () if bolt.trigger is None else bolt.trigger.walk()
         self._asks = any(isinstance(part, When) for part in parts)  # the user's code
 
@@ -87,10 +80,7 @@ class AggregateOperator(Operator):
         key_places, inputs = self._places(rows)
         columns = rows.columns
         keys = keys_of([columns[place] for place in key_places], rows.count)
-        if self._by_arrival:
-            times: list[Any] = [self._time.clock_ticks(self._task.now())] * rows.count
-        else:
-            times = rows.times or []
+        times = self._clock.times(rows, self._task.now())
         made: list[Any] = []
         for one in inputs:
             column = one.column(columns, times, rows.tuples)
@@ -150,38 +140,32 @@ class AggregateOperator(Operator):
 
     # -- time ---------------------------------------------------------------------------------
 
-    def begin(self, clock: Clock) -> None:
-        if self._by_arrival:
-            self._move(self._time.clock_ticks(clock.now), clock.now)
-            self._flush()
-
     def advance(self, clock: Clock) -> int:
-        fired = 0
         try:
             if self._plain is not None:
                 self._plain.end_batch()
             elif self._keyed is not None:
                 self._keyed.end_batch(clock.now)
-            if not self._by_arrival:
-                fired = self._move(clock.watermark, clock.now)
-            elif clock.ended:
-                fired = self._move(AFTER_ALL, clock.now)
         except (TypeError, ArithmeticError, ValueError) as error:
             raise unmerged(error, self._cells, self._asks) from error
+        fired = super().advance(clock)
         self.state_rows = self._windows.rows
         return self._flush() or fired
 
     def _move(self, watermark: int, now: float) -> int:
-        if self._plain is not None:
-            return self._plain.advance(watermark)
-        assert self._keyed is not None
-        return self._keyed.advance(watermark, now)
+        try:
+            if self._plain is not None:
+                return self._plain.advance(watermark)
+            assert self._keyed is not None
+            return self._keyed.advance(watermark, now)
+        except (TypeError, ArithmeticError, ValueError) as error:
+            raise unmerged(error, self._cells, self._asks) from error
 
     def next_event(self) -> int | None:
         return self._windows.next_event()
 
     def wakes_at(self) -> float | None:
-        times = [self._time.wakes_at(self.next_event() if self._by_arrival else None)]
+        times = [super().wakes_at()]
         if self._keyed is not None:
             times.append(self._keyed.next_clock())
         return min((time for time in times if time is not None), default=None)
@@ -190,11 +174,6 @@ class AggregateOperator(Operator):
         return self._windows.oldest
 
     # -- results ------------------------------------------------------------------------------
-
-    def _flush(self) -> int:
-        out, self._out = self._out, []
-        self._task.emit(out)
-        return len(out)
 
     def _fired(self, start: int, end: int, items: Iterable[tuple[Any, Any]]) -> None:
         first, last = self._time.shown(start), self._time.shown(end)
@@ -235,16 +214,13 @@ class AggregateOperator(Operator):
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
         tables = self._saved.load(saved)
-        if self._by_arrival:
-            watermark = int(saved.get(_ARRIVED, b"%d" % BEFORE_ALL))
+        self._watermark = self._clock.load(saved, watermark)
         if self._plain is not None:
-            self._plain.restore(tables, watermark)
+            self._plain.restore(tables, self._watermark)
         elif self._keyed is not None:
-            self._keyed.restore(tables, watermark)
+            self._keyed.restore(tables, self._watermark)
         self.state_rows = self._windows.rows
 
     def save(self, changes: Any) -> None:
         self._saved.save(self._windows.tables, changes)
-        if self._by_arrival and self._windows.watermark != self._saved_watermark:
-            self._saved_watermark = self._windows.watermark
-            changes.puts[_ARRIVED] = b"%d" % self._saved_watermark
+        self._clock.save(self._watermark, changes)

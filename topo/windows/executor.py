@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from topo.errors import FailTuple, WindowError
-from topo.event_time import AFTER_ALL
+from topo.operators.time import OperatorTime
 from topo.storage.namespaces import SavedNamespaces
 from topo.storage.saving import keys_of
 from topo.timed import Clock, Operator, OperatorTask, Rows
@@ -29,9 +29,8 @@ class WindowExecutor(Operator):
     def __init__(self, bolt: WindowedBolt, task: OperatorTask) -> None:
         self._bolt = bolt
         self._task = task
-        time = bolt.timing()
-        self._by_arrival = time is None
-        self._time = time or ARRIVAL_IN_US
+        self._clock = OperatorTime(bolt.timing(), ARRIVAL_IN_US)
+        self._time = self._clock.unit
         self._key = bolt.key_fields()
         self._expiry = bolt.ack_mode == "expiry"
 
@@ -48,13 +47,11 @@ class WindowExecutor(Operator):
     def _shown(self, ticks: int) -> Any:
         """Return a time in the unit of the field; by arrival, in milliseconds."""
         shown = self._time.shown(ticks)
-        return shown // 1000 if self._by_arrival and shown is not None else shown
+        return shown // 1000 if self._clock.by_arrival and shown is not None else shown
 
     def _times(self, rows: Rows) -> list[Any]:
-        if rows.times is not None:
-            return rows.times
         # Windows end at the clock, their end included: what comes at it belongs to the next.
-        return [self._time.clock_ticks(self._task.now()) + 1] * rows.count
+        return self._clock.times(rows, self._task.now(), later=1)
 
     def _execute(self, window: Window) -> None:
         collector: Any = self._bolt.collector
@@ -147,17 +144,17 @@ class PaneExecutor(WindowExecutor):
         self._execute(Window(tuples, new, [], shown(pane.start), shown(pane.end), pane.key, pane))
 
     def begin(self, clock: Clock) -> None:
-        if self._by_arrival:
-            self._windows.advance(self._time.clock_ticks(clock.now), clock.now)
+        watermark = self._clock.before_tuples(clock)
+        if watermark is not None:
+            self._windows.advance(watermark, clock.now)
             self._settle()
 
     def advance(self, clock: Clock) -> int:
         before, self._panes = self._panes, 0
         self._windows.end_batch(clock.now)
-        if not self._by_arrival:
-            self._windows.advance(clock.watermark, clock.now)
-        elif clock.ended:
-            self._windows.advance(AFTER_ALL, clock.now)
+        watermark = self._clock.after_tuples(clock)
+        if watermark is not None:
+            self._windows.advance(watermark, clock.now)
         self._settle()
         self.state_rows = self._windows.rows
         fired, self._panes = self._panes + before, 0
@@ -167,8 +164,7 @@ class PaneExecutor(WindowExecutor):
         return self._windows.next_event()
 
     def wakes_at(self) -> float | None:
-        event = self.next_event() if self._by_arrival else None
-        times = (self._windows.next_clock(), self._time.wakes_at(event))
+        times = (self._windows.next_clock(), self._clock.wakes_at(self.next_event))
         return min((time for time in times if time is not None), default=None)
 
     def oldest(self) -> int | None:

@@ -77,7 +77,7 @@ class StormExecutor(WindowExecutor):
 
     def rows(self, rows: Rows) -> None:
         times = self._times(rows)
-        late = [] if self._by_arrival else self._late_places(rows, times)
+        late = [] if self._clock.by_arrival else self._late_places(rows, times)
         if len(late) < rows.count:
             self._add(rows, times, late)
         if late:
@@ -155,7 +155,7 @@ class StormExecutor(WindowExecutor):
                 activate,
                 self._waiting.remove,
                 born=born,
-                by_arrival=self._by_arrival,
+                by_arrival=self._clock.by_arrival,
                 only_full=self._bolt.only_full,
             )
         return windows
@@ -175,14 +175,16 @@ class StormExecutor(WindowExecutor):
         return len(due)
 
     def begin(self, clock: Clock) -> None:
-        if self._by_arrival:
-            self._move(self._time.clock_ticks(clock.now))
+        watermark = self._clock.before_tuples(clock)
+        if watermark is not None:
+            self._move(watermark)
 
     def advance(self, clock: Clock) -> int:
-        if self._by_arrival:
-            return self._move(AFTER_ALL) if clock.ended else 0
-        moved = clock.watermark > clock.watermark_before
-        return self._move(clock.watermark) if moved else 0
+        watermark = self._clock.after_tuples(clock)
+        if watermark is None:
+            return 0
+        moved = self._clock.by_arrival or watermark > clock.watermark_before
+        return self._move(watermark) if moved else 0
 
     def _move(self, watermark: int) -> int:
         """Fire what is complete, in the order of the ends over all keys."""
@@ -246,8 +248,7 @@ class StormExecutor(WindowExecutor):
         return None
 
     def wakes_at(self) -> float | None:
-        end = self.next_event() if self._by_arrival else None
-        return None if end is None else self._time.clock_at(end)
+        return self._clock.wakes_at(self.next_event)
 
     def oldest(self) -> int | None:
         first = self._first()
@@ -297,7 +298,7 @@ class StormExecutor(WindowExecutor):
             _POSITIONS: self._positions,
             _CLOCK: {"clock": self._watermark},
         }
-        if self._by_arrival and self._slide.by_time and self._saved_clock != self._watermark:
+        if self._clock.by_arrival and self._slide.by_time and self._saved_clock != self._watermark:
             self._saved_clock = self._watermark
             self._saved.touch(_CLOCK, "clock")
         self._saved.save(tables, changes)

@@ -1,80 +1,18 @@
-"""The operators over windows of joins and groups: their time, and the rows they keep by key.
-
-A watermark ends windows; by arrival it is the clock, which is saved, so that none ends twice.
-"""
+"""The rows that joins and groups keep by key until their session ends."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
+from topo.event_time import EventTime
 from topo.operators.aggregates.accumulators import Accumulators
 from topo.operators.aggregates.combiners import Collect
+from topo.operators.results import WindowOperator
 from topo.storage.namespaces import SavedNamespaces
-from topo.timed import Clock, Operator, OperatorTask, Rows
-from topo.windows.aggregate import ARRIVAL
 from topo.windows.general import KeyedWindows
 from topo.windows.records import Pane, ReportRules
 from topo.windows.triggers import AtWatermark, prepared
-
-_ARRIVED = "arrived"
-"""The record of the clock up to which windows by arrival have ended."""
-
-
-class WindowOperator(Operator):
-    """The base of operators over windows: their time, which may be the clock."""
-
-    def __init__(self, task: OperatorTask, time: EventTime | None) -> None:
-        self._task = task
-        self._by_arrival = time is None
-        self._time = time or ARRIVAL
-        self._watermark = BEFORE_ALL
-        self._saved_clock = BEFORE_ALL
-        self._out: list[list[Any]] = []
-
-    def _times(self, rows: Rows) -> list[Any]:
-        if self._by_arrival:
-            return [self._time.clock_ticks(self._task.now())] * rows.count
-        return rows.times or []
-
-    def _move(self, watermark: int, now: float) -> int:
-        """End what ends up to a watermark; return how much that was."""
-        raise NotImplementedError
-
-    def begin(self, clock: Clock) -> None:
-        if self._by_arrival:
-            self._advance(self._time.clock_ticks(clock.now), clock.now)
-
-    def advance(self, clock: Clock) -> int:
-        if not self._by_arrival:
-            return self._advance(clock.watermark, clock.now)
-        return self._advance(AFTER_ALL, clock.now) if clock.ended else 0
-
-    def _advance(self, watermark: int, now: float) -> int:
-        self._watermark = max(self._watermark, watermark)
-        ended = self._move(self._watermark, now)
-        return self._flush() or ended
-
-    def wakes_at(self) -> float | None:
-        return self._time.wakes_at(self.next_event() if self._by_arrival else None)
-
-    def _flush(self) -> int:
-        out, self._out = self._out, []
-        self._task.emit(out)
-        return len(out)
-
-    def load_clock(self, saved: Mapping[str, bytes], watermark: int) -> None:
-        """Take over the watermark; by arrival, the clock of the last commit."""
-        if self._by_arrival:
-            watermark = self._saved_clock = int(saved.get(_ARRIVED, b"%d" % BEFORE_ALL))
-        self._watermark = watermark
-
-    def save_clock(self, changes: Any) -> None:
-        """Save the clock up to which windows by arrival have ended."""
-        if self._by_arrival and self._watermark != self._saved_clock:
-            self._saved_clock = self._watermark
-            changes.puts[_ARRIVED] = b"%d" % self._watermark
 
 
 class SessionRows:
@@ -138,10 +76,10 @@ class KeyedRowsOperator(WindowOperator):
         return self._rows.windows.oldest
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
-        self.load_clock(saved, watermark)
+        self._watermark = self._clock.load(saved, watermark)
         self._rows.load(saved, self._watermark)
         self.state_rows = self._rows.windows.rows
 
     def save(self, changes: Any) -> None:
         self._rows.save(changes)
-        self.save_clock(changes)
+        self._clock.save(self._watermark, changes)
