@@ -218,9 +218,9 @@ class ForgettingTables(KeyedTables):
 
     def _forget(self, now: float) -> None:
         for number, table in enumerate(self._tables):
-            for key in table.overdue(now):
+            for key in table.to_forget(now):
                 row = table.rows[key]
-                table.remove(key)
+                table.forget([key])
                 if row[0] is None:
                     continue
                 result, forgotten = self._reported.get(key, (None, 0))

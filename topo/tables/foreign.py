@@ -92,8 +92,7 @@ class ForeignJoin(ChangelogOperator):
         self._commit()
         self._right.commit(clock.now)
         self._right.forget_deletions(clock.watermark)
-        for key in self._right.overdue(clock.now):
-            self._right.remove(key)
+        self._right.forget(self._right.to_forget(clock.now))
         self.state_rows = len(self._rows) + len(self._right.rows)
         return self.emit(settled(changes, unchanged=self._unchanged))
 

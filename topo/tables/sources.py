@@ -12,13 +12,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count
 from typing import Any
 
 from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.operators.inputs import unhashable
-from topo.storage.saving import SavedMapping, column_with_one_nan
+from topo.storage.saving import column_with_one_nan
+from topo.tables.stores import LatestRows
 
 UPSERTS, CHANGES = "upserts", "changes"
 """The kinds of a source: rows as they come, or another bolt's changelog."""
@@ -41,7 +42,7 @@ class SourcePlan:
         return self.ttl is not None or self.max_keys is not None
 
 
-class TableSource:
+class TableSource(LatestRows):
     """The rows of one table in one task: (row, time), and if it forgets, when it was written.
 
     A `plain` one, which has no times and forgets nothing, has the rows themselves: containers cost
@@ -49,14 +50,11 @@ class TableSource:
     """
 
     def __init__(self, plan: SourcePlan, name: str, owner: str, *, plain: bool = False) -> None:
+        super().__init__(name, owner, plan.ttl, plan.max_keys)
         self.plan = plan
         self._plain = plain
-        self.rows: dict[Any, Any] = {}
         self.fresh: dict[Any, Any] = {}
         """The last change of each key in this batch: (row, time), or the row; None deletes."""
-        self._log = SavedMapping(name, owner, "the table's row of {key!r}")
-        self._owner = owner
-        self._touched: dict[Any, Any] = {}
         self._deletions: list[tuple[int, int, Any]] = []
         self._numbers = count()
 
@@ -116,31 +114,14 @@ class TableSource:
             ts, _, key = heapq.heappop(self._deletions)
             row = self.rows.get(key)
             if row is not None and row[0] is None and row[1] == ts:
-                self.remove(key)
+                self.forget([key])
 
-    def overdue(self, now: float) -> list[Any]:
+    def to_forget(self, now: float) -> list[Any]:
         """Return the keys whose time to live is over, or that are too many."""
-        over: list[Any] = []
-        if self.plan.ttl is not None:
-            last = now - self.plan.ttl
-            for key, (_, _, written) in self.rows.items():
-                if written > last:
-                    break
-                over.append(key)
-        if self.plan.max_keys is not None:
-            most = len(self.rows) - self.plan.max_keys
-            if most > len(over):  # both take the longest unwritten ones
-                over = list(islice(self.rows, most))
-        return over
-
-    def remove(self, key: Any) -> None:
-        """Remove a row without a change."""
-        del self.rows[key]
-        self._touched[key] = None
+        return max(self.overdue(now), self.surplus(), key=len)  # both begin with the oldest
 
     def load(self, saved: Mapping[str, bytes]) -> None:
-        """Take over what was saved."""
-        self.rows = self._log.load(saved)
+        super().load(saved)
         if self.plan.history is not None:
             self._deletions = [
                 (row[1], next(self._numbers), key)
@@ -148,8 +129,3 @@ class TableSource:
                 if row[0] is None
             ]
             heapq.heapify(self._deletions)
-
-    def save(self, changes: Any) -> None:
-        """Add what changed to the batch's changes."""
-        touched, self._touched = self._touched, {}
-        self._log.save(self.rows, touched, changes)

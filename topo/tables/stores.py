@@ -1,4 +1,4 @@
-"""The latest row of each key, for lookups.
+"""The latest row of each key: for lookups, and below tables that are joined with each other.
 
 A store is changed by the column: a batch's rows go into one `dict.update`. Only the last row of a
 key counts, and what is saved is the keys that a batch has touched.
@@ -11,8 +11,8 @@ is loaded in that order too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice, takewhile
 from typing import Any, Protocol
 
 from topo.errors import StreamError
@@ -49,24 +49,69 @@ class TableStore(Protocol):
     def __len__(self) -> int: ...
 
 
-class LatestStore:
-    """The latest row of each key."""
+class LatestRows:
+    """The latest row of each key of a table, and the keys whose rows have changed.
 
-    def __init__(
-        self, name: str, owner: str, ttl: float | None = None, max_keys: int | None = None
-    ) -> None:
+    With `ttl`, the last value of a row is when it was written.
+    """
+
+    def __init__(self, name: str, owner: str, ttl: float | None, max_keys: int | None) -> None:
+        self.rows: dict[Any, Any] = {}
         self._log = SavedMapping(name, owner, "the table's row of {key!r}")
         self._owner = owner
         self._ttl = ttl
         self._max_keys = max_keys
-        self._rows: dict[Any, Any] = {}  # with `ttl`, (row, time of writing)
-        self._touched: dict[Any, None] = {}
+        self._touched: dict[Any, Any] = {}
+
+    def overdue(self, now: float) -> list[Any]:
+        """Return the keys whose time to live is over."""
+        if self._ttl is None:
+            return []
+        return keys_until(now - self._ttl, ((key, row[-1]) for key, row in self.rows.items()))
+
+    def surplus(self) -> list[Any]:
+        """Return the keys that are too many, those that were written longest ago."""
+        if self._max_keys is None:
+            return []
+        return list(islice(self.rows, max(0, len(self.rows) - self._max_keys)))
+
+    def forget(self, keys: Iterable[Any]) -> None:
+        """Remove rows that there are."""
+        for key in keys:
+            del self.rows[key]
+            self._touched[key] = None
+
+    def load(self, saved: Mapping[str, bytes]) -> None:
+        """Take over what was saved."""
+        self.rows = self._log.load(saved)
+
+    def save(self, changes: Any) -> None:
+        """Add what changed to the batch's changes."""
+        touched, self._touched = self._touched, {}
+        self._log.save(self.rows, touched, changes)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def keys_until(last: float, written: Iterable[tuple[Any, float]]) -> list[Any]:
+    """Return the keys written up to a time, of those in the order of their writing."""
+    return [key for key, _ in takewhile(lambda item: item[1] <= last, written)]
+
+
+class LatestStore(LatestRows):
+    """The latest rows as lookups want them: a batch's changes count as they come."""
+
+    def __init__(
+        self, name: str, owner: str, ttl: float | None = None, max_keys: int | None = None
+    ) -> None:
+        super().__init__(name, owner, ttl, max_keys)
         self.expired = 0
 
     def put(
         self, keys: Sequence[Any], rows: Sequence[Any], times: Sequence[Any], now: float
     ) -> None:
-        known = self._rows
+        known = self.rows
         try:
             self._touched.update(dict.fromkeys(keys))
         except TypeError as error:
@@ -86,48 +131,21 @@ class LatestStore:
             known.pop(None, None)
 
     def _put_in_order(self, keys: Sequence[Any], rows: Sequence[Any], now: float) -> None:
-        known, timed = self._rows, self._ttl is not None
+        known, timed = self.rows, self._ttl is not None
         for key, row in zip(keys, rows, strict=True):
             known.pop(key, None)
             if row is not None:
                 known[key] = (row, now) if timed else row
 
     def find(self, key: Any, ts: Any) -> Any:
-        row = self._rows.get(key)
+        row = self.rows.get(key)
         return row if self._ttl is None or row is None else row[0]
 
     def end_batch(self, now: float, watermark: int) -> None:
-        self._forget_most()
+        self.forget(self.surplus())
 
     def forget_old(self, now: float) -> None:
-        if self._ttl is None:
-            return
-        last = now - self._ttl
-        over = []
-        for key, (_, written) in self._rows.items():
-            if written > last:
-                break
-            over.append(key)
-        self._forget(over)
-
-    def _forget_most(self) -> None:
-        if self._max_keys is not None and len(self._rows) > self._max_keys:
-            self._forget(list(islice(self._rows, len(self._rows) - self._max_keys)))
-
-    def _forget(self, keys: Sequence[Any]) -> None:
-        for key in keys:
-            del self._rows[key]
-            self._touched[key] = None
-
-    def load(self, saved: Mapping[str, bytes]) -> None:
-        self._rows = self._log.load(saved)
-
-    def save(self, changes: Any) -> None:
-        touched, self._touched = self._touched, {}
-        self._log.save(self._rows, touched, changes)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+        self.forget(self.overdue(now))
 
 
 def _are_plain(rows: Sequence[Any]) -> bool:

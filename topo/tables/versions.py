@@ -20,6 +20,7 @@ from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.operators.inputs import unhashable
 from topo.storage.saving import SavedMapping
+from topo.tables.stores import keys_until
 
 
 class VersionStore:
@@ -123,13 +124,7 @@ class VersionStore:
         """Forget the keys that were not written for their time to live."""
         if self._ttl is None:
             return
-        last = now - self._ttl
-        over = []
-        for key, written in self._written.items():
-            if written > last:
-                break
-            over.append(key)
-        for key in over:
+        for key in keys_until(now - self._ttl, self._written.items()):
             del self._written[key]
             for ts in self._times.pop(key, ()):
                 del self._rows[key, ts]
