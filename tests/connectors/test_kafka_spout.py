@@ -604,6 +604,16 @@ def test_a_bounded_reading_ends(broker: Broker) -> None:
     assert (reading.run.status, reading.offsets()) == ("COMPLETED", [0, 1])
 
 
+def test_a_bounded_reading_of_a_pattern_ends(broker: Broker) -> None:
+    broker.write("t", 0, 2)
+    broker.write("tt", 0, 3)
+    reading = Reading(ScriptedSpout(re.compile("t+"), until="latest")).settle()
+    assert reading.run.status == "COMPLETED"
+    assert Counter(reading.offsets(0)) == {"t": 2, "tt": 3}
+    reading = Reading(ScriptedSpout(re.compile("t+"), until={("tt", 0): 1})).settle()
+    assert Counter(reading.offsets(0)) == {"t": 2, "tt": 1}
+
+
 class SlowToFind(ScriptedSpout):
     """Hears of the partitions when it has been asked some times, after each start."""
 
@@ -705,6 +715,8 @@ def test_records_that_cannot_be_read(broker: Broker) -> None:
         ({"start": "timestamp"}, "start='timestamp'; it is one of"),
         ({"start": ("committed", 5)}, "start=\\('committed', 5\\); it is one of"),
         ({"start": ["earliest"]}, "start=\\['earliest'\\]; it is one of"),
+        ({"until": "earliest"}, "until='earliest'"),
+        ({"topics": ["t", "u"], "until": {0: 5}}, "until={0: 5}"),
         ({"topics": []}, "topics=\\[\\]"),
         ({"topics": 7}, "topics=7"),
         ({"translate": len}, "the fields of what translate returns are not known"),

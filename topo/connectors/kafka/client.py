@@ -124,6 +124,11 @@ class OutOfRange(Exception):
 class Topics:
     """A choice of topics: names, a pattern of whole names, or given partitions."""
 
+    @property
+    def only(self) -> str | None:
+        """The topic, if one is named; the partitions of others are named with theirs."""
+        return self.names[0] if len(self.names) == 1 else None
+
     def __init__(self, given: Any) -> None:
         self.pattern: re.Pattern[str] | None = None
         self.names: tuple[str, ...] = ()

@@ -110,7 +110,7 @@ class PartitionReader(StatefulSpout):
             first = {key: client.ends(key)[0] for key in unknown}
         ends: dict[TP, int] = {}
         if self.until is not None:
-            ends = end_offsets(self.until, client, unknown, self.topics.names[0])
+            ends = end_offsets(self.until, client, unknown, self.topics.only)
         ids = self.topic_ids()
         for key in unknown:
             partition = Partition(first[key], Offsets(first[key]), ends.get(key))

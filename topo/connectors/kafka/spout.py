@@ -32,7 +32,7 @@ from topo.connectors.kafka.failures import Failures
 from topo.connectors.kafka.partitions import Partition
 from topo.connectors.kafka.reading import PartitionReader
 from topo.connectors.kafka.records import DEAD_FIELDS, MessageReader, Record, Translation
-from topo.connectors.kafka.starts import Start
+from topo.connectors.kafka.starts import Start, check_until
 from topo.connectors.retries import Backoff
 from topo.connectors.translation import stream_and_values
 from topo.errors import ComponentError, Unavailable
@@ -108,9 +108,9 @@ class KafkaSpout(PartitionReader):
         check_choice(_NAME, "on_data_loss", on_data_loss, ("stop", "earliest", "latest"))
         check_positive(_NAME, max_in_flight=max_in_flight, discover_secs=discover_secs)
         self.topics = Topics(topics)
-        only = self.topics.names[0] if len(self.topics.names) == 1 else None
         given = {tp: offset for tp, offset in self.topics.given.items() if offset is not None}
-        self.start = Start.of(given or start, only)
+        self.start = Start.of(given or start, self.topics.only)
+        check_until(until, self.topics.only)
         self.until, self.group, self.guarantee = until, group, guarantee
         self.retry, self.dead_letter = retry or Backoff(), dead_letter
         self._check_dead_letter(on_bad)

@@ -44,7 +44,7 @@ class Start:
     offsets: Mapping[TP, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, given: Any, topic: str | None) -> Start:
+    def of(cls, given: Any, topic: str | None, what: str = "start") -> Start:
         """Read what the user gave: a name, a datetime, or offsets by partition."""
         if isinstance(given, datetime):
             return cls("timestamp", millis=int(given.timestamp() * 1000))
@@ -59,7 +59,7 @@ class Start:
                     key = (topic, key)
                 if not isinstance(key, tuple):
                     raise ComponentError(
-                        f"KafkaSpout: start={given!r}",
+                        f"KafkaSpout: {what}={given!r}",
                         hint="offsets are {(topic, partition): offset}",
                     )
                 offsets[key] = int(offset)
@@ -92,6 +92,17 @@ class Start:
             first, end = client.ends(key)
             found[key] = first if self.reset == "earliest" else end
         return found
+
+
+def check_until(until: Any, topic: str | None) -> None:
+    """Raise a ComponentError if this is no end of a reading."""
+    if isinstance(until, Mapping):
+        Start.of(until, topic, "until")
+    elif not (until is None or until == "latest" or isinstance(until, datetime)):
+        raise ComponentError(
+            f"KafkaSpout: until={until!r}",
+            hint="'latest', a datetime, or {(topic, partition): offset}",
+        )
 
 
 def end_offsets(
