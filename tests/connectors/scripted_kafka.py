@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar
 
 from topo import BasicBolt, TopologyBuilder, Tuple, Unavailable
@@ -68,6 +67,10 @@ class Broker:
         self.commits_fail = False
         self.assigned: list[dict[TP, int]] = []
         self.clients: set[object] = set()  # those that are not closed
+
+    def client(self) -> Client:
+        """Return a new client."""
+        return ScriptedClient(self)
 
     def write(self, topic: str, partition: int, count: int, **more: Any) -> None:
         log = self.logs.setdefault((topic, partition), Log())
@@ -183,7 +186,8 @@ class ScriptedSpout(KafkaSpout):
     """Reads the broker of the test; asks which partitions there are at every call."""
 
     requires = ()
-    broker: ClassVar[Broker] = Broker()
+    broker: Any = Broker()
+    """The broker, or something with its `client` and its `ids`."""
     transient = (*KafkaSpout.transient, "_seen")
     _seen: Mapping[str, str] = {}
 
@@ -191,10 +195,11 @@ class ScriptedSpout(KafkaSpout):
         super().__init__("scripted:1", topics, **{"value": "str", **more})
 
     def connects(self) -> Callable[[], Client]:
-        return partial(ScriptedClient, self.broker)
+        client: Callable[[], Client] = self.broker.client
+        return client
 
     def discover(self) -> frozenset[TP] | None:
-        client = ScriptedClient(self.broker)
+        client = self.broker.client()
         found = frozenset(client.partitions(self.topics))
         client.close()
         is_news = found != self._fetched or self.topic_ids() != self._seen
