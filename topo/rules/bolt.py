@@ -8,14 +8,11 @@ before its events are asked.
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import repeat
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from topo.components import OutputFieldsDeclarer
 from topo.errors import Problem, RuleError, TopoError, did_you_mean, shown
 from topo.event_time import BEFORE_ALL, EventTime
 from topo.operators.inputs import key_fields, key_problems
+from topo.operators.queue import RowQueue
 from topo.operators.time import ARRIVAL, OperatorTime
 from topo.rules.counting import KeyCounts
 from topo.rules.files import read_rules
@@ -37,7 +35,6 @@ from topo.tuples import DEFAULT_STREAM, Fields, Source, new_tuple
 ALERTS, REJECTED, LATE = "alerts", "rejected", "late"
 _ALERT_FIELDS = ("rule", "key", "ts")
 MATCHES = ("all", "first")
-_TS = itemgetter(0)
 
 
 class RuleBolt(TimedBolt):
@@ -275,11 +272,7 @@ class _RuleOperator(Operator):
         self._rulesets: dict[tuple[str, ...], Ruleset] = {}
         self._counts = KeyCounts(task.owner)
         self._fresh: list[Arrival] = []
-        self._waiting: list[tuple[int, int, Source, Sequence[Any]]] = []
-        self._waiting_rows: dict[int, Any] = {}
-        self._waiting_touched: dict[int, None] = {}
-        self._waiting_log = SavedMapping("waiting", task.owner)
-        self._next = 0
+        self._waiting: RowQueue[Arrival] = RowQueue(task.owner, _record_of, _arrival_of)
         self._watermark = BEFORE_ALL
         self._firings: Counter[str] = Counter()
         self._counting: Ruleset | None = None
@@ -339,12 +332,8 @@ class _RuleOperator(Operator):
         if self._bolt.changes is None:
             places, masks = ruleset.asked(rows, every=self._unmatched is not None)
         times, *fields = _picked([times, *rows.columns], places)
-        numbers = range(self._next, self._next + len(times))
-        self._next += len(times)
         values = zip(*fields, strict=True)
-        arrivals: Iterable[Arrival] = zip(
-            times, numbers, repeat(rows.source), values, masks, strict=False
-        )
+        arrivals: Iterable[Arrival] = zip(times, repeat(rows.source), values, masks, strict=False)
         if has_late:
             arrivals = (each for each in arrivals if each[0] is not None)
         self._fresh += arrivals
@@ -405,9 +394,9 @@ class _RuleOperator(Operator):
         """Ask the events of a batch, in their order."""
         if self._counting is not None:
             for place, outcome in self._counting.count_all(events, self._counts, self._time):
-                self._take(outcome, events[place][2], events[place][3])
+                self._take(outcome, events[place][1], events[place][2])
             return
-        for ts, _, source, values, mask in events:
+        for ts, source, values, mask in events:
             self._ask(self._rulesets[source.fields], ts, source, values, mask)
 
     def _take(self, outcome: Outcome, source: Source, values: Sequence[Any]) -> None:
@@ -450,24 +439,7 @@ class _RuleOperator(Operator):
         fresh, self._fresh = self._fresh, []
         if self._clock.by_arrival or not self._bolt.key:
             return fresh
-        due: list[Arrival] = []
-        while self._waiting and self._waiting[0][0] <= watermark:
-            event = heapq.heappop(self._waiting)
-            del self._waiting_rows[event[1]]
-            self._waiting_touched[event[1]] = None
-            due.append((*event, None))
-        fresh.sort(key=_TS)  # what came first stays first
-        first_to_wait = bisect_right(fresh, watermark, key=_TS)
-        for arrival in fresh[first_to_wait:]:
-            event = arrival[:4]
-            heapq.heappush(self._waiting, event)
-            self._waiting_rows[event[1]] = event
-            self._waiting_touched[event[1]] = None
-        if not due:
-            return fresh[:first_to_wait]
-        due += fresh[:first_to_wait]
-        due.sort(key=_TS)
-        return due
+        return self._waiting.due(fresh, watermark + 1)
 
     def _count_firings(self) -> None:
         """Count the firings by rule; a task has only so many labels."""
@@ -478,10 +450,10 @@ class _RuleOperator(Operator):
         self._firings.clear()
 
     def next_event(self) -> int | None:
-        return self._waiting[0][0] if self._waiting else None
+        return self._waiting.first()
 
     def oldest(self) -> int | None:
-        return self._waiting[0][0] if self._waiting else None
+        return self._waiting.first()
 
     # -- changes of rules ---------------------------------------------------------------------
 
@@ -533,16 +505,13 @@ class _RuleOperator(Operator):
         if self._changed or self._lifetimes:
             self._compile()
         self._counts.load(saved)
-        self._waiting_rows = self._waiting_log.load(saved)
-        self._waiting = sorted(self._waiting_rows.values(), key=lambda event: event[:2])
-        self._next = max(self._waiting_rows, default=-1) + 1
+        self._waiting.load(saved)
         self.state_rows = len(self._counts) + len(self._waiting) + len(self._tables)
 
     def save(self, changes: Any) -> None:
         self._tables.save(changes)
         self._counts.save(changes)
-        touched, self._waiting_touched = self._waiting_touched, {}
-        self._waiting_log.save(self._waiting_rows, touched, changes)
+        self._waiting.save(changes)
         changed, self._touched = self._touched, {}
         self._change_log.save(self._changed, changed, changes)
         lifetimes: dict[str, Any] = {}
@@ -551,6 +520,17 @@ class _RuleOperator(Operator):
         if lifetimes or changed:
             self._lifetimes |= lifetimes
             self._lifetime_log.save(self._lifetimes, {**lifetimes, **changed}, changes)
+
+
+def _record_of(arrival: Arrival, number: int) -> tuple[int, int, Source, Sequence[Any]]:
+    """Return what is saved of an event that waits; which rules hold is asked again."""
+    ts, source, values, _ = arrival
+    return ts, number, source, values
+
+
+def _arrival_of(record: tuple[int, int, Source, Sequence[Any]]) -> Arrival:
+    ts, _, source, values = record
+    return ts, source, values, None
 
 
 def _picked(columns: Sequence[Sequence[Any]], places: Sequence[int]) -> Sequence[Sequence[Any]]:

@@ -32,8 +32,8 @@ from topo.timed import Rows
 from topo.tuples import Source
 
 Lookup = Callable[[Any, str, str], Any]
-Arrival: TypeAlias = "tuple[int, int, Source, Sequence[Any], int | None]"
-"""An event that has come: its time, its number, its source, its values, the rules that hold."""
+Arrival: TypeAlias = "tuple[int, Source, Sequence[Any], int | None]"
+"""An event that has come: its time, its source, its values, the rules that hold."""
 
 
 class Counts(Protocol):
@@ -269,7 +269,7 @@ class Ruleset:
         firing: list[tuple[int, int, list[Any]]] = []
         for rule, places in self._places(arrivals, time):
             own = arrivals if len(places) == len(arrivals) else [arrivals[n] for n in places]
-            rows = [arrival[3] for arrival in own]
+            rows = [arrival[2] for arrival in own]
             columns = [map(itemgetter(place), rows) for place in rule.counted_places]
             values = list(zip(*columns, strict=True)) if columns else None
             keys = list(map(rule.key_of, rows))
@@ -279,7 +279,7 @@ class Ruleset:
         firing.sort(key=itemgetter(0, 1))
         outcomes: list[tuple[int, Outcome]] = []
         for place, number, results in firing:
-            ts, _, source, values_of_event, _ = arrivals[place]
+            ts, source, values_of_event, _ = arrivals[place]
             rule = self.rules[number]
             row = self.row(values_of_event, time.shown(ts), source.component)
             row[rule.first_aggregate : rule.first_aggregate + len(results)] = results
@@ -292,12 +292,12 @@ class Ruleset:
         self, arrivals: Sequence[Arrival], time: EventTime
     ) -> Iterable[tuple[CompiledRule, Sequence[int]]]:
         """Return the places of the events that each rule counts."""
-        masks = {arrival[4] for arrival in arrivals}
+        masks = {arrival[3] for arrival in arrivals}
         if len(masks) == 1 and None not in masks:
             every = range(len(arrivals))
             return [(rule, every) for rule in self._rules_of(masks.pop() or 0)]
         by_rule: dict[CompiledRule, list[int]] = {}
-        for place, (ts, _, source, values, mask) in enumerate(arrivals):
+        for place, (ts, source, values, mask) in enumerate(arrivals):
             rules: Iterable[CompiledRule]
             if mask is None:
                 rules = self._holding(self.row(values, time.shown(ts), source.component))

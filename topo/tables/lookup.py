@@ -7,19 +7,18 @@ may wait longer, for the watermark: it is saved then, once, and deleted when it 
 
 from __future__ import annotations
 
-import heapq
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from topo.components import OutputFieldsDeclarer
 from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime, TimeReader
 from topo.operators.inputs import key_columns, unhashable
+from topo.operators.queue import RowQueue
 from topo.operators.selection import rows_of
-from topo.storage.saving import SavedMapping, column_with_one_nan, with_one_nan
+from topo.storage.saving import column_with_one_nan, with_one_nan
 from topo.tables.stores import LatestStore, TableStore
 from topo.tables.versions import VersionStore
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
@@ -47,11 +46,7 @@ class LookupOperator(Operator):
                 "table", task.owner, rules.history, by_key=not rules.waits, ttl=rules.ttl
             )
         self._fresh: list[Row] = []
-        self._waiting: dict[int, Row] = {}
-        self._heap: list[tuple[int, int]] = []
-        self._touched: dict[int, None] = {}
-        self._next = 0
-        self._log = SavedMapping("waiting", task.owner)
+        self._waiting: RowQueue[Row] = RowQueue(task.owner, lambda row, _: row, _row_again)
         self._watermark = BEFORE_ALL
 
     # -- the two inputs -----------------------------------------------------------------------
@@ -117,7 +112,9 @@ class LookupOperator(Operator):
     def advance(self, clock: Clock) -> int:
         fresh, self._fresh = self._fresh, []
         self._watermark = clock.watermark
-        due = self._due(fresh, clock.watermark) if self._rules.waits else fresh
+        due = fresh
+        if self._rules.waits:
+            due = self._waiting.due(fresh, self._until(clock.watermark))
         out = self._looked_up(due)
         watermark = clock.watermark
         if self._rules.grace is not None and watermark < AFTER_ALL:
@@ -142,48 +139,32 @@ class LookupOperator(Operator):
             found = [pair for pair in found if pair[1] is not None]
         return self.results(found)
 
-    def _due(self, fresh: Sequence[Row], watermark: int) -> list[Row]:
-        """Return the rows that the watermark has passed, by time; keep the others."""
-        until = watermark if self._rules.grace is None else watermark - self._rules.grace + 1
-        due: list[Row] = []
-        heap = self._heap
-        while heap and heap[0][0] < until:
-            _, number = heapq.heappop(heap)
-            due.append(self._waiting.pop(number))
-            self._touched[number] = None
-        for row in fresh:
-            if row[0] < until:
-                due.append(row)
-                continue
-            number, self._next = self._next, self._next + 1
-            self._waiting[number] = row
-            self._touched[number] = None
-            heapq.heappush(heap, (row[0], number))
-        due.sort(key=itemgetter(0))  # stable: of equal times, the first to arrive comes first
-        return due
+    def _until(self, watermark: int) -> int:
+        """Return the time before which rows are due."""
+        return watermark if self._rules.grace is None else watermark - self._rules.grace + 1
 
     def next_event(self) -> int | None:
-        return self._heap[0][0] + (self._rules.grace or 0) + 1 if self._heap else None
+        first = self._waiting.first()
+        return None if first is None else first + (self._rules.grace or 0) + 1
 
     def oldest(self) -> int | None:
-        return self._heap[0][0] if self._heap else None
+        return self._waiting.first()
 
     # -- what is saved ------------------------------------------------------------------------
 
     def load(self, saved: Mapping[str, bytes], watermark: int) -> None:
         self._store.load(saved)
-        waiting = self._log.load(saved)
-        self._waiting = {n: (row[0], with_one_nan(row[1]), row[2]) for n, row in waiting.items()}
-        self._heap = [(row[0], number) for number, row in self._waiting.items()]
-        heapq.heapify(self._heap)
-        self._next = max(self._waiting, default=-1) + 1
+        self._waiting.load(saved)
         self._watermark = watermark
         self.state_rows = len(self._store) + len(self._waiting)
 
     def save(self, changes: Any) -> None:
         self._store.save(changes)
-        touched, self._touched = self._touched, {}
-        self._log.save(self._waiting, touched, changes)
+        self._waiting.save(changes)
+
+
+def _row_again(row: Row) -> Row:
+    return row[0], with_one_nan(row[1]), row[2]
 
 
 def _known(times: Sequence[Any]) -> Iterable[int]:
