@@ -14,6 +14,11 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 ROWS: dict[str, tuple[str, ...]] = {
+    "topo/bolts/": (
+        "tests/spark/test_windows.py",
+        "tests/spark/test_joins.py",
+        "tests/conformance/",
+    ),
     "topo/cli/": ("tests/fault/test_whole_way.py", "tests/fault/test_control.py"),
     "topo/connectors/": ("tests/connectors/",),
     "topo/engine/spark/": ("tests/spark/", "tests/fault/", "tests/conformance/"),

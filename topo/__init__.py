@@ -55,6 +55,8 @@ from topo.tuples import Fields, Tuple
 from topo.ways import UNANCHORED
 
 if typing.TYPE_CHECKING:
+    from topo.bolts.window_aggregate import WindowAggregate
+    from topo.bolts.windowed_bolt import StatefulWindowedBolt, WindowedBolt
     from topo.builder import TopologyBuilder
     from topo.cli.submitted import main
     from topo.cluster import LocalCluster
@@ -91,9 +93,7 @@ if typing.TYPE_CHECKING:
     from topo.tables.table_join import Table, TableJoin
     from topo.timed import TimedBolt
     from topo.topology.model import Topology
-    from topo.windows.aggregate import WindowAggregate
     from topo.windows.assigners import Global, PerEvent, Session, Sliding, Tumbling
-    from topo.windows.bolt import StatefulWindowedBolt, WindowedBolt
     from topo.windows.triggers import (
         AfterCount,
         AfterDelay,
@@ -139,9 +139,9 @@ _WINDOWS = {
     "topo.rules.subscriptions": "SubscriptionBolt",
     "topo.tables.table_join": "Table TableJoin",
     "topo.timed": "TimedBolt",
-    "topo.windows.aggregate": "WindowAggregate",
+    "topo.bolts.window_aggregate": "WindowAggregate",
     "topo.windows.assigners": "Global PerEvent Session Sliding Tumbling",
-    "topo.windows.bolt": "StatefulWindowedBolt WindowedBolt",
+    "topo.bolts.windowed_bolt": "StatefulWindowedBolt WindowedBolt",
     "topo.windows.window": "Window",
     "topo.operators.aggregates.combiners": "ArgMax Collect Combiner Count Distinct First Last "
     "Max Mean Min Sum TopK Var",

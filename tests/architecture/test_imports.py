@@ -40,7 +40,7 @@ _ABOVE |= {"shipping", "storage", "systems", "topology", "traces", "tracing"}
 
 _OPERATORS = {"api", "conditions", "errors", "keyed", "operators", "patterns", "storage"}
 _OPERATORS |= {"traces", "tuples", "windows"}
-_STREAMS = {*_OPERATORS, "config", "drpc", "joins", "streams", "tables", "topology"}
+_STREAMS = {*_OPERATORS, "bolts", "config", "drpc", "joins", "streams", "tables", "topology"}
 
 ALLOWED: dict[str, set[str]] = {
     # What everything else is said in.
@@ -72,7 +72,8 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {*_BELOW_RUNTIME, "windows"},
     "operators": {"api", "errors", "storage", "traces", "tuples"},
     "windows": {"api", "config", "errors", "operators", "running", "storage", "topology", "tuples"},
-    "joins": {"api", "errors", "operators", "storage", "tuples", "windows"},
+    "joins": {"api", "bolts", "errors", "operators", "storage", "tuples", "windows"},
+    "bolts": {"api", "errors", "operators", "tuples", "windows"},
     "conditions": {"errors", "operators"},
     "keyed": {"api", "errors", "storage", "tuples"},
     "patterns": {"api", "conditions", "errors", "operators", "storage", "traces", "tuples"},

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
 
+from topo.bolts.windowed_bolt import WindowedBolt
 from topo.components import OutputFieldsDeclarer
 from topo.errors import JoinError, Problem, did_you_mean
 from topo.operators.inputs import (
@@ -30,7 +31,6 @@ from topo.operators.selection import parse_select
 from topo.storage.saving import with_one_nan
 from topo.timed import InputFields
 from topo.tuples import Tuple
-from topo.windows.bolt import WindowedBolt
 from topo.windows.window import Window
 
 J = TypeVar("J", bound="JoinBolt")

@@ -4,34 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, repeat
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from topo.errors import TopoError
+from topo.event_time import EventTime
 from topo.operators.aggregates.accumulators import Accumulators
 from topo.operators.aggregates.blame import blamed, unmerged
-from topo.operators.aggregates.inputs import AggregateInputs
+from topo.operators.aggregates.inputs import AggregateInputs, Bound
 from topo.operators.results import WindowOperator
 from topo.storage.namespaces import SavedNamespaces
 from topo.storage.saving import keys_of
 from topo.timed import Clock, OperatorTask, Rows
-from topo.windows.aggregate import CELLS, WindowAggregate
-from topo.windows.assigners import Aligned, EventSpans, Sessions
+from topo.windows.assigners import Aligned, EventSpans, Sessions, WindowSpec
 from topo.windows.event_reports import EventReports
 from topo.windows.event_windows import EventWindows
 from topo.windows.general import KeyedWindows
 from topo.windows.panes import PaneWindows
 from topo.windows.records import Pane, ReportRules
 from topo.windows.sessions import Ended, SessionWindows
-from topo.windows.triggers import AtWatermark, When, prepared
+from topo.windows.triggers import AtWatermark, Trigger, When, prepared
 
 PlainWindows: TypeAlias = "PaneWindows | SessionWindows | EventWindows"
 """The windows that report once."""
 
 
+CELLS = "cells"
+"""The name of what is saved, by window and key."""
+
+
+class AggregateDeclaration(Protocol):
+    """What a bolt declares of its windows; `WindowAggregate` says it in full."""
+
+    window: WindowSpec
+    aggregates: Mapping[str, Bound]
+    key: tuple[str, ...]
+    event_time: EventTime | None
+    trigger: Trigger | None
+    rules: ReportRules
+    reports_often: bool
+    emit_changed: bool
+
+
 class AggregateOperator(WindowOperator):
     """The windows of one task of a WindowAggregate."""
 
-    def __init__(self, bolt: WindowAggregate, task: OperatorTask) -> None:
+    def __init__(self, bolt: AggregateDeclaration, task: OperatorTask) -> None:
         super().__init__(task, bolt.event_time)
         self._bolt = bolt
         self._cells = Accumulators(bolt.aggregates)

@@ -6,27 +6,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from topo.collectors import OutputCollector
 from topo.errors import FailTuple, WindowError
+from topo.event_time import EventTime
 from topo.operators.time import OperatorTime
 from topo.storage.namespaces import SavedNamespaces
 from topo.storage.saving import keys_of
 from topo.timed import Clock, Operator, OperatorTask, Rows
 from topo.tuples import Source
 from topo.windows.assigners import Sessions
-from topo.windows.bolt import ARRIVAL_IN_US, WindowedBolt
 from topo.windows.holding import Held, Holding, HoldingWindows
 from topo.windows.records import Pane, ReportRules
 from topo.windows.rows import WaitingRows
+from topo.windows.storm import Extent
 from topo.windows.triggers import AtWatermark, When, prepared
 from topo.windows.window import Window, lateness_ticks
+
+ARRIVAL_IN_US = EventTime(None, unit="us", idle=None)
+"""Stands for the time of windows by arrival: the batch's clock, in microseconds inside."""
+
+
+class WindowedDeclaration(Protocol):
+    """What a bolt declares of its windows, and the code that gets them: a `WindowedBolt`."""
+
+    collector: OutputCollector
+
+    @property
+    def ack_mode(self) -> str: ...
+    @property
+    def only_full(self) -> bool: ...
+    @property
+    def rules(self) -> dict[str, Any]: ...
+    def timing(self) -> EventTime | None: ...
+    def key_fields(self) -> Sequence[str]: ...
+    def extents(self, time: EventTime) -> tuple[Extent, Extent]: ...
+    def assigner(self, time: EventTime) -> Any: ...
+    def execute(self, window: Window, /) -> None: ...
 
 
 class WindowExecutor(Operator):
     """The base of both operators: keys, times, and calls of the user's `execute`."""
 
-    def __init__(self, bolt: WindowedBolt, task: OperatorTask) -> None:
+    def __init__(self, bolt: WindowedDeclaration, task: OperatorTask) -> None:
         self._bolt = bolt
         self._task = task
         self._clock = OperatorTime(bolt.timing(), ARRIVAL_IN_US)
@@ -80,7 +103,7 @@ class WindowExecutor(Operator):
 class PaneExecutor(WindowExecutor):
     """Windows with sessions, triggers and lateness: each pane is an execution."""
 
-    def __init__(self, bolt: WindowedBolt, task: OperatorTask) -> None:
+    def __init__(self, bolt: WindowedDeclaration, task: OperatorTask) -> None:
         super().__init__(bolt, task)
         rules = bolt.rules
         trigger = prepared(rules["trigger"] or AtWatermark(), self._time)

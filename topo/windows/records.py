@@ -12,6 +12,8 @@ from topo.errors import WindowError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.storage.saving import with_one_nan
 
+UNBOUNDED = "unbounded"
+"""The allowed lateness of windows that are kept for ever."""
 MODES = ("accumulate", "discard", "retract")
 
 

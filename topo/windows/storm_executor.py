@@ -16,8 +16,7 @@ from topo.errors import WindowError
 from topo.event_time import AFTER_ALL, BEFORE_ALL
 from topo.storage.namespaces import SavedNamespaces
 from topo.timed import Clock, OperatorTask, Rows
-from topo.windows.bolt import WindowedBolt
-from topo.windows.executor import WindowExecutor
+from topo.windows.executor import WindowedDeclaration, WindowExecutor
 from topo.windows.rows import WaitingRows
 from topo.windows.storm import Activation, Position, StormWindows
 from topo.windows.tuples import WaitingTuples
@@ -32,7 +31,7 @@ _MANY = 1_000_000
 class StormExecutor(WindowExecutor):
     """Storm's windows, one for each key."""
 
-    def __init__(self, bolt: WindowedBolt, task: OperatorTask) -> None:
+    def __init__(self, bolt: WindowedDeclaration, task: OperatorTask) -> None:
         super().__init__(bolt, task)
         self._length, self._slide = bolt.extents(self._time)
         if self._expiry:

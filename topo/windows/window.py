@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 from topo.errors import WindowError
 from topo.event_time import EventTime, duration_ticks
 from topo.tuples import Tuple
-from topo.windows.aggregate import UNBOUNDED
-from topo.windows.records import MODES, Pane
+from topo.windows.records import MODES, UNBOUNDED, Pane
 from topo.windows.rows import Unread
 from topo.windows.storm import Extent
 

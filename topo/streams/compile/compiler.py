@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from topo.bolts.window_aggregate import WindowAggregate
 from topo.components import OutputFieldsDeclarer
 from topo.drpc.spout import ID, REQUESTS
 from topo.errors import ConfigError, StreamError
@@ -51,7 +52,6 @@ from topo.streams.process import Dedupe, ProcessBolt
 from topo.streams.totals import BatchTotalBolt, RunningBolt
 from topo.streams.trident import UPDATES, Query, StateBolt
 from topo.timed import TimedBolt
-from topo.windows.aggregate import WindowAggregate
 from topo.windows.assigners import Global
 
 RUNNING = {

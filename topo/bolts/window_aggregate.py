@@ -14,6 +14,7 @@ from topo.operators.inputs import key_fields, key_problems, missing_fields
 from topo.operators.time import ARRIVAL
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
+from topo.windows.aggregate_operator import CELLS, AggregateOperator
 from topo.windows.assigners import (
     Global,
     PerEvent,
@@ -22,13 +23,9 @@ from topo.windows.assigners import (
     WindowSpec,
     check_spec,
 )
-from topo.windows.records import ReportRules
+from topo.windows.records import UNBOUNDED, ReportRules
 from topo.windows.triggers import AtWatermark, Trigger, check_trigger, prepared
 
-UNBOUNDED = "unbounded"
-
-CELLS = "cells"
-"""The name of what is saved, by window and key."""
 _MOST_PANES = 100_000
 """A day by a second has 86,400."""
 
@@ -77,7 +74,7 @@ class WindowAggregate(TimedBolt):
                 hint='give time=EventTime("ts")',
             )
         self.window = window
-        self.aggregates = check_aggregates(aggregates)
+        self.aggregates: Mapping[str, Bound] = check_aggregates(aggregates)
         self.key = key_fields(key)
         self.event_time = time
         self.trigger = trigger
@@ -171,8 +168,6 @@ class WindowAggregate(TimedBolt):
                 )
 
     def operator(self, task: OperatorTask) -> Operator:
-        from topo.windows.aggregate_operator import AggregateOperator
-
         return AggregateOperator(self, task)
 
 

@@ -19,8 +19,10 @@ from topo.operators.inputs import key_fields, key_problems, missing_fields
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Tuple
 from topo.windows.assigners import Session, Sliding, Tumbling
+from topo.windows.executor import ARRIVAL_IN_US, PaneExecutor
 from topo.windows.records import ReportRules
 from topo.windows.storm import Extent
+from topo.windows.storm_executor import StormExecutor
 from topo.windows.triggers import Trigger, check_trigger, prepared
 from topo.windows.window import (
     STORMS_SETTINGS,
@@ -36,9 +38,6 @@ from topo.windows.window import (
 )
 
 B = TypeVar("B", bound="WindowedBolt")
-
-ARRIVAL_IN_US = EventTime(None, unit="us", idle=None)
-"""Stands for the time of windows by arrival: the batch's clock, in microseconds inside."""
 
 
 class WindowedBolt(TimedBolt, StatefulBolt):
@@ -175,8 +174,8 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         return self
 
     def _retimed(self: B, **changes: Any) -> B:
-        known = vars(self).get("_time") or self.event_time or EventTime("")
-        return self._set(_time=replace(known, **changes))
+        time = vars(self).get("_time") or self.event_time or EventTime("")
+        return self._set(_time=replace(time, **changes))
 
     # -- what it comes to ---------------------------------------------------------------------
 
@@ -195,10 +194,10 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         """Emit a tuple; with `ack = "expiry"` it is anchored to all tuples of the window."""
         if anchors is None:
             anchors = getattr(self.collector, "window_anchors", ())
-        made: list[int] | None = self.collector.emit(
+        tasks: list[int] | None = self.collector.emit(
             values, stream=stream, anchors=anchors, task_ids=task_ids
         )
-        return made
+        return tasks
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         super().declare_output_fields(declarer)
@@ -366,9 +365,6 @@ class WindowedBolt(TimedBolt, StatefulBolt):
         }
 
     def operator(self, task: OperatorTask) -> Operator:
-        from topo.windows.executor import PaneExecutor
-        from topo.windows.storm_executor import StormExecutor
-
         return PaneExecutor(self, task) if self.is_general else StormExecutor(self, task)
 
 
