@@ -55,17 +55,17 @@ from topo.tuples import Fields, Tuple
 from topo.ways import UNANCHORED
 
 if typing.TYPE_CHECKING:
+    from topo.bolts.cogroup import CoGroup
+    from topo.bolts.interval_join import IntervalJoin
+    from topo.bolts.join_bolt import JoinBolt
     from topo.bolts.window_aggregate import WindowAggregate
+    from topo.bolts.window_join import WindowJoin
     from topo.bolts.windowed_bolt import StatefulWindowedBolt, WindowedBolt
     from topo.builder import TopologyBuilder
     from topo.cli.submitted import main
     from topo.cluster import LocalCluster
     from topo.context import TopologyContext
     from topo.event_time import EventTime
-    from topo.joins.cogroup import CoGroup
-    from topo.joins.interval import IntervalJoin
-    from topo.joins.join_bolt import JoinBolt
-    from topo.joins.window_join import WindowJoin
     from topo.keyed.bolt import KeyedBolt
     from topo.learning.learn import LearnBolt
     from topo.learning.score import ScoreBolt
@@ -125,10 +125,10 @@ _LATER = {
 
 _WINDOWS = {
     "topo.event_time": "EventTime",
-    "topo.joins.cogroup": "CoGroup",
-    "topo.joins.interval": "IntervalJoin",
-    "topo.joins.join_bolt": "JoinBolt",
-    "topo.joins.window_join": "WindowJoin",
+    "topo.bolts.cogroup": "CoGroup",
+    "topo.bolts.interval_join": "IntervalJoin",
+    "topo.bolts.join_bolt": "JoinBolt",
+    "topo.bolts.window_join": "WindowJoin",
     "topo.learning.learn": "LearnBolt",
     "topo.learning.score": "ScoreBolt",
     "topo.keyed.bolt": "KeyedBolt",

@@ -1,6 +1,6 @@
-"""Joins of streams: by interval, by window, in groups, and Storm's JoinBolt.
+"""Joins of streams: by interval, by window, and in groups.
 
 `rows` and `session_rows` hold rows until the watermark has passed what they could match;
-`interval`, `window_join` and `cogroup` are the bolts over them, by the contract of `topo.timed`.
-`join_bolt` joins what a window of a `WindowedBolt` holds.
+`interval`, `window_join` and `cogroup` are the operators over them, by the contract of
+`topo.timed`. The bolts that they work for are declared in `topo.bolts`.
 """

@@ -1,132 +1,30 @@
-"""`CoGroup`: the values of several streams side by side, by key, in windows or over everything.
+"""The operators of a cogroup: what a value changes by key, and what is a result then.
 
-`keep` says what is kept of each stream: "all" values, as a list; the "first" or the "last" one; or
-the "product", every combination as a result of its own. `emit` says when: "final", when the window
-or the input ends; "complete", as soon as every stream has something, which then begins anew;
-"running", at every value. In a window, values count in the order of their times, so that results
-come when it ends; without one, in the order of their arrival.
+In a window, values count in the order of their times, so that results come when it ends; without
+one, in the order of their arrival.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
-from topo.components import OutputFieldsDeclarer
-from topo.errors import JoinError, Problem, did_you_mean
+from topo.errors import JoinError, did_you_mean
 from topo.event_time import BEFORE_ALL, EventTime
 from topo.joins.session_rows import KeyedRowsOperator, SessionRows
 from topo.operators.inputs import (
     KeyedInput,
-    StreamName,
-    check_widths,
-    input_problems,
     key_columns,
-    missing_fields,
-    parse_inputs,
     unhashable,
 )
 from topo.operators.results import WindowOperator
-from topo.operators.time import ARRIVAL
 from topo.storage.namespaces import SavedNamespaces
-from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt
-from topo.tuples import Fields
-from topo.windows.assigners import Session, Sessions, WindowSpec, check_joinable
+from topo.timed import Clock, OperatorTask, Rows
+from topo.windows.assigners import Sessions, WindowSpec
 
 KEEPS = ("all", "first", "last", "product")
 EMITS = ("final", "complete", "running")
-
-
-class CoGroup(TimedBolt):
-    """A bolt that puts the values of equal keys of several inputs side by side.
-
-    It emits the key, a field for each input, named as its component (or stream), and `start` and
-    `end` of the window. A field has a list of values, or one value, None if there is none; `values`
-    names the field of an input that is the value, otherwise it is a dict of all of them.
-    With `together`, one field of that name has a tuple of all inputs' groups.
-    """
-
-    def __init__(
-        self,
-        inputs: Sequence[StreamName],
-        *,
-        on: Any,
-        window: WindowSpec | None = None,
-        time: EventTime | None = None,
-        keep: str = "all",
-        emit: str = "final",
-        values: str | Mapping[str, str] | None = None,
-        together: str | None = None,
-        result_ts: str | None = None,
-        late_stream: str | None = "late",
-    ) -> None:
-        if isinstance(inputs, str) or len(inputs) < 2:
-            raise JoinError(
-                f"inputs is {inputs!r}; it takes two components or more",
-                hint='write inputs=["views", "clicks"]',
-            )
-        named = {f"input {number}": given for number, given in enumerate(inputs, 1)}
-        self.sides = parse_inputs(named, on)
-        check_widths(self.sides)
-        check_modes(keep, emit)
-        if window is not None:
-            check_joinable(window)
-            window.in_ticks(time or ARRIVAL)
-        self.window = window
-        self.event_time = time
-        self.keep = keep
-        self.emit_when = emit
-        self.values = values
-        self.together = together
-        self.result_ts = result_ts
-        self.late_stream = late_stream if window is not None else None
-
-    @property
-    def names(self) -> list[str]:
-        """The output fields of the inputs."""
-        components = [one.component for one in self.sides]
-        return [
-            one.component if components.count(one.component) == 1 else one.stream
-            for one in self.sides
-        ]
-
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        names = [*self.sides[0].key, *([self.together] if self.together else self.names)]
-        if self.window is not None and not self.together:
-            names += ["start", "end"]
-        if self.result_ts is not None:
-            names.append(self.result_ts)
-        declarer.declare(Fields(*names))
-        if self.late_stream is not None:
-            declarer.declare_stream(self.late_stream, "late_tuple")
-
-    def result_time(self, stream: str) -> tuple[str, int] | None:
-        if stream == "default" and self.result_ts is not None:
-            return self.result_ts, 0
-        return None
-
-    def value_field(self, one: KeyedInput) -> str | None:
-        """Return the field of an input that is the value; None for all of them."""
-        if isinstance(self.values, Mapping):
-            return self.values.get(one.component)
-        return self.values
-
-    def problems(
-        self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
-    ) -> Iterator[Problem]:
-        yield from input_problems(self.sides, where, inputs, tasks)
-        for one in self.sides:
-            read, name = one.found_in(inputs), self.value_field(one)
-            if read is not None and name is not None:
-                yield from missing_fields(where, read, [name], "join-value", "the value ")
-
-    def result_delay(self) -> int:
-        # A session is complete a tick after its end, and its results have its last time.
-        return 1 if isinstance(self.window, Session) else 0
-
-    def operator(self, task: OperatorTask) -> Operator:
-        return WindowedGroups(self, task) if self.window is not None else RunningGroups(self, task)
 
 
 def check_modes(keep: Any, emit: Any) -> None:
@@ -177,10 +75,25 @@ class Groups:
         return list(product(*[own or [None] for own in groups]))
 
 
+class GroupDeclaration(Protocol):
+    """What a bolt declares of the groups of several inputs: `CoGroup`."""
+
+    sides: list[KeyedInput]
+    window: WindowSpec | None
+    event_time: EventTime | None
+    keep: str
+    emit_when: str
+    together: str | None
+    result_ts: str | None
+
+    def value_field(self, read: KeyedInput, /) -> str | None:
+        """Return the field of an input that is the value; None for all of them."""
+
+
 class _GroupOperator(WindowOperator):
     """The base of both operators: it reads keys and values, and makes results."""
 
-    def __init__(self, bolt: CoGroup, task: OperatorTask) -> None:
+    def __init__(self, bolt: GroupDeclaration, task: OperatorTask) -> None:
         super().__init__(task, bolt.event_time)
         self._bolt = bolt
         self._rule = Groups(len(bolt.sides), bolt.keep, bolt.emit_when)
@@ -241,7 +154,7 @@ class _GroupOperator(WindowOperator):
 class WindowedGroups(KeyedRowsOperator, _GroupOperator):
     """The groups of one task, in windows."""
 
-    def __init__(self, bolt: CoGroup, task: OperatorTask) -> None:
+    def __init__(self, bolt: GroupDeclaration, task: OperatorTask) -> None:
         super().__init__(bolt, task)
         assert bolt.window is not None, "else there is another operator"
         self._assigner = bolt.window.in_ticks(self._time)
@@ -274,7 +187,7 @@ _GROUPS = 0
 class RunningGroups(_GroupOperator):
     """The groups of one task over everything so far."""
 
-    def __init__(self, bolt: CoGroup, task: OperatorTask) -> None:
+    def __init__(self, bolt: GroupDeclaration, task: OperatorTask) -> None:
         super().__init__(bolt, task)
         self._keys: dict[Any, tuple[int, list[list[Any]]]] = {}
         self._saved = SavedNamespaces("groups", task.owner)

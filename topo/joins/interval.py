@@ -1,102 +1,38 @@
-"""`IntervalJoin`: rows of two streams whose times are close, matched as they arrive.
+"""The operator of an interval join: rows wait for what may still match them.
 
-A right row matches a left one of the same key if its time is in [left - before, left + after], both
-included. Rows wait for what may still match them until the watermark has passed it; a row that
-nothing matched is then a result of a left, right or outer join, once. Nothing is ever taken back:
-with `allowed_lateness` a late row may still match one that was reported without a match.
+They wait until the watermark has passed it; a row that nothing matched is then a result of a left,
+right or outer join, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, Protocol
 
-from topo.errors import JoinError
-from topo.event_time import AFTER_ALL, BEFORE_ALL, Duration, EventTime
-from topo.joins.pairs import PairJoin
+from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
+from topo.joins.declaration import PairDeclaration
 from topo.joins.rows import Entry, SeveralEntries, SideRows, in_order, stretch
-from topo.operators.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
+from topo.operators.inputs import LEFT, OUTER, RIGHT, key_columns, unhashable
 from topo.operators.results import GatheringOperator
-from topo.operators.selection import Merge
-from topo.timed import Clock, Operator, OperatorTask, Rows
+from topo.timed import Clock, OperatorTask, Rows
 
 _BUCKETS = 8
 """A side's rows are let go in so many parts."""
 
 
-class IntervalJoin(PairJoin):
-    """A join of two streams whose times are no further apart than `within` says.
+class IntervalDeclaration(PairDeclaration, Protocol):
+    """What a bolt declares of a join by interval: `IntervalJoin`."""
 
-    `within` is (before, after): a right row matches from `before` earlier than the left one to
-    `after` later; one duration stands for both. `allowed_lateness` keeps rows for late ones.
-    """
-
-    def __init__(
-        self,
-        *,
-        left: StreamName,
-        right: StreamName,
-        on: Any,
-        within: Duration | tuple[Duration, Duration],
-        how: str = INNER,
-        time: EventTime | None = None,
-        select: Any = None,
-        merge: str | Merge | None = None,
-        outputs: str | Iterable[str] | None = None,
-        result_ts: str | None = None,
-        allowed_lateness: Duration = 0,
-        late_stream: str = "late",
-    ) -> None:
-        if time is None:
-            raise JoinError("an interval join needs event time", hint='write time=EventTime("ts")')
-        super().__init__(
-            left=left,
-            right=right,
-            on=on,
-            how=how,
-            time=time,
-            select=select,
-            merge=merge,
-            outputs=outputs,
-            result_ts=result_ts,
-            late_stream=late_stream,
-        )
-        self.before, self.after = interval_ticks(within, time)
-        self.lateness = time.ticks(allowed_lateness, "allowed_lateness", at_least=0)
-
-    def result_delay(self) -> int:
-        """Return how far behind the watermark a result's time may be, in ticks."""
-        reach = max(0, self.before, self.after)
-        if self.how == INNER and self.result_ts is not None:
-            reach = 0  # it is the later one's, which has just come
-        return reach + self.lateness
-
-    def operator(self, task: OperatorTask) -> Operator:
-        return IntervalOperator(self, task)
-
-
-def interval_ticks(within: Any, time: EventTime) -> tuple[int, int]:
-    """Return an interval in ticks; raise a JoinError if it is none, or empty."""
-    ends = within if isinstance(within, tuple | list) else (within, within)
-    if len(ends) != 2:
-        raise JoinError(
-            f"within is {within!r}; it takes (before, after)",
-            hint="write within=(timedelta(0), timedelta(minutes=10))",
-        )
-    before, after = (time.ticks(end, "within", at_least=BEFORE_ALL) for end in ends)
-    if before + after < 0:
-        raise JoinError(
-            f"within is {within!r}: it begins after its end, so that nothing can match",
-            hint="right times are from left - before to left + after",
-        )
-    return before, after
+    before: int
+    after: int
+    lateness: int
 
 
 class IntervalOperator(GatheringOperator):
     """The rows of one task of an interval join."""
 
-    def __init__(self, bolt: IntervalJoin, task: OperatorTask) -> None:
+    def __init__(self, bolt: IntervalDeclaration, task: OperatorTask) -> None:
         super().__init__(task)
         self._bolt = bolt
         self._time = bolt.event_time or EventTime()

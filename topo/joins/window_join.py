@@ -1,4 +1,4 @@
-"""`WindowJoin`: rows of two streams with the same key in the same window.
+"""The operators of a join by window: of rows with the same key in the same window.
 
 In tumbling and sliding windows a pair is a result as soon as both rows are there, and what has no
 match when its window ends. A session is only known when it ends: then it is joined as a whole.
@@ -9,70 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from topo.event_time import AFTER_ALL, EventTime
-from topo.joins.pairs import PairJoin
+from topo.event_time import AFTER_ALL
+from topo.joins.declaration import PairDeclaration
 from topo.joins.session_rows import KeyedRowsOperator, SessionRows
-from topo.operators.inputs import INNER, LEFT, OUTER, RIGHT, StreamName, key_columns, unhashable
+from topo.operators.inputs import LEFT, OUTER, RIGHT, key_columns, unhashable
 from topo.operators.results import WindowOperator
-from topo.operators.selection import Merge
-from topo.operators.time import ARRIVAL
 from topo.storage.chunks import SavedChunks
 from topo.storage.saving import with_one_nan
-from topo.timed import Operator, OperatorTask, Rows
-from topo.windows.assigners import Aligned, Session, Sessions, WindowSpec, check_joinable
-
-
-class WindowJoin(PairJoin):
-    """A join of two streams by key and window.
-
-    Results have `start` and `end` of the window behind the fields of both sides; `select` may name
-    them. Without `time`, windows are by arrival, by the batch's clock.
-    """
-
-    def __init__(
-        self,
-        *,
-        left: StreamName,
-        right: StreamName,
-        on: Any,
-        window: WindowSpec,
-        how: str = INNER,
-        time: EventTime | None = None,
-        select: Any = None,
-        merge: str | Merge | None = None,
-        outputs: str | Iterable[str] | None = None,
-        result_ts: str | None = None,
-        late_stream: str = "late",
-    ) -> None:
-        super().__init__(
-            left=left,
-            right=right,
-            on=on,
-            how=how,
-            time=time,
-            select=select,
-            merge=merge,
-            outputs=outputs,
-            result_ts=result_ts,
-            late_stream=late_stream,
-        )
-        check_joinable(window)
-        window.in_ticks(time or ARRIVAL)
-        self.window = window
-
-    def bounds(self) -> tuple[str, ...]:
-        return ("start", "end")
-
-    def result_delay(self) -> int:
-        # A session is complete a tick after its end, and its results have its last time.
-        return 1 if isinstance(self.window, Session) else 0
-
-    def operator(self, task: OperatorTask) -> Operator:
-        assigner = self.window.in_ticks(self.event_time or ARRIVAL)
-        if isinstance(assigner, Sessions):
-            return SessionJoinOperator(self, task, assigner)
-        return AlignedJoinOperator(self, task, assigner)
-
+from topo.timed import OperatorTask, Rows
+from topo.windows.assigners import Aligned, Sessions
 
 Sides: TypeAlias = "tuple[dict[Any, list[Any]], dict[Any, list[Any]]]"
 """The rows of one window by side and key."""
@@ -81,7 +26,7 @@ Sides: TypeAlias = "tuple[dict[Any, list[Any]], dict[Any, list[Any]]]"
 class _WindowJoinOperator(WindowOperator):
     """The base of both operators of a WindowJoin: it takes rows in, and makes results."""
 
-    def __init__(self, bolt: WindowJoin, task: OperatorTask) -> None:
+    def __init__(self, bolt: PairDeclaration, task: OperatorTask) -> None:
         super().__init__(task, bolt.event_time)
         self._bolt = bolt
         own = {"start": "shown(t[0])", "end": "shown(t[1])"}
@@ -138,7 +83,7 @@ class _WindowJoinOperator(WindowOperator):
 class AlignedJoinOperator(_WindowJoinOperator):
     """The windows of one task of a join in tumbling, sliding or global windows."""
 
-    def __init__(self, bolt: WindowJoin, task: OperatorTask, assigner: Any) -> None:
+    def __init__(self, bolt: PairDeclaration, task: OperatorTask, assigner: Any) -> None:
         super().__init__(bolt, task)
         self._assigner = assigner
         self._windows: dict[tuple[int, int], Sides] = {}
@@ -226,7 +171,7 @@ class AlignedJoinOperator(_WindowJoinOperator):
 class SessionJoinOperator(KeyedRowsOperator, _WindowJoinOperator):
     """The sessions of one task of a join."""
 
-    def __init__(self, bolt: WindowJoin, task: OperatorTask, assigner: Sessions) -> None:
+    def __init__(self, bolt: PairDeclaration, task: OperatorTask, assigner: Sessions) -> None:
         super().__init__(bolt, task)
         self._rows = SessionRows(assigner, self._time, task.owner, self._ended)
         self._needs_tuple = assigner.dynamic is not None

@@ -11,13 +11,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from topo.bolts.cogroup import CoGroup
+from topo.bolts.interval_join import IntervalJoin
+from topo.bolts.pair_join import PairJoin
+from topo.bolts.window_join import WindowJoin
 from topo.components import OutputFieldsDeclarer
 from topo.errors import JoinError, StreamError
 from topo.event_time import EventTime
-from topo.joins.cogroup import CoGroup
-from topo.joins.interval import IntervalJoin
-from topo.joins.pairs import PairJoin
-from topo.joins.window_join import WindowJoin
 from topo.operators.selection import Own, Shape, pairing
 from topo.streams.combiners import of_values
 from topo.streams.graph import KEY, TIME, VALUE, Node

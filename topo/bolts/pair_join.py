@@ -73,8 +73,8 @@ class PairJoin(TimedBolt):
 
     def read_inputs(self, inputs: Sequence[InputFields]) -> None:
         """Learn the fields of the inputs, which all fields of a result come from."""
-        found = [one.found_in(inputs) for one in self.sides]
-        self.reads = tuple(read for read in found if read is not None)
+        reads = [side.found_in(inputs) for side in self.sides]
+        self.reads = tuple(read for read in reads if read is not None)
 
     def bounds(self) -> tuple[str, ...]:
         """Return the fields of a result that are the window's, if the join has windows."""
@@ -107,8 +107,8 @@ class PairJoin(TimedBolt):
         self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
     ) -> Iterator[Problem]:
         yield from input_problems(self.sides, where, inputs, tasks)
-        found = [one.found_in(inputs) for one in self.sides]
-        fields = [read.fields for read in found if read is not None]
+        reads = [side.found_in(inputs) for side in self.sides]
+        fields = [read.fields for read in reads if read is not None]
         if self.select is not None and len(fields) == 2:
             yield from SidePair(self.sides).problems(self.select, where, fields, self.bounds())
         untimed = [] if self.event_time is None else self.event_time.untimed
@@ -127,10 +127,10 @@ class PairJoin(TimedBolt):
 
     def shape(self, owner: str, own: Mapping[str, str], names: Mapping[str, Any]) -> Shape:
         """Return what makes results; `own` are expressions of the join's own fields."""
-        known = Own(own, names, self.own_appended())
+        appended = Own(own, names, self.own_appended())
         if self.merge is not None:
             width = None if self.merged is None else len(self.merged)
-            return merging(self.merge, width, owner, known)
+            return merging(self.merge, width, owner, appended)
         output = self.output()
         of = output.names if self.select is None else tuple(self.select.values())
-        return selecting(output, of, known)
+        return selecting(output, of, appended)

@@ -138,13 +138,13 @@ class JoinBolt(WindowedBolt):
         return self
 
     def _step(self: J, stream: str, key: Any, prior: str, how: str) -> J:
-        known = [step.stream for step in self.steps]
-        if stream in known:
+        streams = [step.stream for step in self.steps]
+        if stream in streams:
             self.mistakes.append(
                 f"{stream!r} is already part of join. Cannot join with it more than once."
             )
-        elif prior not in known:
-            hint = did_you_mean(prior, map(str, known)) or f"there are {_names(known)}"
+        elif prior not in streams:
+            hint = did_you_mean(prior, map(str, streams)) or f"there are {_names(streams)}"
             self.mistakes.append(f"Stream {prior!r} was not previously declared; {hint}")
         else:
             step = _Step(stream, key, prior, how)
@@ -202,13 +202,13 @@ class JoinBolt(WindowedBolt):
         self, where: str, step: _Step, read: InputFields, tasks: int
     ) -> Iterator[Problem]:
         yield from missing_fields(where, read, step.fields, "join-key")
-        one = KeyedInput.of(read, step.fields)
+        keyed = KeyedInput.of(read, step.fields)
         if step.is_nested and tasks > 1:
             text = f"{where} joins on a part of {_names(step.fields)} in {tasks} tasks"
             hint = "a key in a value needs one task, or global grouping for all inputs"
             yield Problem("join-grouping", where, text, hint)
         else:
-            yield from meeting_problems(one, where, read, tasks)
+            yield from meeting_problems(keyed, where, read, tasks)
 
     # -- a window -----------------------------------------------------------------------------
 
@@ -223,10 +223,10 @@ class JoinBolt(WindowedBolt):
             records = self._joined(records, step, of_stream[step.stream])
         if self.only_new:
             new = set(map(id, window.new))
-            records = [one for one in records if any(id(tup) in new for tup in one.values())]
+            records = [each for each in records if any(id(tup) in new for tup in each.values())]
         selected = [_Selected(of) for of in (self.selected or {}).values()]
         for record in records:
-            self.emit([one.value_in(record) for one in selected])
+            self.emit([field.value_in(record) for field in selected])
 
     def _joined(self, records: list[_Record], step: _Step, rows: list[Tuple]) -> list[_Record]:
         """Return the records joined with the rows of one more stream."""
@@ -237,18 +237,18 @@ class JoinBolt(WindowedBolt):
             if key is not None:
                 table.setdefault(key, []).append(tup)
         met: set[Any] = set()
-        found: list[_Record] = []
+        joined: list[_Record] = []
         for record in records:
             key = self._checked(prior.key_of(record.get(prior.stream)))
             matches = table.get(key, ()) if key is not None else ()
             if matches:
                 met.add(key)
-                found += [{**record, step.stream: tup} for tup in matches]
+                joined += [{**record, step.stream: tup} for tup in matches]
             elif step.how in (LEFT, OUTER):
-                found.append(record)
+                joined.append(record)
         if step.how in (RIGHT, OUTER):
-            found += [{step.stream: tup} for tup in rows if step.key_of(tup) not in met]
-        return found
+            joined += [{step.stream: tup} for tup in rows if step.key_of(tup) not in met]
+        return joined
 
     def _checked(self, key: Any) -> Any:
         error = unhashable("a JoinBolt", [key])
@@ -273,8 +273,8 @@ class _Selected:
         if self.stream is not None:
             tup = record.get(self.stream)
             return None if tup is None else _value_at(tup, self.path)
-        found = (_value_at(tup, self.path) for tup in record.values())
-        return next((value for value in found if value is not None), None)
+        values = (_value_at(tup, self.path) for tup in record.values())
+        return next((value for value in values if value is not None), None)
 
 
 def _paths(key: Any) -> list[list[str]]:
