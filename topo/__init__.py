@@ -58,6 +58,7 @@ if typing.TYPE_CHECKING:
     from topo.bolts.cogroup import CoGroup
     from topo.bolts.interval_join import IntervalJoin
     from topo.bolts.join_bolt import JoinBolt
+    from topo.bolts.table_join import TableJoin
     from topo.bolts.window_aggregate import WindowAggregate
     from topo.bolts.window_join import WindowJoin
     from topo.bolts.windowed_bolt import StatefulWindowedBolt, WindowedBolt
@@ -90,7 +91,7 @@ if typing.TYPE_CHECKING:
     from topo.rules.bolt import RuleBolt
     from topo.rules.rule import Rule
     from topo.rules.subscriptions import SubscriptionBolt
-    from topo.tables.table_join import Table, TableJoin
+    from topo.tables.table import Table
     from topo.timed import TimedBolt
     from topo.topology.model import Topology
     from topo.windows.assigners import Global, PerEvent, Session, Sliding, Tumbling
@@ -137,7 +138,8 @@ _WINDOWS = {
     "topo.rules.bolt": "RuleBolt",
     "topo.rules.rule": "Rule",
     "topo.rules.subscriptions": "SubscriptionBolt",
-    "topo.tables.table_join": "Table TableJoin",
+    "topo.bolts.table_join": "TableJoin",
+    "topo.tables.table": "Table",
     "topo.timed": "TimedBolt",
     "topo.bolts.window_aggregate": "WindowAggregate",
     "topo.windows.assigners": "Global PerEvent Session Sliding Tumbling",

@@ -73,7 +73,7 @@ ALLOWED: dict[str, set[str]] = {
     "operators": {"api", "errors", "storage", "traces", "tuples"},
     "windows": {"api", "config", "errors", "operators", "running", "storage", "topology", "tuples"},
     "joins": {"api", "errors", "operators", "storage", "windows"},
-    "bolts": {"api", "errors", "joins", "operators", "storage", "tuples", "windows"},
+    "bolts": {"api", "errors", "joins", "operators", "storage", "tables", "tuples", "windows"},
     "conditions": {"errors", "operators"},
     "keyed": {"api", "errors", "storage", "tuples"},
     "patterns": {"api", "conditions", "errors", "operators", "storage", "traces", "tuples"},

@@ -51,7 +51,7 @@ from topo.tables.groups import GroupedTableBolt
 from topo.tables.leaving import ByForeignKey, ByGroup, ByKey
 from topo.tables.lookup import ROWS, LookupBolt
 from topo.tables.sources import UPSERTS, SourcePlan
-from topo.tables.table_join import LookupRules
+from topo.tables.table import LookupRules
 from topo.timed import Clock, Rows
 
 Row = tuple[str, Any]

@@ -28,7 +28,7 @@ from topo.rules.rule import Rule
 from topo.rules.ruleset import Arrival, Outcome, Ruleset, check_rule, conditions_of
 from topo.rules.tables import ReferenceTables, check_tables, lookup_problems
 from topo.storage.saving import SavedMapping
-from topo.tables.table_join import Table
+from topo.tables.table import Table
 from topo.timed import Clock, InputFields, Operator, OperatorTask, Rows, TimedBolt, is_in_time
 from topo.tuples import DEFAULT_STREAM, Fields, Source, new_tuple
 

@@ -13,7 +13,7 @@ from topo.conditions import Condition
 from topo.errors import Problem, RuleError, did_you_mean, shown
 from topo.tables.lookup import Upserts
 from topo.tables.stores import LatestStore
-from topo.tables.table_join import Table
+from topo.tables.table import Table
 from topo.timed import InputFields, OperatorTask, Rows
 
 Tables = Mapping[str, "Table | Mapping[Any, Mapping[str, Any]]"]

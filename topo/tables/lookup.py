@@ -10,22 +10,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from topo.components import OutputFieldsDeclarer
 from topo.errors import StreamError
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime, TimeReader
-from topo.operators.inputs import key_columns, unhashable
+from topo.operators.inputs import KeyedInput, key_columns, unhashable
 from topo.operators.queue import RowQueue
-from topo.operators.selection import rows_of
+from topo.operators.selection import ResultFields, rows_of
 from topo.storage.saving import column_with_one_nan, with_one_nan
 from topo.tables.stores import LatestStore, TableStore
+from topo.tables.table import LookupRules, Table
 from topo.tables.versions import VersionStore
 from topo.timed import Clock, Operator, OperatorTask, Rows, TimedBolt
 
-if TYPE_CHECKING:
-    from topo.tables.table_join import LookupRules, Table, TableJoin
-
+Merge: TypeAlias = Callable[[dict[str, Any], "dict[str, Any] | None"], Any]
+"""Makes a result of a row and of the table's, None if there is none, both as dictionaries."""
 Row: TypeAlias = tuple[Any, Any, Any]
 """Time, key and content of a stream's row."""
 Changes: TypeAlias = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
@@ -205,10 +205,33 @@ class Upserts:
         return [place for place in empty if all(column[place] is None for column in rest)]
 
 
+class LookupDeclaration(Protocol):
+    """What a bolt declares of a lookup: a `TableJoin`."""
+
+    rules: LookupRules
+    table: Table
+    sides: tuple[KeyedInput, KeyedInput]
+    fields: tuple[tuple[str, ...] | None, tuple[str, ...] | None]
+    """The fields of the stream and of the table."""
+    event_time: EventTime | None
+    merge: str | Merge
+    own_outputs: tuple[str, ...]
+
+    @property
+    def on(self) -> tuple[str, ...]:
+        """The fields of the stream that hold the table's key."""
+
+    def output(self) -> ResultFields:
+        """Return the fields of the output and their places."""
+
+    def time_names(self) -> tuple[str | None, str | None]:
+        """Return the time fields of the stream and of the table."""
+
+
 class TupleLookup(LookupOperator):
     """The lookups of a `TableJoin`: rows are tuples of values."""
 
-    def __init__(self, bolt: TableJoin, task: OperatorTask) -> None:
+    def __init__(self, bolt: LookupDeclaration, task: OperatorTask) -> None:
         super().__init__(bolt.rules, task)
         self._bolt = bolt
         own, other = bolt.fields

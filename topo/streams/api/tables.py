@@ -20,7 +20,7 @@ from topo.streams.graph import Node, check_function, getter, users_place
 from topo.tables.by_hand import ByHand
 from topo.tables.expression import INNER, LEFT, OUTER, RIGHT
 from topo.tables.leaving import RowChange
-from topo.tables.table_join import check_limits
+from topo.tables.table import check_limits
 
 if TYPE_CHECKING:
     from topo.streams.api.builder import StreamBuilder

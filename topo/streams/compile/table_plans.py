@@ -25,7 +25,7 @@ from topo.tables.groups import GroupedTableBolt
 from topo.tables.leaving import KEY, TIME, VALUE, AsStream, ByForeignKey, ByGroup, ByKey, Leaving
 from topo.tables.lookup import ROWS, LookupBolt
 from topo.tables.sources import CHANGES, UPSERTS, SourcePlan
-from topo.tables.table_join import lookup_rules
+from topo.tables.table import lookup_rules
 
 LAZY = {
     "to_table", "table_map", "table_filter", "table_join", "foreign_join", "table_aggregate",

@@ -8,20 +8,16 @@ it; which of the two a batch brings is chance otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from topo.components import OutputFieldsDeclarer
 from topo.errors import JoinError, Problem
 from topo.event_time import Duration, EventTime
 from topo.operators.inputs import (
-    INNER,
-    LEFT,
     KeyedInput,
     StreamName,
-    check_how,
     check_widths,
     input_problems,
     key_of,
@@ -37,105 +33,10 @@ from topo.operators.selection import (
     parse_select,
     selected,
 )
+from topo.tables.lookup import Merge, TupleLookup
+from topo.tables.table import Table, lookup_rules
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
-from topo.tuples import Fields, Tuple
-
-Merge: TypeAlias = Callable[[dict[str, Any], "dict[str, Any] | None"], Any]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: the tuples of a component, each the new row of its key.
-
-    `name` is the component, or component and stream. A tuple deletes its key if all its fields but
-    the key and the time are None, or as `deleted` says: a field, or a function of the tuple.
-    `versioned` keeps the history for so long. A row is forgotten `ttl` after it was written, by the
-    clock; with `max_keys`, each task keeps those that were written last.
-    """
-
-    name: StreamName
-    key: str | Sequence[str]
-    versioned: Duration | None = None
-    ttl: timedelta | None = None
-    max_keys: int | None = None
-    deleted: str | Callable[[Tuple], Any] | None = None
-
-    def __post_init__(self) -> None:
-        stream_named("Table: name", self.name)
-        object.__setattr__(self, "key", tuple(Fields(self.key)))
-        if not self.key:
-            raise JoinError(f"table {self.name!r} has no key", hint='write Table(..., key="id")')
-        check_limits(f"table {self.name!r}", self.ttl, self.max_keys)
-        if self.versioned is not None and self.max_keys is not None:
-            raise JoinError(
-                f"table {self.name!r}: max_keys goes without versioned",
-                hint="bound a versioned table by ttl",
-            )
-
-    @property
-    def stream(self) -> tuple[str, str]:
-        """The component and its stream."""
-        return stream_named("Table: name", self.name)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The fields of the key."""
-        return tuple(self.key)
-
-
-def check_limits(what: str, ttl: Any, max_keys: Any) -> None:
-    """Raise a JoinError unless these can bound a table."""
-    if ttl is not None and (not isinstance(ttl, timedelta) or ttl <= timedelta(0)):
-        raise JoinError(
-            f"{what}: ttl is {ttl!r}; it takes a timedelta above zero",
-            hint="write ttl=timedelta(days=1)",
-        )
-    whole = isinstance(max_keys, int) and not isinstance(max_keys, bool)
-    if max_keys is not None and (not whole or max_keys < 1):
-        raise JoinError(f"{what}: max_keys is {max_keys!r}; it must be a whole number above zero")
-
-
-@dataclass(frozen=True)
-class LookupRules:
-    """The rules of a lookup, with durations in ticks."""
-
-    left: bool
-    """Rows without a match come out too."""
-    history: int | None = None
-    waits: bool = False
-    grace: int | None = None
-    ttl: float | None = None
-    max_keys: int | None = None
-
-
-def lookup_rules(
-    *,
-    how: str,
-    time: EventTime | None,
-    versioned: Duration | None,
-    wait: bool,
-    grace: Duration | None,
-    ttl: timedelta | None = None,
-    max_keys: int | None = None,
-) -> LookupRules:
-    """Return the rules of a lookup; raise a JoinError if they cannot be."""
-    how = check_how(how, (INNER, LEFT))
-    if versioned is None:
-        if grace is not None:
-            raise JoinError(
-                "grace needs a versioned table: the latest row does not depend on time",
-                hint="write Table(..., versioned=timedelta(hours=1))",
-            )
-        return LookupRules(how == "left", ttl=_seconds(ttl), max_keys=max_keys)
-    if time is None:
-        raise JoinError("a versioned table needs event time", hint='write time=EventTime("ts")')
-    ticks = None if grace is None else time.ticks(grace, "grace", at_least=0)
-    history = time.ticks(versioned, "versioned", at_least=0)
-    return LookupRules(how == "left", history, wait or ticks is not None, ticks, _seconds(ttl))
-
-
-def _seconds(ttl: timedelta | None) -> float | None:
-    return None if ttl is None else ttl.total_seconds()
+from topo.tuples import Fields
 
 
 class TableJoin(TimedBolt):
@@ -211,7 +112,7 @@ class TableJoin(TimedBolt):
     # -- what it declares ---------------------------------------------------------------------
 
     def read_inputs(self, inputs: Sequence[InputFields]) -> None:
-        stream, table = (one.found_in(inputs) for one in self.sides)
+        stream, table = (side.found_in(inputs) for side in self.sides)
         self.fields = (
             None if stream is None else stream.fields,
             None if table is None else table.fields,
@@ -254,8 +155,8 @@ class TableJoin(TimedBolt):
         own = self.fields[0] or ()
         if stream != "default" or name not in own or callable(self.merge):
             return None
-        shown = self.output().name_of((0, own.index(name)))
-        return None if shown is None else (shown, 0)
+        output_name = self.output().name_of((0, own.index(name)))
+        return None if output_name is None else (output_name, 0)
 
     def result_delay(self) -> int:
         return self.rules.grace or 0
@@ -279,7 +180,7 @@ class TableJoin(TimedBolt):
     def problems(
         self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
     ) -> Iterable[Problem]:
-        stream, table = (one.found_in(inputs) for one in self.sides)
+        stream, table = (side.found_in(inputs) for side in self.sides)
         is_dealt = stream is not None and stream.grouping != "all"
         is_copied = is_dealt and table is not None and table.grouping == "all"
         yield from input_problems(self.sides, where, inputs, 1 if is_copied else tasks)
@@ -293,6 +194,4 @@ class TableJoin(TimedBolt):
             yield from self._pair.problems(self.select, where, fields)
 
     def operator(self, task: OperatorTask) -> Operator:
-        from topo.tables.lookup import TupleLookup
-
         return TupleLookup(self, task)
