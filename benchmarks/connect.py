@@ -2,6 +2,7 @@
 
     kafka-in       JSON messages, parsed and counted by user
     kafka-out      records into a topic, exactly once beside at least once
+    kafka-through  JSON messages, counted by user, each count into a topic, exactly once
     parquet-in     a file, summed up by a vectorised consumer beside a plain loop
     postgres-out   rows into a table by COPY, beside COPY by the bare client
 
@@ -26,7 +27,7 @@ import pytest
 
 from benchmarks.model import BenchOptions, Measurement
 from benchmarks.slots import OneSlot
-from topo import BasicBolt, Spout, Topology, TopologyBuilder, Tuple
+from topo import BasicBolt, Spout, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
 from topo.connectors.files import FileSpout
 
 _BATCH = 40_000
@@ -69,6 +70,16 @@ class Count(BasicBolt):
 
     def execute(self, tup: Tuple) -> None:
         self.counts[tup.user] += 1
+
+
+class CountOut(StatefulBasicBolt):
+    """Counts by user, and emits each count."""
+
+    outputs = ("user", "count")
+
+    def execute(self, tup: Tuple) -> None:
+        self.state[tup.user] = self.state.get(tup.user, 0) + 1
+        self.emit([tup.user, self.state[tup.user]])
 
 
 class Last(BasicBolt):
@@ -167,6 +178,64 @@ def kafka_out(server: Any, total: int) -> Sides:
     return rates[0], rates[1], right
 
 
+def kafka_through(server: Any, total: int) -> Sides:
+    from topo.connectors.kafka import KafkaBolt, KafkaSpout
+
+    topic, target, bare_target = server.topic(1), server.topic(1), server.topic(1)
+    server.write(
+        topic, (json.dumps({"user": f"u{n % _USERS}", "n": n}).encode() for n in range(total))
+    )
+    builder = TopologyBuilder()
+    spout = KafkaSpout(
+        server.address, topic, guarantee="exactly_once", value="json", fields="user",
+        until="latest",
+    )  # fmt: skip
+    builder.set_spout("clicks", spout)
+    builder.set_bolt("count", CountOut()).fields_grouping("clicks", ["user"])
+    sink = KafkaBolt(server.address, target, key="user", guarantee="exactly_once")
+    builder.set_bolt("sink", sink).global_grouping("count")
+    slot, seconds = run_slot(builder.create_topology())
+    slot.host.close()
+    bare_seconds = counted_by_client(server.address, topic, bare_target, total)
+    written, wanted = (
+        [(message.key(), json.loads(message.value())) for message in server.read(each)]
+        for each in (target, bare_target)
+    )
+    right = written == wanted and len(written) == total
+    return total / seconds, total / bare_seconds, right
+
+
+def counted_by_client(address: str, topic: str, target: str, total: int) -> float:
+    """Count, with a transaction for as many messages as a batch of topo may have."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    settings = {"bootstrap.servers": address, "group.id": target, "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    producer = Producer({"bootstrap.servers": address, "transactional.id": target})
+    producer.init_transactions()
+    counts: Counter[str] = Counter()
+    done = 0
+    started = perf_counter()
+    while done < total:
+        producer.begin_transaction()
+        end = min(done + _BATCH, total)
+        while done < end:
+            for message in consumer.consume(min(10_000, end - done), timeout=0.1):
+                user = json.loads(message.value())["user"]
+                counts[user] += 1
+                value = json.dumps({"user": user, "count": counts[user]})
+                producer.produce(target, value.encode(), user)
+                done += 1
+            producer.poll(0)
+        position = consumer.position([TopicPartition(topic, 0)])
+        producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata())
+        producer.commit_transaction()
+    seconds = perf_counter() - started
+    consumer.close()
+    return seconds
+
+
 # -- files and tables ------------------------------------------------------------------------------
 
 
@@ -232,6 +301,7 @@ def postgres_out(server: Any, total: int) -> Sides:
 CASES: dict[str, tuple[Any, Callable[[Any, int], Sides], float]] = {
     "kafka-in": (kafka_server, kafka_in, 2.0),
     "kafka-out": (kafka_server, kafka_out, 1.0),
+    "kafka-through": (kafka_server, kafka_through, 1.0),
     "parquet-in": (None, parquet_in, 10.0),
     "postgres-out": (postgres_server, postgres_out, 2.0),
 }

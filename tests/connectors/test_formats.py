@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from topo.connectors.formats import dump_json
+from topo.connectors.formats import dump_json, dump_json_rows
 
 
 class Colour(IntEnum):
@@ -98,3 +98,32 @@ def test_what_is_no_json_is_refused_each_time(
         with pytest.raises(error, match=reason):
             dump_json(value)
         assert dump_json({"a": [1]}) == b'{"a":[1]}'
+
+
+COLUMNS: list[list[Any]] = [
+    [1, -(1 << 70), 0],
+    ["a", 'q"\\ é %s \u2028\n', ""],
+    [1.5, -0.0, 1e300],
+    [1.5, float("nan"), float("inf")],
+    [True, False, True],
+    [None, 1, "1"],
+    [Text("text"), "a", "b"],
+    [Colour.RED, 1, 2],
+    [{"a": [1, None]}, [], {1: date(2026, 1, 2)}],
+    [Decimal("1.50"), {3}, ()],
+]
+
+
+@pytest.mark.parametrize("names", [("n", "m"), ('a "quoted" %s \\ é', "%")])
+def test_rows_of_columns_are_written_as_dicts_are(names: tuple[str, str]) -> None:
+    for columns in product(COLUMNS, COLUMNS):
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        assert dump_json_rows(names, columns, 3) == [dump_json(row) for row in rows]
+    assert dump_json_rows((), [], 2) == [b"{}", b"{}"]
+
+
+def test_a_column_with_what_is_no_json_says_so() -> None:
+    with pytest.raises(TypeError, match="a complex is no JSON"):
+        dump_json_rows(("n",), [[1, 1j]], 2)
+    with pytest.raises(UnicodeEncodeError):
+        dump_json_rows(("n",), [["a", "\ud800"]], 2)

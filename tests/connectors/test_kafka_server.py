@@ -352,8 +352,36 @@ def test_a_record_that_is_too_large_is_rejected_alone(server: KafkaServer, guara
 def test_a_topic_that_is_not_there_is_unavailable(server: KafkaServer, guarantee: Any) -> None:
     """[K-15]"""
     sink = KafkaBolt(server.address, "absent", guarantee=guarantee, retry_secs=0.5)
-    with pytest.raises(Unavailable, match=f"Kafka at {server.address}"):
+    with pytest.raises(Unavailable, match=f"Kafka at {server.address}: there is no topic 'absent'"):
         run_bolt(sink, batches=[batch(1)])
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_what_cannot_be_written_of_columns_is_left_out_alone(
+    server: KafkaServer, guarantee: Any
+) -> None:
+    topic = server.topic()
+    sink = KafkaBolt(server.address, topic, key="number", guarantee=guarantee, on_bad="skip")
+    run_bolt(sink, batches=[batch(1, 1j, "x" * 2_000_000, None, "é"), batch(2)])
+    written = [(message.key(), message.value()) for message in server.read(topic)]
+    assert written == [
+        (b"1", b'{"number":1}'),
+        (None, b'{"number":null}'),
+        ("é".encode(), '{"number":"é"}'.encode()),
+        (b"2", b'{"number":2}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(1j, "complex is no JSON"), ("x" * 2_000_000, "max")]
+)
+def test_what_cannot_be_written_of_columns_stops_the_run(
+    server: KafkaServer, number: Any, words: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        run_bolt(KafkaBolt(server.address, server.topic()), batches=[batch(1, number)])
+    with pytest.raises(ValueError, match="key='numbr' is no field; did you mean 'number'"):
+        run_bolt(KafkaBolt(server.address, server.topic(), key="numbr"), batches=[batch(1)])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -500,8 +500,8 @@ class Lists:
     def __init__(self, letters: Letters) -> None:
         self.letters = letters
 
-    def send(self, record: Any) -> list[Any]:
-        self.letters.waiting.append(record)
+    def send(self, records: Iterable[Any]) -> list[Any]:
+        self.letters.waiting.extend(records)
         return []
 
     def flush(self, secs: float) -> list[Any]:
@@ -862,7 +862,7 @@ def test_a_client_that_was_closed_is_freed_at_once(kind: str) -> None:
         del consumer
     elif kind == "sender":
         sender = publisher.Sender("127.0.0.1:1", {"message.timeout.ms": 50})
-        sender.send(("t", None, b"v", None, None, None))
+        sender.send([("t", None, b"v", None, None, None)])
         with pytest.raises(Unavailable):
             sender.flush(0.1)
         assert clients_alive() == before + 1

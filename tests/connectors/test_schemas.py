@@ -6,7 +6,7 @@ import json
 import pickle
 import ssl
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -79,8 +79,11 @@ class Writes(KafkaBolt):
         super().prepare(conf, context, collector)
         self._sender: Any = self
 
-    def send(self, record: Any) -> list[Any]:
-        self.sent.append(record)
+    def await_topic(self, topic: str) -> None:
+        """Find every topic."""
+
+    def send(self, records: Iterable[Any]) -> list[Any]:
+        self.sent.extend(records)
         return []
 
     def flush(self, secs: float) -> list[Any]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from json.encoder import encode_basestring
+from math import isfinite
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -237,6 +239,31 @@ def _one_encoder() -> Callable[[Any], str]:
 
 
 _as_json = _one_encoder()
+
+
+def dump_json_rows(
+    fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+) -> list[bytes]:
+    """Return what `dump_json` makes of `count` dicts, for their columns.
+
+    A column is of one type mostly, and then its values take a third of the time.
+    """
+    if not fields:
+        return [b"{}"] * count
+    names = (encode_basestring(name).replace("%", "%%") for name in fields)
+    line = "{" + ",".join(f"{name}:%s" for name in names) + "}"
+    return [(line % row).encode() for row in zip(*map(_texts, columns), strict=True)]
+
+
+def _texts(column: Sequence[Any]) -> Iterable[Any]:
+    """Return what "%s" writes as JSON, for each value."""
+    values = list(column)
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return map(encode_basestring, values)
+    if kinds == {int} or (kinds == {float} and all(map(isfinite, values))):
+        return values
+    return map(_as_json, values)
 
 
 def _decode_text(data: bytes) -> str:

@@ -44,7 +44,7 @@ class DeadLetters:
             ("topo-failures", str(failures).encode()),
         ]
         record = (self._topic, message.key(), message.value(), None, None, headers)
-        self._check(self._sender.send(record))
+        self._check(self._sender.send([record]))
 
     def flush(self) -> None:
         """Wait until the brokers have all of it."""

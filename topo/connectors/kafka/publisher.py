@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -51,6 +51,12 @@ class Batch:
             list(values),
             None if plain else list(zip(*more, strict=True)),
         )
+
+    @classmethod
+    def joined(cls, batches: Sequence[Batch]) -> Batch:
+        """Make one of several plain ones for the same topic, of which there is one at least."""
+        keys = [key for batch in batches for key in batch.keys]
+        return cls(batches[0].topic, keys, [raw for batch in batches for raw in batch.values], None)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -162,12 +168,14 @@ class _Producer:
 class Sender(_Producer):
     """Sends records as they come; idempotent, so that librdkafka's own retries write none twice."""
 
-    def send(self, outgoing: Sequence[Any], secs: float = 30.0) -> Rejected:
-        """Send a record; return those that no broker will take, with the reasons."""
-        try:
-            self.produce(outgoing, time.monotonic() + secs)
-        except self.kafka.KafkaException as error:
-            self.heard.judge(error.args[0], list(outgoing))
+    def send(self, records: Iterable[Record], secs: float = 30.0) -> Rejected:
+        """Send records; return those that no broker will take, with the reasons."""
+        until = time.monotonic() + secs
+        for record in records:
+            try:
+                self.produce(record, until)
+            except self.kafka.KafkaException as error:
+                self.heard.judge(error.args[0], list(record))
         self.producer.poll(0)
         return self._taken()
 

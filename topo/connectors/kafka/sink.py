@@ -7,9 +7,10 @@ that also says which batch it was. Nothing is open in Kafka between batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from topo.columns import TakesColumns
 from topo.config.secrets import revealed
 from topo.connectors.arguments import answering
 from topo.connectors.base import (
@@ -25,17 +26,20 @@ from topo.connectors.formats import (
     Format,
     Place,
     check_form,
+    dump_json,
+    dump_json_rows,
     encoder,
     passes_on,
     requirements_of,
 )
 from topo.connectors.kafka.client import REQUIRES, check_settings
 from topo.connectors.kafka.publisher import Batch, Publisher, Record, Sender
-from topo.connectors.kafka.topics import NewTopic, ensure_topic
+from topo.connectors.kafka.topics import NewTopic, await_topic, ensure_topic
 from topo.connectors.publication import PublishingSink, Rejected
-from topo.errors import ComponentError
+from topo.errors import ComponentError, did_you_mean
 from topo.takeover import Belongings, Claim, close_earlier, hold, let_go
 from topo.tuples import Tuple
+from topo.ways import BY_BATCH, BY_TUPLE
 
 _NAME = "KafkaBolt"
 _MOST_BYTES = 1_000_000
@@ -51,13 +55,16 @@ _OWNED = {
 }
 
 
-class KafkaBolt(PublishingSink):
+class KafkaBolt(TakesColumns, PublishingSink):
     """A sink of Kafka records.
 
     `topic` is a name, or a function of the tuple; one that returns None skips it. A value is a dict
     of the tuple's fields, or what `map` makes of the tuple, encoded by `value`. `key`, `partition`,
     `timestamp` (milliseconds) and `headers` are a field's name or a function of the tuple. With
     `create=NewTopic(partitions=6)` a topic that is missing is made before the first record.
+
+    Where no function chooses anything, tuples are taken by the column. Rejected records go to their
+    stream with the tuple that each is of, so that `on_bad="stream"` takes tuples.
     """
 
     requires: Iterable[str] = (REQUIRES,)
@@ -68,6 +75,7 @@ class KafkaBolt(PublishingSink):
         "_open",
         "_claim",
         "_batch",
+        "_columns",
         "_encoders",
         "_most",
         "_has_more",
@@ -108,6 +116,13 @@ class KafkaBolt(PublishingSink):
         self.map, self.partition, self.timestamp, self.headers = map, partition, timestamp, headers
         self.guarantee, self.retry_secs = guarantee, retry_secs
         self.set_on_bad(on_bad)
+        by_columns = (
+            not any(callable(each) for each in (topic, key, value, key_format))
+            and all(each is None for each in (map, partition, timestamp, headers))
+            and on_bad != "stream"
+            and type(self).execute is KafkaBolt.execute
+        )
+        self.hook = BY_BATCH if by_columns else BY_TUPLE
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -115,6 +130,7 @@ class KafkaBolt(PublishingSink):
         load_client("confluent_kafka", _NAME, "kafka")
         self._encoders: dict[str, tuple[Encode, Encode]] = {}  # by topic
         self._batch: list[Record] = []
+        self._columns: list[Batch] = []
         self._most = int(self.settings.get("message.max.bytes", _MOST_BYTES))
         self._has_more = any((self.partition, self.timestamp, self.headers))
         self._sender: Sender | None = None
@@ -159,6 +175,10 @@ class KafkaBolt(PublishingSink):
         if ensure_topic(_NAME, self.servers, revealed(self.settings), topic, new):
             self.context.counter("topics_created")
 
+    def await_topic(self, topic: str) -> None:
+        """Raise Unavailable if a topic is missing."""
+        await_topic(_NAME, self.servers, revealed(self.settings), topic)
+
     # -- a batch ------------------------------------------------------------------------------
 
     def execute(self, tup: Tuple) -> None:
@@ -176,7 +196,7 @@ class KafkaBolt(PublishingSink):
         elif self.guarantee == "exactly_once":
             self._batch.append(outgoing)
         else:
-            for values, reason in self.sender().send(outgoing):
+            for values, reason in self.sender().send([outgoing]):
                 self.reject(values, reason)
 
     def _outgoing(self, tup: Tuple) -> Record | None:
@@ -201,21 +221,87 @@ class KafkaBolt(PublishingSink):
         )
 
     def _encoders_of(self, topic: str) -> tuple[Encode, Encode]:
-        """Return what makes keys and values of a topic, which is made if it is to be."""
+        """Return what makes keys and values of a topic, which is there then, or is made."""
         if self.create is not None:
             self.ensure_topic(topic, self.create)
+        else:
+            self.await_topic(topic)
         encoders = self._encoders[topic] = (
             encoder(self.key_format, _NAME, "key_format", Place(topic, "key")),
             encoder(self.value, _NAME, "value", Place(topic, "value")),
         )
         return encoders
 
+    def process_columns(
+        self, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+    ) -> None:
+        """Do what `execute` does with each."""
+        assert isinstance(self.topic, str)
+        try:
+            keys, values = self._raw_columns(self.topic, fields, columns, count)
+        except Exception as error:
+            if passes_on(error):
+                raise
+            keys, values = self._raw_rows(self.topic, fields, columns, count)
+        batch = Batch(self.topic, keys, values, None)
+        if self.guarantee == "exactly_once":
+            self._columns.append(batch)
+        elif batch:
+            for row, reason in self.sender().send(batch.records()):
+                self.reject(row, reason)
+
+    def _raw_columns(
+        self, topic: str, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+    ) -> tuple[list[bytes | None], list[bytes | None]]:
+        """Return keys and values as bytes; raise if one of them cannot be, or is too long."""
+        encode_key, encode = self._encoders.get(topic) or self._encoders_of(topic)
+        values: list[bytes | None]
+        if encode is dump_json:
+            values = [*dump_json_rows(fields, columns, count)]
+        elif fields:
+            rows = zip(*columns, strict=True)
+            values = [encode(dict(zip(fields, row, strict=True))) for row in rows]
+        else:
+            values = [encode({}) for _ in range(count)]
+        keys: list[bytes | None] = [None] * count
+        if isinstance(self.key, str):
+            if self.key not in fields:
+                hint = did_you_mean(self.key, fields) or f"they are {', '.join(fields)}"
+                raise ValueError(f"key={self.key!r} is no field; {hint}")
+            column = columns[fields.index(self.key)]
+            keys = [None if key is None else encode_key(key) for key in column]
+        for key, value in zip(keys, values, strict=True):
+            if len(key or b"") + len(value or b"") > self._most:
+                raise ValueError(f"a record of more than {self._most} bytes (message.max.bytes)")
+        return keys, values
+
+    def _raw_rows(
+        self, topic: str, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+    ) -> tuple[list[bytes | None], list[bytes | None]]:
+        """Return those of them that can be written, and reject the others."""
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
+        for row in zip(*columns, strict=True) if columns else [()] * count:
+            try:
+                key, value = self._raw_columns(topic, fields, [[each] for each in row], 1)
+            except Exception as error:
+                if passes_on(error):
+                    raise
+                self.reject(list(row), error)
+            else:
+                keys += key
+                values += value
+        return keys, values
+
     def pre_commit(self, batch_id: int) -> None:
         """Wait for the brokers; or keep the batch until it has committed."""
         if self.guarantee == "exactly_once":
             batch, self._batch = self._batch, []
+            columns, self._columns = self._columns, []
             if batch:
                 self.keep(batch_id, Batch.of(batch))
+            elif columns:
+                self.keep(batch_id, Batch.joined(columns))
         elif self._sender is not None and self.guarantee == "at_least_once":
             for values, reason in self._sender.flush(self.retry_secs):
                 self.reject(values, reason)

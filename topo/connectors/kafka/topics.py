@@ -1,15 +1,20 @@
-"""Topics that are made where they are missing."""
+"""Topics that are looked for before the first record, and made where they are to be."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from topo.connectors.base import check_positive, load_client
 from topo.connectors.kafka.client import in_words, made
+from topo.errors import Unavailable
 
 _TIMEOUT_SECS = 10.0
+_LOOK_SECS = 2.0
+_LOOK_AGAIN_SECS = 0.1
+_LOOKS = 20
 _AS_BROKER = -1
 """What asks for the broker's own default."""
 
@@ -52,3 +57,25 @@ def ensure_topic(
             return False
         raise in_words(kafka, error.args[0], servers, f"topic {name!r}") from error
     return True
+
+
+def await_topic(connector: str, servers: str, settings: Mapping[str, Any], name: str) -> None:
+    """Raise Unavailable, with its name, if a topic is not there; librdkafka says so after 30 s.
+
+    To ask for it has brokers make it that are set so, of which the first answer does not know yet.
+    Brokers that do not answer are waited for by what writes.
+    """
+    kafka = load_client("confluent_kafka", connector, "kafka")
+    admins = load_client("confluent_kafka.admin", connector, "kafka")
+    own = {**settings, "bootstrap.servers": servers, "log_level": 2}
+    admin = made(connector, admins.AdminClient, own)
+    for _ in range(_LOOKS):
+        try:
+            topic = admin.list_topics(name, timeout=_LOOK_SECS).topics.get(name)
+        except kafka.KafkaException:
+            return
+        unknown = kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+        if topic is None or topic.error is None or topic.error.code() != unknown:
+            return
+        time.sleep(_LOOK_AGAIN_SECS)
+    raise Unavailable(f"Kafka at {servers}: there is no topic {name!r}; create=NewTopic() makes it")
