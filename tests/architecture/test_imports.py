@@ -151,7 +151,7 @@ ALLOWED: dict[str, set[str]] = {
         "tuples",
     },
     "streamparse": {"api", "builder", "errors", "topology", "tuples"},
-    "connectors": _CONNECTOR - {"connectors"},
+    "connectors": (_CONNECTOR | {"wire"}) - {"connectors"},  # columns of records
     **{f"connectors.{path.name}": _CONNECTOR for path in (TOPO / "connectors").glob("[a-z]*/")},
     "connectors.files": {*_CONNECTOR, "connectors.aws", "wire"},  # columns that stay Arrow
     "connectors.spark": {*_CONNECTOR, "wire"},  # the same

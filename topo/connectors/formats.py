@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -21,6 +22,8 @@ from topo.errors import ComponentError, Unavailable
 
 Decode: TypeAlias = Callable[[bytes], Any]
 Encode: TypeAlias = Callable[[Any], bytes]
+DecodeMany: TypeAlias = Callable[[Sequence[bytes]], "list[Any] | None"]
+"""Makes values of many; None if one cannot be read, which its own decoding tells."""
 
 FORMS = ("json", "str", "bytes", "msgpack")
 _MSGPACK = "msgpack>=1.0"
@@ -76,6 +79,11 @@ def decoder(form: str | Format | Decode, connector: str, name: str) -> Decode:
         "msgpack": lambda: _msgpack_loads(connector),
     }
     return form if callable(form) else by_name[_checked_name(form, connector, name)]()
+
+
+def decoder_of_many(form: Form) -> DecodeMany | None:
+    """Return the function that makes the values of many at once; None if the form has none."""
+    return _json_loads_many() if form == "json" else None
 
 
 def encoder(
@@ -164,13 +172,44 @@ def _json_loads() -> Decode:
             value = decode(data)
         except RecursionError:
             raise ValueError(_TOO_DEEP) from None
-        if len(data) > 2 * _MOST_DEPTH:
-            levels = data.count(b"[") + data.count(b"{")
-            if levels > _MOST_DEPTH and _is_too_deep(value):
-                raise ValueError(_TOO_DEEP)
+        if len(data) > 2 * _MOST_DEPTH and _is_deep_json(data, value):
+            raise ValueError(_TOO_DEEP)
         return value
 
     return loads
+
+
+def _json_loads_many() -> DecodeMany:
+    """Return a reader of many JSON values as one list, which takes half of the time.
+
+    Between two values stands a mark that nobody who writes them can know. If each second item of
+    the list is the mark, all marks stand between items, none in a text or a list of a value: so
+    each of the values has been read as it is by itself. (pyarrow's reader takes a third. It makes
+    floats of large integers and times of some texts, and a line of `null` ends the process.)
+    """
+    decode = _fastest_loads()
+    mark = secrets.token_hex(8)
+    separator = f',"{mark}",'.encode()
+
+    def loads_many(datas: Sequence[bytes]) -> list[Any] | None:
+        try:
+            items = decode(b"[%b]" % separator.join(datas))
+        except Exception:  # of whatever reader; read alone, the value says it again
+            return None
+        marks = items[1::2]
+        if len(items) != 2 * len(datas) - 1 or marks.count(mark) != len(marks):
+            return None
+        values: list[Any] = items[::2]
+        if max(map(len, datas)) > 2 * _MOST_DEPTH and any(map(_is_deep_json, datas, values)):
+            return None
+        return values
+
+    return loads_many
+
+
+def _is_deep_json(data: bytes, value: Any) -> bool:
+    """Return True if what was read of these bytes is nested too deep."""
+    return data.count(b"[") + data.count(b"{") > _MOST_DEPTH and _is_too_deep(value)
 
 
 def _fastest_loads() -> Decode:

@@ -6,7 +6,8 @@ once. A name that some records lack is None in their tuples, or makes them bad r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 from topo.connectors.base import check_choice
@@ -51,6 +52,23 @@ class Picker:
                 if name not in record:
                     raise ValueError(f"there is no {name!r}; missing='null' makes it None")
         return [record.get(name) for name in self._fields]
+
+    def columns(self, records: Sequence[Any]) -> dict[str, list[Any]] | None:
+        """Return the values of many records by field.
+
+        None: one of them is a bad record, or names are looked for still; one by one tells.
+        """
+        if self._unseen or set(map(type, records)) != {dict}:
+            return None
+        columns = {}
+        for name in self._fields:
+            try:
+                columns[name] = list(map(itemgetter(name), records))
+            except KeyError:
+                if self._is_strict:
+                    return None
+                columns[name] = [record.get(name) for record in records]
+        return columns
 
     def _look_at(self, record: Mapping[str, Any]) -> None:
         self._unseen.difference_update(record)

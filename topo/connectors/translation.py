@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import Any, NamedTuple, TypeAlias, TypedDict, cast
 
 from topo.components import Spout
 from topo.connectors.base import BAD_FIELDS, BadRecord, check_choice
-from topo.connectors.formats import Decode, Format, check_form, decoder
+from topo.connectors.formats import Decode, Format, check_form, decoder, decoder_of_many
 from topo.connectors.picking import Missing, Picker, check_missing
 from topo.errors import ComponentError
 from topo.tuples import DEFAULT_STREAM, Fields
+from topo.wire.frame import Column
+from topo.wire.plain_arrays import column_of_values
+
+Columns: TypeAlias = dict[str, Column]
+"""What is emitted of many records, by field."""
+
+LEAST_OF_COLUMNS = 64
+"""Fewer values are not worth columns, which most likely would become rows again."""
 
 
 class Arrival(NamedTuple):
@@ -117,6 +125,7 @@ class Reader:
         self._of = of = translation
         self._pick = Picker(of.connector, of.fields, of.missing, spout.report_error)
         self.decode = decoder(translation.value, translation.connector, "value")
+        self._decode_many = decoder_of_many(translation.value)
         chosen = attrgetter(*translation.fields) if not self._is_by_value else None
         self._single = len(translation.fields) == 1
         self._chosen = chosen
@@ -136,6 +145,29 @@ class Reader:
         if of.of_value:
             return self._pick(value)
         return self.chosen(record(value))
+
+    def columns_of_raws(self, raws: Sequence[bytes]) -> Columns | None:
+        """Return by field what is emitted of many values as bytes, decoded at once.
+
+        None: their rows are to be made one by one, as by `columns_of`.
+        """
+        if len(raws) < LEAST_OF_COLUMNS or self._decode_many is None or not self._of.of_value:
+            return None
+        values = self._decode_many(raws)
+        return self.columns_of(values) if values is not None else None
+
+    def columns_of(self, values: Sequence[Any]) -> Columns | None:
+        """Return by field what is emitted of many values; Arrow columns, if bolts cannot tell.
+
+        None: their rows are to be made one by one, since they are few, since a function makes them,
+        or since one of the values cannot be read.
+        """
+        if len(values) < LEAST_OF_COLUMNS or not self._of.of_value:
+            return None
+        columns = self._pick.columns(values)
+        if columns is None:
+            return None
+        return {name: column_of_values(column) for name, column in columns.items()}
 
     def chosen(self, record: Any) -> list[Any]:
         """Return the parts of a record that are emitted, where its value has none of them."""

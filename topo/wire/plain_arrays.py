@@ -10,9 +10,13 @@ of its values, at once: an error belongs to who brought the array, and not to wh
 from __future__ import annotations
 
 from functools import lru_cache
+from types import NoneType
 from typing import Any
 
 from topo.wire.arrow import ArrowColumn, pyarrow, values_of
+
+_ARROW_NAMES = {str: "string", int: "int64", float: "float64", bool: "bool_"}
+"""The types of Arrow that it finds for values of these types alone."""
 
 
 def column_of(array: Any) -> ArrowColumn | list[Any]:
@@ -29,6 +33,21 @@ def column_of(array: Any) -> ArrowColumn | list[Any]:
     if not plain or any(each is None for each in plain):
         return values_of(array)
     return ArrowColumn(pa.concat_arrays(plain))  # a copy, of one array as well
+
+
+def column_of_values(values: list[Any]) -> ArrowColumn | list[Any]:
+    """Return Python values as an Arrow column if that has the type and values which they have."""
+    kinds = set(map(type, values))
+    kinds.discard(NoneType)
+    name = _ARROW_NAMES.get(kinds.pop()) if len(kinds) == 1 else None
+    if name is None:
+        return values
+    try:
+        pa = pyarrow()
+        array = pa.array(values, getattr(pa, name)())
+    except Exception:  # pyarrow is not installed, an integer has more than 64 bits, half a letter
+        return values
+    return ArrowColumn(array) if isinstance(array, pa.Array) else values
 
 
 def _plain(pa: Any, array: Any) -> Any:

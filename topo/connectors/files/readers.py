@@ -14,13 +14,14 @@ import csv
 import gzip
 import io
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import IO, Any, Protocol
 
 from topo.connectors.base import BadRecord, load_client
-from topo.connectors.formats import decoder
+from topo.connectors.formats import Decode, DecodeMany, decoder, decoder_of_many
 from topo.wire.arrow import ArrowColumn
 from topo.wire.plain_arrays import column_of
 
@@ -75,13 +76,9 @@ def open_reader(
         return AvroReader(path)
     if form == "csv":
         return CsvReader(path, fields, header, max_record)
-    return LineReader(path, _record_of(form), max_record)
-
-
-def _record_of(form: str) -> Callable[[bytes], Any]:
-    if form == "json":
-        return decoder("json", "FileSpout", "format")
-    return decoder("str", "FileSpout", "format")
+    of_line = "json" if form == "json" else "str"
+    record_of = decoder(of_line, "FileSpout", "format")
+    return LineReader(path, record_of, decoder_of_many(of_line), max_record)
 
 
 def _open(path: str) -> IO[bytes]:
@@ -91,9 +88,11 @@ def _open(path: str) -> IO[bytes]:
 class LineReader:
     """Lines, or JSON one to a line."""
 
-    def __init__(self, path: str, record_of: Callable[[bytes], Any], max_record: int) -> None:
+    def __init__(
+        self, path: str, record_of: Decode, records_of: DecodeMany | None, max_record: int
+    ) -> None:
         self._path, self._max = path, max_record
-        self._record_of = record_of
+        self._record_of, self._records_of = record_of, records_of
         self._file = _open(path)
         self._at = 0
 
@@ -112,10 +111,22 @@ class LineReader:
         cut = len(lines) > most
         del lines[most:]
         piece = Piece(end=start, finished=at_end and not cut)
-        for line in lines:
-            self._add(piece, line, len(line))
+        if not self._add_all(piece, lines):
+            for line in lines:
+                self._add(piece, line, len(line))
         self._at = -1 if piece.end != start + len(data) else piece.end
         return piece
+
+    def _add_all(self, piece: Piece, lines: list[bytes]) -> bool:
+        """Add lines that are decoded at once; return False if one by one has to be looked at."""
+        if self._records_of is None or not lines or max(map(len, lines)) > self._max:
+            return False
+        records = self._records_of(lines)
+        if records is None:
+            return False
+        piece.records = records
+        *piece.starts, piece.end = accumulate(map(len, lines), initial=piece.end)
+        return True
 
     def _read_long(self, start: int, line: bytes, whole: bool) -> Piece:
         """Read a line that is longer than a chunk, of which this is the beginning."""

@@ -70,6 +70,9 @@ class RecordReader(Reader):
         if self._of.translate is None:
             if piece.columns is not None:
                 return piece.columns, piece.starts
+            columns = self.columns_of(piece.records)
+            if columns is not None:
+                return columns, piece.starts
             try:
                 return [self.values_of(record, _same) for record in piece.records], piece.starts
             except Exception:  # one by one below, which says which one it is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from topo.components import Spout
@@ -10,12 +10,13 @@ from topo.connectors import translation
 from topo.connectors.formats import Decode, Format, check_form, decoder, passes_on
 from topo.connectors.kafka.client import Message
 from topo.connectors.kafka.dead_letters import DeadLetters
-from topo.connectors.translation import Reader
+from topo.connectors.translation import Columns, Reader
 
 _NAME = "KafkaSpout"
 DEFAULT_FIELDS = ("topic", "partition", "offset", "key", "value")
 DEAD_FIELDS = (*DEFAULT_FIELDS, "headers", "reason", "failures")
 
+_NO_FIELDS = b"{}"
 _TIMESTAMP_TYPES = {0: "none", 1: "create", 2: "append"}
 
 
@@ -81,6 +82,13 @@ class MessageReader(Reader):
         except Exception as error:
             self._tell_bad(spout, message, error)
             return None
+
+    def read_messages(self, messages: Sequence[Message]) -> Columns | None:
+        """Return by field what is emitted of messages; None: each is to be read by itself."""
+        raws = [message.value() for message in messages]
+        if None in raws:  # tombstones, which have all the fields
+            raws = [_NO_FIELDS if raw is None else raw for raw in raws]
+        return self.columns_of_raws(raws)
 
     def _tell_bad(self, spout: Spout, message: Message, error: Exception) -> None:
         where = f"{message.topic()}-{message.partition()} at {message.offset()}"

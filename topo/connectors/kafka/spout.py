@@ -9,8 +9,10 @@ consumer, so that the main reading never goes back.
 from __future__ import annotations
 
 import re
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, Literal
 
 from topo.config.secrets import revealed
@@ -34,7 +36,7 @@ from topo.connectors.kafka.reading import PartitionReader
 from topo.connectors.kafka.records import DEAD_FIELDS, MessageReader, Record, Translation
 from topo.connectors.kafka.starts import Start, check_until
 from topo.connectors.retries import Backoff
-from topo.connectors.translation import stream_and_values
+from topo.connectors.translation import Columns, stream_and_values
 from topo.errors import ComponentError, Unavailable
 from topo.tuples import DEFAULT_STREAM
 
@@ -223,25 +225,44 @@ class KafkaSpout(PartitionReader):
 
     def _emit_queue(self) -> None:
         """Emit what was fetched; what is beyond a limit waits, or lacks its schema for now."""
-        rows: list[Any] = []
-        ids: list[Any] = []
-        try:
-            self._read_queue(rows, ids)
-        finally:
-            if rows:
-                self.emit_many(rows, msg_ids=ids if self._is_tracked else None)
-
-    def _read_queue(self, rows: list[Any], ids: list[Any]) -> None:
-        """Take messages from the queue; add those of the default stream to `rows`, with ids."""
-        key: TP = ("", -1)
         room = len(self._queue)
         if self._is_tracked:
             room = self.room(room + self._failures.asked) - self._failures.asked
-        while self._queue and room > 0:
+        columns = self._reader.read_messages(list(islice(self._queue, max(0, room))))
+        rows: list[Any] = []
+        ids: list[Any] = []
+        try:
+            self._read_queue(room, rows, ids, columns)
+        finally:
+            if rows:
+                self._emit_rows(rows, ids, columns)
+
+    def _emit_rows(self, rows: list[Any], ids: list[Any], columns: Columns | None) -> None:
+        """Emit rows; or, of messages that were read as columns, those at these places of them."""
+        emitted: Any = rows
+        if columns is not None:
+            first, end = rows[0], rows[-1] + 1
+            if end - first == len(rows):
+                emitted = {name: column[first:end] for name, column in columns.items()}
+            else:
+                emitted = {name: [column[row] for row in rows] for name, column in columns.items()}
+        self.emit_many(emitted, msg_ids=ids if self._is_tracked else None)
+
+    def _read_queue(
+        self, room: int, rows: list[Any], ids: list[Any], columns: Columns | None
+    ) -> None:
+        """Take messages from the queue; add those of the default stream to `rows`, with ids.
+
+        If the first `room` of them were read as columns, add their places in these instead.
+        """
+        key: TP = ("", -1)
+        place, end = -1, room - 1 if columns is not None else sys.maxsize
+        while self._queue and room > 0 and place < end:
             message = self._queue.popleft()
+            place += 1
             if message.partition() != key[1] or message.topic() != key[0]:
                 if rows and self.collector.hears_splits:
-                    self.emit_many(list(rows), msg_ids=list(ids) if self._is_tracked else None)
+                    self._emit_rows(list(rows), list(ids), columns)
                     rows.clear()
                     ids.clear()
                 key = (message.topic(), message.partition())
@@ -254,11 +275,13 @@ class KafkaSpout(PartitionReader):
             if self._is_tracked and partition.offsets.span >= self.max_in_flight:
                 self._hold(key, message)
                 continue
-            try:
-                values = self._reader.read_message(self, message)
-            except Unavailable:
-                self._queue.appendleft(message)
-                raise
+            values: Any = place
+            if columns is None:
+                try:
+                    values = self._reader.read_message(self, message)
+                except Unavailable:
+                    self._queue.appendleft(message)
+                    raise
             partition.position = offset + 1
             if values is None:
                 continue
