@@ -33,6 +33,7 @@ SUITES = (
     "streams",
     "columns",
     "columns-on-spark",
+    "word-peers",
     "patterns",
     "rules",
     "keyed",
