@@ -5,6 +5,7 @@ The other way is the one that decodes each record by itself, and makes a row of 
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ from topo import (
     WindowAggregate,
 )
 from topo.connectors import formats, translation
-from topo.connectors.files import FileSpout
+from topo.connectors.files import FileSpout, readers
 from topo.connectors.formats import decoder, decoder_of_many
 from topo.connectors.retries import Backoff
 from topo.engine.inline.run import InlineRun
@@ -245,10 +246,42 @@ def test_columns_of_lines_do_what_rows_do(
     columns = run()
     by_rows(monkeypatch)
     monkeypatch.setattr(formats, "decoder_of_many", lambda form: None)
-    monkeypatch.setattr("topo.connectors.files.readers.decoder_of_many", lambda form: None)
+    monkeypatch.setattr(readers, "decoder_of_many", lambda form: None)
     assert columns == run()
     assert sum(isinstance(one, str) for one in columns) >= 1200
     assert sum(one[0] == "bad" for one in columns) == (len(BAD) if has_bad else 0)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
+def test_a_file_that_is_read_on_is_never_gone_back_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What it gives is what readers give that are opened anew for each piece."""
+    monkeypatch.setattr(readers, "_CHUNK_BYTES", 1_000)
+    random = Random(2)
+    lines = [json.dumps(["x" * random.choice([0, 9, 99, 990, 1_500])]) for _ in range(300)]
+    data = "".join(line + random.choice(["\n", "\r\n", "\n\n"]) for line in lines).encode() + b"[5]"
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+
+    def pieces(reader: Any, anew: bool) -> list[Any]:
+        all_of_them: list[Any] = []
+        piece = readers.Piece()
+        while not piece.finished:
+            reader = readers.open_reader(str(path), "json", (), True, 1_200) if anew else reader
+            piece = reader.read(piece.end, 7, whole=True)
+            bad = list(map(str, piece.bad))
+            all_of_them.append((piece.records, piece.starts, bad, piece.end, piece.finished))
+        return all_of_them
+
+    reader: Any = readers.open_reader(str(path), "json", (), True, 1_200)
+    monkeypatch.setattr(reader._file, "seek", None)
+    read_on = pieces(reader, False)
+    monkeypatch.undo()
+    monkeypatch.setattr(readers, "_CHUNK_BYTES", 1_000)
+    assert read_on == pieces(None, True)
+    assert sum(len(records) + len(bad) for records, _, bad, *_ in read_on) == 301
+    assert any(bad for _, _, bad, *_ in read_on)
 
 
 def test_what_a_bolt_over_batches_reads_was_a_column_all_the_way(

@@ -95,12 +95,14 @@ class LineReader:
         self._record_of, self._records_of = record_of, records_of
         self._file = _open(path)
         self._at = 0
+        self._rest = b""
+        """What was read and lies behind that position: to go back costs a .gz all before it."""
 
     def read(self, start: int, most: int, *, whole: bool) -> Piece:
         if self._at != start:
             self._file.seek(start)
-            self._at = start
-        data = self._file.read(_CHUNK_BYTES)
+            self._at, self._rest = start, b""
+        data = self._rest + self._file.read(_CHUNK_BYTES - len(self._rest))
         lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
         at_end = len(data) < _CHUNK_BYTES
         if lines and not lines[-1].endswith(b"\n"):
@@ -114,7 +116,9 @@ class LineReader:
         if not self._add_all(piece, lines):
             for line in lines:
                 self._add(piece, line, len(line))
-        self._at = -1 if piece.end != start + len(data) else piece.end
+        self._at, self._rest = piece.end, data[piece.end - start :]
+        if at_end and not cut and self._rest:  # the beginning of a line: to be read as it is then
+            self._at = -1
         return piece
 
     def _add_all(self, piece: Piece, lines: list[bytes]) -> bool:
@@ -136,7 +140,7 @@ class LineReader:
             last = self._file.readline(_CHUNK_BYTES)
             size += len(last)
         piece = Piece(end=start, finished=not last)
-        self._at = -1
+        self._at, self._rest = -1, b""
         if last or whole:
             self._add(piece, line, size)
             self._at = piece.end
