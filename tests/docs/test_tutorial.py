@@ -35,6 +35,8 @@ def environment(tmp_path: Path) -> Iterator[Mapping[str, str]]:
         "PATH": path,
         "PYTHONPATH": str(ROOT),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # their import takes longer than the tests
+        "PYTEST_PLUGINS": "topo._pytest",
         "PYTHONUNBUFFERED": "1",  # both outputs are one, in the order of a terminal
         "TOPO_HOME": str(tmp_path / "home"),
         "COLUMNS": "200",

@@ -81,8 +81,9 @@ def test_what_instances_of_keys_did_in_a_killed_slot_counts_once(mode: str, tmp_
     assert sorted(result.acked["s"]) == list(range(70))
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("micro-batch", marks=pytest.mark.smoke), "real-time"]
+)
 def test_what_a_killed_slot_did_counts_once(mode: str, tmp_path: Path) -> None:
     topology = line(Numbers(40), DiesOnce(20, tmp_path / "died"))
     conf = {"topology.workers": 2, "topology.mode": mode}

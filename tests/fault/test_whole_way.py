@@ -48,16 +48,23 @@ def test_from_submit_to_kill(terminal: Terminal) -> None:
     submitted = terminal.topo("submit", "wordcount.py", "-n", "words", "-w", "120", "--", "1000000")
     assert "submitted words (words-" in submitted
     assert ": ACTIVE after " in submitted
-    assert "ACTIVE" in terminal.topo("list")
     stats = terminal.until("stats", "words", "--json", shows='"batch": {"id": 1')
     assert json.loads(stats)["components"]["count"]["kind"] == "bolt"
+    assert "killed words; its state is kept" in terminal.topo("kill", "words")
+    assert "No topologies running" in terminal.topo("list")
+    none_left(terminal.directory)
+
+
+def test_a_submitted_topology_obeys_each_command(terminal: Terminal) -> None:
+    terminal.topo("quickstart")
+    terminal.topo("submit", "wordcount.py", "-n", "words", "-w", "120", "--", "1000000")
+    assert "ACTIVE" in terminal.topo("list")
     assert "COMPONENT" in terminal.topo("stats", "words")
     assert "words: INACTIVE (was ACTIVE)" in terminal.topo("deactivate", "words")
     assert "INACTIVE" in terminal.topo("list")
     assert "words: ACTIVE (was INACTIVE)" in terminal.topo("activate", "words")
     assert "No errors." in terminal.topo("errors", "words")
     assert "killed words; its state is kept" in terminal.topo("kill", "words")
-    assert "No topologies running" in terminal.topo("list")
     none_left(terminal.directory)
 
 

@@ -91,7 +91,7 @@ def run_loop(case: Case, seed: int = 0, restarts: bool = False) -> None:
         return
     world = World(case, seed)
     if "error" in expect:
-        world.feeder.feed([1])
+        world.feeder.feed(["a long one" * 100])  # the sooner it is too much
         with pytest.raises(TopoError) as failed:
             world.finish()
         assert failed.value.code == expect["error"]
@@ -118,6 +118,8 @@ def run_loop(case: Case, seed: int = 0, restarts: bool = False) -> None:
         for _ in range(300 + seed):
             world.run.step()
         world.run.restart()
+        while not restarts and world.run.step():
+            pass  # to settle is to ask the feeder a thousand times a lap
     world.finish(restarts)
     check(world, case)
 

@@ -75,6 +75,11 @@ def test_a_run_goes_on_where_the_last_one_stopped(cluster: LocalCluster, tmp_pat
         assert len(run.tuples("balances")) == len(fresh)
         assert {user: last for user, last, _ in run.tuples("balances")} == cents
         assert run.tuples("total")[-1] == [limit]
+
+
+def test_another_topology_is_refused(cluster: LocalCluster, tmp_path: Path) -> None:
+    conf = {**WORKERS, "topology.checkpoint.dir": str(tmp_path / "checkpoint")}
+    cluster.submit_topology("t", payments(3), conf).await_completion(LONGEST_SECS)
     other_tasks = payments(30, tasks=2)
     other_topology = line(Numbers(3))
     for topology, workers, said in (

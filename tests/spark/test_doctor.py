@@ -9,7 +9,7 @@ import pytest
 
 from topo.cli.root import run as run_command
 
-pytestmark = [pytest.mark.spark, pytest.mark.smoke]
+pytestmark = [pytest.mark.spark, pytest.mark.smoke, pytest.mark.stops_spark]
 
 
 def test_this_machine_passes_every_check(

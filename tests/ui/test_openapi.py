@@ -10,6 +10,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 
+from tests.property.scale import scaled
 from tests.ui.conftest import Serve, Site
 from tests.ui.worlds import World
 from topo import __version__
@@ -17,7 +18,7 @@ from topo.manage.api import Management
 from topo.ui.api import endpoints
 from topo.ui.openapi import openapi
 
-EXAMPLES = 12
+EXAMPLES = scaled(12)
 """Of each operation."""
 
 
