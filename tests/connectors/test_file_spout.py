@@ -171,6 +171,55 @@ def test_a_line_without_an_end_takes_little_memory(tmp_path: Path) -> None:
     reader.close()
 
 
+@pytest.mark.parametrize("form", ["lines", "csv"])
+def test_a_file_is_read_once_however_short_its_pages_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Going back in a packed file means to unpack it from its beginning."""
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"".join(b"%d\n" % number for number in range(300_000)), 1))
+
+    class NeverGoesBack(gzip.GzipFile):
+        def seek(self, offset: int, whence: int = 0) -> int:
+            raise AssertionError(f"seek({offset})")
+
+    monkeypatch.setattr(gzip, "open", NeverGoesBack)
+    reader = open_reader(str(path), form, ("n",), header=False)
+    numbers: list[str] = []
+    at, finished = 0, False
+    while not finished:
+        piece = reader.read(at, 20_000, whole=True)
+        numbers += [row["n"] if form == "csv" else row for row in piece.records]
+        at, finished = piece.end, piece.finished
+    reader.close()
+    assert numbers == [str(number) for number in range(300_000)]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "header", "expected"),
+    [
+        ("lines", "ann\n", True, [["ann"]]),
+        ("json", '{"user": "ann"}\n', True, [["ann"]]),
+        ("csv", "user\nann\n", True, [["ann"]]),
+        ("csv", '"user"\nann\n', True, [["ann"]]),
+        ("csv", "ann\n", False, [["ann"]]),
+    ],
+)
+def test_the_mark_of_utf_8_belongs_to_no_record(
+    tmp_path: Path, form: Any, text: str, header: bool, expected: Any
+) -> None:
+    (tmp_path / "a").write_text(text, encoding="utf-8-sig")
+    assert emitted(FileSpout(tmp_path / "a", form, fields="user", header=header)) == expected
+
+
+@pytest.mark.parametrize("text", ["user,n\rann,1\r", 'user,"n\nm"\nann,1\n'])
+def test_a_first_line_that_names_no_columns_makes_the_file_bad(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a").write_bytes(text.encode())
+    assert emitted(FileSpout(tmp_path / "a", "csv", fields="user", on_bad="skip")) == []
+    with pytest.raises(ComponentError, match="its first line names no columns"):
+        emitted(FileSpout(tmp_path / "a", "csv", fields="user"))
+
+
 def test_deeply_nested_json_is_a_bad_record(tmp_path: Path) -> None:
     (tmp_path / "a").write_text('{"v": 1}\n' + "[" * 100_000 + '\n{"v": 2}\n')
     rows = emitted(FileSpout(tmp_path / "a", "json", fields="v", on_bad="skip"))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -95,45 +96,52 @@ class LineReader:
         self._record_of, self._records_of = record_of, records_of
         self._file = _open(path)
         self._at = 0
-        self._rest = b""
-        """What was read and lies behind that position: to go back costs a .gz all before it."""
+        self._ahead: deque[bytes] = deque()  # lines behind `_at` that were read, and not used
+        self._rest = b""  # and the beginning of the line behind them
 
     def read(self, start: int, most: int, *, whole: bool) -> Piece:
         if self._at != start:
             self._file.seek(start)
-            self._at, self._rest = start, b""
-        data = self._rest + self._file.read(_CHUNK_BYTES - len(self._rest))
-        lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
-        at_end = len(data) < _CHUNK_BYTES
-        if lines and not lines[-1].endswith(b"\n"):
-            if len(lines) == 1 and not at_end:
-                return self._read_long(start, data, whole)
-            if not (at_end and whole):
-                lines.pop()
-        cut = len(lines) > most
-        del lines[most:]
-        piece = Piece(end=start, finished=at_end and not cut)
-        if not self._add_all(piece, lines):
-            for line in lines:
+            self._at = start
+            self._ahead.clear()
+            self._rest = b""
+        at_end = False
+        if len(self._ahead) < most:
+            read = self._file.read(_CHUNK_BYTES)
+            at_end = len(read) < _CHUNK_BYTES
+            data = self._rest + read
+            lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
+            self._rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
+            if self._rest and not (lines or self._ahead or at_end):
+                return self._read_long(start, whole)
+            self._ahead.extend(lines)
+        piece = Piece(end=start)
+        page = [self._ahead.popleft() for _ in range(min(most, len(self._ahead)))]
+        if not self._add_all(piece, page):
+            for line in page:
                 self._add(piece, line, len(line))
-        self._at, self._rest = piece.end, data[piece.end - start :]
-        if at_end and not cut and self._rest:  # the beginning of a line: to be read as it is then
-            self._at = -1
+        if at_end and not self._ahead:
+            if whole and self._rest:
+                self._add(piece, self._rest, len(self._rest))
+                self._rest = b""
+            piece.finished = True
+        self._at = piece.end
         return piece
 
     def _add_all(self, piece: Piece, lines: list[bytes]) -> bool:
         """Add lines that are decoded at once; return False if one by one has to be looked at."""
         if self._records_of is None or not lines or max(map(len, lines)) > self._max:
             return False
-        records = self._records_of(lines)
+        records = self._records_of([_unmarked(lines[0], piece.end), *lines[1:]])
         if records is None:
             return False
         piece.records = records
         *piece.starts, piece.end = accumulate(map(len, lines), initial=piece.end)
         return True
 
-    def _read_long(self, start: int, line: bytes, whole: bool) -> Piece:
-        """Read a line that is longer than a chunk, of which this is the beginning."""
+    def _read_long(self, start: int, whole: bool) -> Piece:
+        """Read a line that is longer than a chunk, whose beginning was read."""
+        line, self._rest = self._rest, b""
         line += self._file.readline(max(0, self._max + 1 - len(line)))
         size, last = len(line), line
         while last and not last.endswith(b"\n"):
@@ -147,7 +155,7 @@ class LineReader:
         return piece
 
     def _add(self, piece: Piece, line: bytes, size: int) -> None:
-        text = line.rstrip(b"\r\n")
+        text = _unmarked(line, piece.end).rstrip(b"\r\n")
         try:
             if len(text) > self._max:
                 piece.bad.append(_too_long(self._path, piece.end, text, size, self._max))
@@ -175,6 +183,11 @@ def _lines(data: bytes) -> list[bytes]:
     )  # fmt: skip
 
 
+def _unmarked(line: bytes, at: int) -> bytes:
+    """Return a line without the mark of UTF-8 that some programs write at a file's beginning."""
+    return line if at else line.removeprefix(BOM_UTF8)
+
+
 def _too_long(path: str, at: int, text: bytes, size: int, most: int) -> BadRecord:
     reason = f"a record of {size:,} bytes; max_record={most:,}"
     return BadRecord(text[:_SHOWN_BYTES], reason, f"{path} at byte {at}")
@@ -198,7 +211,7 @@ class CsvReader:
             first, self._body = self._line()
             if len(first) > max_record:
                 raise ValueError(f"its first line has {self._body:,} bytes; {max_record=:,}")
-            self._columns = next(csv.reader([first.decode()]), [])
+            self._columns = self._header(_unmarked(first, 0).decode())
             self._at = self._body
 
     def read(self, start: int, most: int, *, whole: bool) -> Piece:
@@ -213,6 +226,12 @@ class CsvReader:
                 break
         self._at = piece.end
         return piece
+
+    def _header(self, line: str) -> list[str]:
+        try:
+            return next(csv.reader([line], strict=True), [])
+        except csv.Error as error:
+            raise ValueError(f"its first line names no columns: {error}") from error
 
     def _line(self) -> tuple[bytes, int]:
         """Return the next line, cut if it is longer than a record may be, and its whole size."""
@@ -231,6 +250,7 @@ class CsvReader:
         line, size = self._line()
         if not line:
             return False
+        line = _unmarked(line, piece.end)
         lines = [(line, size)]
         is_open = False
 
