@@ -12,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
-from math import inf, isfinite, isnan
+from math import inf, isfinite, isnan, nan
 from random import Random
 from statistics import pvariance, variance
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -423,6 +424,26 @@ def test_a_variance_of_what_is_no_finite_number_is_none() -> None:
     assert isnan(made.result(acc))
     assert made.result(made.remove(acc, inf)) == 0.0
     assert made.result(made.add(made.add(made.init(), 1e300), -1e300)) == inf
+
+
+@pytest.mark.parametrize("combiner", [Sum("v"), Mean("v"), Var("v")])
+@pytest.mark.parametrize("value", ["3", b"3", [3], (3,)])
+def test_what_plus_only_joins_is_no_number(combiner: Combiner, value: Any) -> None:
+    made = in_tables(combiner)
+    with pytest.raises(StreamError, match=rf"adds and subtracts .* {type(value).__name__}"):
+        made.add(made.init(), value)
+
+
+@pytest.mark.parametrize("combiner", [Sum("v"), Mean("v")])
+def test_floats_of_other_libraries_are_taken_away_exactly_too(combiner: Combiner) -> None:
+    made = in_tables(combiner)
+    acc = made.init()
+    for value in (1e16, 1.0, nan):
+        acc = made.add(acc, np.float64(value))
+    assert isnan(made.result(acc))
+    for value in (1e16, nan):
+        acc = made.remove(acc, np.float64(value))
+    assert made.result(acc) == 1.0
 
 
 @given(st.lists(st.tuples(st.floats(allow_nan=False), st.integers(0, 3)), max_size=40))

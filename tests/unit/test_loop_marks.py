@@ -11,15 +11,22 @@ from tests.parity.loop_doubles import Begin, End, Same, countdown, ring
 from topo import (
     BasicBolt,
     CheckpointError,
+    Count,
     EventTime,
+    FromList,
+    Global,
     InvalidTopologyError,
+    KeyedBolt,
     Spout,
     Topology,
     TopologyBuilder,
+    Tumbling,
+    WindowAggregate,
     WindowedBolt,
 )
 from topo.drpc import DrpcSpout, RequestBolt
 from topo.engine.spark.plan import make_plan
+from topo.testing import complete_topology
 from topo.topology.drawing import dot, mermaid
 
 
@@ -39,6 +46,32 @@ class Windows(WindowedBolt):
 
     def execute(self, window: Any) -> None:
         pass
+
+
+class Laps(BasicBolt):
+    """Sends each number round until it is 0."""
+
+    outputs = {"default": ("k", "ts"), "again": ("k", "ts", "left")}
+
+    def execute(self, tup: Any) -> None:
+        if tup.left:
+            self.emit([tup.k, tup.ts, tup.left - 1], stream="again")
+        else:
+            self.emit([tup.k, tup.ts])
+
+
+class Arrivals(KeyedBolt):
+    outputs = ("k", "n")
+
+    def created(self) -> None:
+        self.n = 0
+
+    def execute(self, tup: Any) -> None:
+        self.n += 1
+        self.set_timer("end", after=timedelta(hours=1))
+
+    def on_timer(self, name: str, at: Any) -> None:
+        self.emit([self.key, self.n])
 
 
 class Gather(RequestBolt):
@@ -93,6 +126,34 @@ def test_a_bolt_by_time_on_a_loop_is_a_problem_and_behind_it_is_none() -> None:
             assert problems(builder) == [("loop-time", "bolt 'w'")]
         else:
             builder.create_topology()
+
+
+@pytest.mark.parametrize(
+    "bolt",
+    [
+        WindowAggregate(
+            key="k",
+            window=Tumbling(timedelta(minutes=1)),
+            time=EventTime("ts"),
+            aggregates={"n": Count()},
+        ),
+        WindowAggregate(key="k", window=Global(), aggregates={"n": Count()}),
+        Arrivals(),
+    ],
+    ids=["event time", "arrival", "timers"],
+)
+@pytest.mark.parametrize("ways", [1, 2])
+def test_a_bolt_by_time_works_behind_loops(bolt: Any, ways: int) -> None:
+    builder = TopologyBuilder()
+    rows = [("a", 1_000 * number, number % 4) for number in range(12)]
+    builder.set_spout("s", FromList(rows, fields=("k", "ts", "left")))
+    read = builder.set_bolt("w", bolt)
+    for way in range(ways):
+        laps = builder.set_bolt(f"laps{way}", Laps()).shuffle_grouping("s")
+        laps.shuffle_grouping(f"laps{way}", stream="again", loop=True)
+        read.fields_grouping(f"laps{way}", ["k"])
+    (result,) = complete_topology(builder.create_topology()).tuples("w")
+    assert (result[0], result[-1]) == ("a", 12 * ways)
 
 
 def test_requests_are_not_gathered_behind_a_loop() -> None:

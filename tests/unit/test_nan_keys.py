@@ -7,6 +7,7 @@ that has a text in its place and is not restarted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -22,6 +23,7 @@ from topo import (
     CoGroup,
     Collect,
     Count,
+    Distinct,
     EventTime,
     Global,
     IntervalJoin,
@@ -45,7 +47,8 @@ from topo import (
 from topo.routing.hashing import stable_hash
 from topo.storage.saving import column_with_one_nan, keys_of, with_one_nan
 from topo.streams import Process, StreamBuilder
-from topo.testing import FeederSpout, TestCluster
+from topo.testing import FeederSpout, TestCluster, laws_of_batches
+from topo.wire.column import dump, load
 
 MS = timedelta(milliseconds=1)
 TS = EventTime("ts", lag=5)
@@ -283,3 +286,24 @@ def test_a_key_with_a_nan_in_it_is_counted_as_one_over_a_restart(nan: Callable[[
         assert {name: len(rows) for name, rows in plain.items()} == {
             name: len(rows) for name, rows in results(make, lambda: "nan").items()
         }
+
+
+@pytest.mark.parametrize("other", NANS, ids=repr)
+def test_all_nans_are_one_of_the_values_that_distinct_counts(other: Any) -> None:
+    distinct = Distinct("v")
+    for value, again in [(math.nan, other), (("x", math.nan), Pair("x", other))]:
+        saved = load(dump(distinct.add(distinct.add(distinct.init(), value), "y")))
+        both = distinct.merge(saved, distinct.add(distinct.init(), again))
+        assert distinct.result(distinct.add(both, again)) == 2
+
+
+def test_nans_that_an_operator_makes_are_one_however_batches_are_cut() -> None:
+    def program(tasks: int) -> Topology:
+        s = StreamBuilder()
+        rows = s.stream([], fields=("k", "ts"), time=EventTime("ts"), name="rows")
+        nans = rows.repartition(tasks).key_by("k").map_values(lambda row: math.nan)
+        nans.window(Tumbling(10)).distinct().named("out").print()
+        return s.build()
+
+    found = laws_of_batches(program, {"rows": [("a", 1), ("a", 2), ("a", 30)]}, results="out")
+    assert found["out"] == [["a", 0, 10, 1]]

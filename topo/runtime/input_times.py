@@ -21,6 +21,7 @@ from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.runtime.watermarks import IdleTimer, WatermarkMerger
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
+from topo.topology.order import reached
 
 
 class Input(NamedTuple):
@@ -300,10 +301,14 @@ class InputTimes:
 
 def spouts_behind(topology: Topology, layout: TaskLayout, component: str) -> frozenset[int]:
     """Return the tasks of all spouts that a component's tuples come from; its own, of a spout."""
-    definition = topology.component(component)
-    if definition.is_spout:
-        return frozenset(layout.tasks_of(component))
-    found: set[int] = set()
-    for read in definition.inputs:
-        found |= spouts_behind(topology, layout, read.component)
-    return frozenset(found)
+    reads = {
+        name: [read.component for read in definition.inputs]
+        for name, definition in topology.components.items()
+    }
+    behind = reached([component], reads)  # a loop leads back to where it began
+    return frozenset(
+        task
+        for spout in topology.spouts
+        if spout.id in behind
+        for task in layout.tasks_of(spout.id)
+    )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from copy import copy, deepcopy
+from math import nan
 from operator import itemgetter
 from typing import Any, ClassVar, TypeAlias
 
@@ -22,6 +23,7 @@ from topo.errors import StreamError, WindowError
 from topo.operators.aggregates import bags
 from topo.operators.aggregates.exact import Exact, ExactMean, ExactVar
 from topo.operators.aggregates.retractable import Counting, RetractableAggregate, WithRows
+from topo.storage.saving import NEVER_NAN, with_one_nan
 
 FieldOrFunction: TypeAlias = "str | Callable[[Any], Any] | None"
 
@@ -342,7 +344,7 @@ class Last(_Timed):
 
 
 class Distinct(_OfField):
-    """The number of different values of a field, exactly; None is no value."""
+    """The number of different values of a field, exactly; None is no value, NaN is one."""
 
     grows = True
 
@@ -351,7 +353,7 @@ class Distinct(_OfField):
 
     def add(self, acc: set[Any], value: Any) -> set[Any]:
         if value is not None:
-            acc.add(value)
+            acc.add(value if type(value) in NEVER_NAN else _in_sets(value))
         return acc
 
     def merge(self, a: set[Any], b: set[Any]) -> set[Any]:
@@ -362,6 +364,16 @@ class Distinct(_OfField):
 
     def in_tables(self) -> RetractableAggregate:
         return bags.number_of_values()
+
+
+def _in_sets(value: Any) -> Any:
+    """Return what stands for a value in a set: of every NaN, in tuples too, an Ellipsis.
+
+    A set finds a NaN by its identity, and pickling makes another object of it.
+    """
+    if isinstance(value, tuple):
+        return tuple(map(_in_sets, value))
+    return ... if with_one_nan(value) is nan else value
 
 
 class TopK(Combiner):

@@ -9,8 +9,10 @@ one of squares, which loses nothing either. None is no value, as in windows.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from topo.errors import StreamError, shown
 from topo.operators.aggregates.retractable import RetractableAggregate
 
 
@@ -28,11 +30,12 @@ class Exact(RetractableAggregate):
         rows, values, floats, rest, parts, odd = acc
         if value is None:
             return rows + 1, values, floats, rest, parts, odd
-        if type(value) is float:
+        if isinstance(value, float):
             if math.isfinite(value):
                 return rows + 1, values + 1, floats + 1, rest, _grown(parts, value, 1), odd
-            odd = _counted(odd, repr(value), 1)
+            odd = _counted(odd, repr(float(value)), 1)
             return rows + 1, values + 1, floats + 1, rest, parts, odd
+        _refuse_sequence(value)
         return rows + 1, values + 1, floats, value if rest is None else rest + value, parts, odd
 
     def remove(self, acc: Any, value: Any) -> Any:
@@ -41,10 +44,10 @@ class Exact(RetractableAggregate):
             return self.init()
         if value is None:
             return rows - 1, values, floats, rest, parts, odd
-        if type(value) is float:
+        if isinstance(value, float):
             if math.isfinite(value):
                 return rows - 1, values - 1, floats - 1, rest, _grown(parts, value, -1), odd
-            odd = _counted(odd, repr(value), -1)
+            odd = _counted(odd, repr(float(value)), -1)
             return rows - 1, values - 1, floats - 1, rest, parts, odd
         return rows - 1, values - 1, floats, -value if rest is None else rest - value, parts, odd
 
@@ -100,6 +103,7 @@ class ExactVar(RetractableAggregate):
         if value is None:
             return rows, values, total, squares, odd
         if not isinstance(value, int):
+            _refuse_sequence(value)
             value = float(value)
             if not math.isfinite(value):
                 return rows, values + sign, total, squares, odd + sign
@@ -121,6 +125,16 @@ class ExactVar(RetractableAggregate):
             return distance / (count * values << (of + 2 * k))
         except OverflowError:
             return math.inf
+
+
+def _refuse_sequence(value: Any) -> None:
+    """Raise a StreamError for text and lists: plus joins them, and nothing takes them away."""
+    if isinstance(value, Sequence):
+        raise StreamError(
+            f"an aggregate of a table adds and subtracts its values, and {shown(value)} is a "
+            f"{type(value).__name__}",
+            hint="aggregate a function that makes a number of it",
+        )
 
 
 def _grown(parts: tuple[int, int], value: float, sign: int) -> tuple[int, int]:
