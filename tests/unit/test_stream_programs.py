@@ -224,6 +224,19 @@ def test_a_branch_that_nobody_reads_is_where_the_rest_goes() -> None:
     assert complete_topology(s.build()).tuples("odd") == [[1], [3]]
 
 
+@pytest.mark.parametrize("named", ["one", "two", "rest"])
+def test_the_name_of_any_branch_is_that_of_a_component(named: str) -> None:
+    s = StreamBuilder()
+    parts = s.stream([1, 2, 3]).branch(one=lambda n: n == 1, two=lambda n: n == 2, default="rest")
+    for name, part in parts.items():
+        if name == named:
+            part.named(name)
+        else:
+            part.print()
+    place = ["one", "two", "rest"].index(named)
+    assert elements(complete_topology(s.build()), named) == [place + 1]
+
+
 def test_every_name_is_one_of_a_component() -> None:
     s = StreamBuilder()
     numbers = s.stream([(1, 5), (2, 6), (3, 7)], fields=("n", "ts"), time=EventTime("ts"))

@@ -484,7 +484,7 @@ class _Compiler:
                 operators.append(consumer)
         if hub.kind in _SHARES_A_BOLT and hub.name:
             operators.insert(0, hub)
-        name = self._name_of_chain(operators, f"after_{place.component}")
+        name = self._name_of_chain(shown, operators, f"after_{place.component}")
         made = PlannedComponent(name, ChainBolt(plan), place.parallelism, operators=operators)
         stays = [
             place.is_by_key and all(n.kind in _KEEPS_KEY for n in path_to(leaving.node))
@@ -557,9 +557,12 @@ class _Compiler:
 
     # -- components ---------------------------------------------------------------------------
 
-    def _name_of_chain(self, operators: list[Node], otherwise: str) -> str:
-        """Return the name of the bolt of a chain: that of its first operator that has one."""
-        named = [node for node in operators if node.name]
+    def _name_of_chain(self, first: Node | None, operators: list[Node], otherwise: str) -> str:
+        """Return the name of the bolt of a chain: that of its first operator that has one.
+
+        One branch stands for all of them among the operators, and another one may have the name.
+        """
+        named = [node for node in (first, *operators) if node is not None and node.name]
         if not named:
             return self._unique(otherwise, numbered=False)
         self._check_name(named[0])
