@@ -530,11 +530,20 @@ def test_a_failed_record_comes_again_and_its_file_stays_until_it_is_acked(tmp_pa
 class Log:
     """A log file under a spout that follows it."""
 
-    def __init__(self, directory: Path, cluster: TestCluster, pattern: str = "app.log") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        cluster: TestCluster,
+        pattern: str = "app.log",
+        bolt: Any = None,
+        tasks: int = 3,
+        **more: Any,
+    ) -> None:
         self.path = directory / "app.log"
         self.path.touch()
         self.cluster = cluster
-        self.run = started(cluster, FileSpout(directory / pattern, mode="tail"), tasks=3)
+        spout = FileSpout(directory / pattern, mode="tail", **more)
+        self.run = started(cluster, spout, bolt, tasks=tasks)
 
     def write(self, text: str) -> None:
         with self.path.open("a") as file:
@@ -581,6 +590,95 @@ def test_a_renamed_log_is_read_to_its_end_before_the_new_one(
     assert sorted(lines) == sorted(f"{letter}{turn}" for turn in range(4) for letter in "abc")
 
 
+@pytest.mark.parametrize("pattern", ["app.log", "*.log", "app*"])
+@pytest.mark.parametrize("name", ["app-20240131.log", "app-2024-01-31.log", "app.1.log", "old.log"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_log_that_is_renamed_before_its_suffix_is_read_once(
+    tmp_path: Path, cluster: TestCluster, pattern: str, name: str, restarts: bool
+) -> None:
+    tasks = 1 if name == "old.log" else 3  # nothing tells another task whose name that was
+    log = Log(tmp_path, cluster, pattern, tasks=tasks)
+    log.write("a\nb\n")
+    assert log.read() == ["a", "b"]
+    log.write("c\n")
+    log.path.rename(tmp_path / name)
+    log.path.write_text("d\n")
+    if restarts:
+        log.run.restart()
+    assert log.read() == ["a", "b", "c", "d"]
+    assert log.read() == ["a", "b", "c", "d"]
+
+
+def test_a_log_that_was_empty_when_it_was_last_seen_is_read_though_it_is_renamed(
+    tmp_path: Path, cluster: TestCluster
+) -> None:
+    log = Log(tmp_path, cluster)
+    assert log.read() == []
+    log.write("a\n")
+    log.path.rename(tmp_path / "app.log.1")
+    log.path.write_text("b\n")
+    log.run.restart()
+    assert sorted(log.read()) == ["a", "b"]
+
+
+def test_a_log_that_was_seen_empty_begins_anew_however_fast_it_grows(
+    tmp_path: Path, cluster: TestCluster
+) -> None:
+    log = Log(tmp_path, cluster)
+    log.write("a\n")
+    assert log.read() == ["a"]
+    os.truncate(log.path, 0)
+    assert log.read() == ["a"]
+    log.write("b1\nc1\n")  # more than there was before
+    assert log.read() == ["a", "b1", "c1"]
+
+
+class FailsA(Bolt):
+    """Fails the line "a", as long as it is told to."""
+
+    fails: ClassVar[bool] = True
+
+    def execute(self, tup: Tuple) -> None:
+        if tup[0] == "a" and FailsA.fails:
+            self.fail(tup, "not yet")
+        else:
+            self.ack(tup)
+
+
+@pytest.mark.parametrize("name", ["app.log.1", "app.1.log"])
+def test_a_record_that_failed_comes_again_from_a_log_that_is_renamed(
+    tmp_path: Path, cluster: TestCluster, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(FailsA, "fails", True)
+    log = Log(tmp_path, cluster, bolt=FailsA(), guarantee="at_least_once")
+    log.write("a\nb\n")
+    assert set(log.read()) == {"a", "b"}
+    log.path.rename(tmp_path / name)
+    log.path.write_text("c of another file\n")
+    lines = set(log.read())
+    FailsA.fails = False
+    lines |= set(log.read())
+    assert lines == {"a", "b", "c of another file"}
+    assert sorted(msg_id[1] for msg_id in log.run.acked["s"]) == [0, 0, 2]
+
+
+def test_a_record_that_failed_is_told_of_if_its_log_is_truncated(
+    tmp_path: Path, cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FailsA, "fails", True)
+    log = Log(tmp_path, cluster, bolt=FailsA(), guarantee="at_least_once", on_bad="stream")
+    log.write("b\na\n")
+    assert set(log.read()) == {"a", "b"}
+    os.truncate(log.path, 0)
+    log.read()
+    log.write("another line\n")
+    assert {"a", "b", "another line"} == set(log.read())
+    ((_, error, place),) = log.run.tuples("s", "bad")
+    assert place == f"{log.path} at 2"
+    assert "a record of it failed, and it was truncated" in error
+    assert log.run.pending == 0
+
+
 @pytest.mark.parametrize(
     ("name", "written"),
     [
@@ -590,11 +688,16 @@ def test_a_renamed_log_is_read_to_its_end_before_the_new_one(
         ("app.log-20240131", "app.log"),
         ("app.log-20240131-1200.gz", "app.log"),
         ("app.log.20240131T120000", "app.log"),
-        ("app-20240131.log", "app-20240131.log"),
+        ("app-20240131.log", "app.log"),
+        ("app-2024-01-31.log", "app.log"),
+        ("app.2024-01-31.3.log", "app.log"),
+        ("app.1.log.gz", "app.log"),
+        ("app.log.2024-01-31", "app.log"),
         ("app.log.1.20240131.bz2", "app.log"),
         ("app-2024", "app-2024"),
         (".1", ".1"),
-        ("app-" + "1" * 240 + ".csv", "app-" + "1" * 240 + ".csv"),
+        ("app-" + "1" * 240 + ".csv", "app.csv"),
+        ("app-" + "1" * 240 + "x.csv", "app-" + "1" * 240 + "x.csv"),
     ],
 )
 def test_a_rotated_log_is_of_the_name_it_was_written_under(name: str, written: str) -> None:

@@ -8,7 +8,7 @@ over the tasks by a hash of their names.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
@@ -60,7 +60,16 @@ class FileSpout(StatefulSpout):
     times, as those of successive days do.
     """
 
-    transient = ("_records", "_reader", "_reading", "_listed", "_queue", "_next_listing", "_store")
+    transient = (
+        "_records",
+        "_reader",
+        "_reading",
+        "_listed",
+        "_queue",
+        "_keys",
+        "_next_listing",
+        "_store",
+    )
 
     @answering()
     def __init__(
@@ -135,6 +144,7 @@ class FileSpout(StatefulSpout):
         self._listed: list[ListedFile] | None = None  # those of this task
         self._queue: list[ListedFile] = []  # of them, those that are not read to their end
         self._next_listing = 0.0
+        self._keys: dict[tuple[str, int], str] = {}  # of logs, by directory and inode
         self.has_listed = False
 
     def close(self) -> None:
@@ -183,6 +193,10 @@ class FileSpout(StatefulSpout):
             )
         if self.mode == "tail":
             listed = [found for found in listed if not found.path.endswith(".gz")]
+            self._keys = {
+                (os.path.dirname(entry["path"]), entry["inode"]): key
+                for key, entry in self.state.raw().items()
+            }
         else:
             listed = [found for found in listed if not self._is_aside(found.path)]
             self._look_for_others(listed)
@@ -192,6 +206,9 @@ class FileSpout(StatefulSpout):
         self._listed = [found for found in listed if self.owns(self._key(found))]
         if self.mode == "tail":
             self._queue = [*self._renamed(self._listed), *self._listed]
+            for found in self._listed:  # an empty one may be renamed before it is read
+                if (key := self._key(found)) not in self.state:
+                    self.state[key] = {"at": 0, "inode": found.inode, "path": found.path}
             return
         self._queue = [one for one in self._listed if not self._entry(one.path).get("done")]
         self.context.gauge("files_waiting", len(self._queue))
@@ -247,7 +264,8 @@ class FileSpout(StatefulSpout):
     def _key(self, found: ListedFile) -> str:
         """Return what a file's position is filed under: a log's stays when it is renamed."""
         if self.mode == "tail":
-            return f"{family(found.path)}#{found.inode}"
+            key = f"{family(found.path)}#{found.inode}"
+            return self._keys.get((os.path.dirname(found.path), found.inode), key)
         return found.path
 
     def _entry(self, key: str) -> dict[str, Any]:
@@ -273,7 +291,7 @@ class FileSpout(StatefulSpout):
         moved = piece.end != entry["at"]
         entry["at"] = piece.end
         self.collector.from_split(key)
-        rows, ids, others = self._rows(key, found.path, piece)
+        rows, ids, others = self._rows(key, entry, piece)
         count = others + (piece.count if isinstance(rows, dict) else len(rows))
         entry["open"] = entry.get("open", 0) + (count if self._is_tracked else 0)
         if piece.finished and not is_tail:
@@ -296,6 +314,9 @@ class FileSpout(StatefulSpout):
         if now.size < entry["at"]:
             self._let_go()
             entry["at"] = 0
+            entry["cut"] = entry.get("cut", 0) + 1
+            entry["gone"] = [*entry.get("gone", ()), *entry.pop("failed", ())]
+            self.state[self._key(found)] = entry
         return bool(now.size > entry["at"])
 
     def _reader_of(self, key: str, path: str) -> Reader:
@@ -343,35 +364,44 @@ class FileSpout(StatefulSpout):
     def _is_tracked(self) -> bool:
         return self.guarantee == "at_least_once"
 
-    def _rows(self, key: str, path: str, piece: Piece) -> tuple[Any, list[Any] | None, int]:
+    def _rows(
+        self, key: str, entry: Mapping[str, Any], piece: Piece
+    ) -> tuple[Any, list[Any] | None, int]:
         """Return the rows to emit, or their columns, with message ids; tell of what is bad.
 
         What goes to other streams is emitted; their number comes third.
         """
         others = 0
+        times_cut = entry.get("cut", 0)
+        cut = (times_cut,) if times_cut else ()
 
         def emit_other(stream: str, values: Any, start: int) -> None:
             nonlocal others
             others += 1
-            self.emit(values, stream=stream, msg_id=(key, start) if self._is_tracked else None)
+            msg_id = (key, start, *cut) if self._is_tracked else None
+            self.emit(values, stream=stream, msg_id=msg_id)
 
-        rows, starts = self._records.rows(self, path, piece, emit_other)
-        ids = [(key, start) for start in starts] if self._is_tracked else None
+        rows, starts = self._records.rows(self, entry["path"], piece, emit_other)
+        ids = [(key, start, *cut) for start in starts] if self._is_tracked else None
         return rows, ids, others
 
     # -- what becomes of records --------------------------------------------------------------
 
     def ack(self, msg_id: Any) -> None:
-        key, _ = msg_id
+        key, start, *cut = msg_id
         entry = self.state.get(key)
         if entry is not None:
             entry["open"] = entry.get("open", 0) - 1
-            entry.get("failures", {}).pop(msg_id[1], None)
+            if _is_of_now(entry, cut):
+                entry.get("failures", {}).pop(start, None)
 
     def fail(self, msg_id: Any, reason: str = "") -> None:
-        key, start = msg_id
+        key, start, *cut = msg_id
         entry = self.state.get(key)
         if entry is None:
+            return
+        if not _is_of_now(entry, cut):
+            entry.setdefault("gone", []).append(start)
             return
         failures = 1 + entry.get("failures", {}).get(start, (0, 0.0, ""))[0]
         pause = 0.0 if self.retry.gives_up(failures) else self.retry.pause(failures)
@@ -407,13 +437,15 @@ class FileSpout(StatefulSpout):
     def _replay(self) -> bool:
         """Emit a record that failed again; return False if there is none."""
         for key, entry in self.state.raw().items():
+            if entry.get("gone"):
+                self._tell_gone(key)
+                return True
             start = self._due(entry)
             if start is None:
                 continue
             path = entry["path"]
             try:
-                if self._version_now(path) not in (None, entry.get("version")):
-                    raise FileNotFoundError(path)
+                path = self._place_of(entry)
                 with closing(self._opened(path)) as reader:
                     piece = reader.read(start, 1, whole=True)
             except FileNotFoundError:
@@ -430,10 +462,33 @@ class FileSpout(StatefulSpout):
                 return True
             self.context.counter("replayed")
             self.collector.from_split(key)
-            rows, ids, _ = self._rows(key, path, piece)
+            rows, ids, _ = self._rows(key, {**entry, "path": path}, piece)
             self.emit_many(rows, msg_ids=ids)
             return True
         return False
+
+    def _tell_gone(self, key: str) -> None:
+        """Tell of the records that failed, and were in a log before it was truncated."""
+        entry = self.state[key]
+        for start in entry.pop("gone"):
+            entry["open"] = entry.get("open", 0) - 1
+            entry.get("failures", {}).pop(start, None)
+            self._lost(entry["path"], start, "a record of it failed, and it was truncated")
+
+    def _place_of(self, entry: Mapping[str, Any]) -> str:
+        """Return where a file is now; raise FileNotFoundError if it is gone, or another one."""
+        path: str = entry["path"]
+        if self.mode != "tail":
+            if self._version_now(path) not in (None, entry.get("version")):
+                raise FileNotFoundError(path)
+            return path
+        there = look_at(path)
+        if there is not None and there.inode == entry["inode"]:
+            return path
+        renamed = with_inode(os.path.dirname(path), entry["inode"])
+        if renamed is None:
+            raise FileNotFoundError(path)
+        return renamed
 
     def pre_commit(self, batch_id: int) -> None:
         """Tell which files there are to read: one that waits holds watermarks back."""
@@ -493,6 +548,11 @@ class FileSpout(StatefulSpout):
     @staticmethod
     def _is_over(entry: dict[str, Any]) -> bool:
         return bool(entry.get("done")) and not entry.get("open")
+
+
+def _is_of_now(entry: Mapping[str, Any], cut: Sequence[int]) -> bool:
+    """Return True if a message is of what a log holds now, and not of before it was truncated."""
+    return bool((cut[0] if cut else 0) == entry.get("cut", 0))
 
 
 def _is_same(entry: dict[str, Any], file: ListedFile) -> bool:
