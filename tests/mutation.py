@@ -78,7 +78,7 @@ MUTANTS = [
     ),
     Mutant(
         "storage/ownership.py",
-        "if before is not None and not self._is_free(before):",
+        "if before is not None and before != silent and not self._is_free(before):",
         "if False:",
         "tests/unit/test_checkpoint_owner.py",
     ),

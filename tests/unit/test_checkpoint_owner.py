@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,16 @@ from tests.unit.test_control_registry import held
 from topo.errors import CheckpointError
 from topo.storage import ownership
 from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE, PLAN_FILE
-from topo.storage.ownership import LEASE_SECS, LocalOwnerFile, Ownership, owner_of
+from topo.storage.ownership import (
+    BEAT_SECS,
+    LEASE_SECS,
+    SAME_RUN_SECS,
+    LocalOwnerFile,
+    OwnerRecord,
+    Ownership,
+    Sighting,
+    owner_of,
+)
 from topo.storage.trust import ON_A_CLUSTER, UnwritablePlace
 
 
@@ -150,6 +160,75 @@ def test_another_host_that_starts_the_same_run_waits_for_the_lease() -> None:
         second.claim()
     first.confirm()
     first.close()
+
+
+def test_a_run_that_was_moved_here_waits_for_less() -> None:
+    """Whoever moved it has waited for its former host."""
+    file = SharedFile()
+    first = shared(file, "a", Time()).claim()
+    time = Time()
+    second = shared(file, "a", time)
+    second._record = replace(second._record, host="another")
+    second.claim()
+    assert 2 * BEAT_SECS < SAME_RUN_SECS <= time.slept < LEASE_SECS
+    with pytest.raises(CheckpointError, match="taken over"):
+        first.confirm()
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("beats", [False, True])
+def test_who_has_seen_the_owner_before_waits_for_the_rest_of_its_lease(
+    tmp_path: Path, beats: bool
+) -> None:
+    """Spark starts between the first look and the claim."""
+    elsewhere = OwnerRecord("a", "orders", "gone", 7, "its machine", "then", 3, "its claim")
+    file = LocalOwnerFile(tmp_path)
+    file.write(json.dumps(asdict(elsewhere)))
+    clock = [100.0]
+    sighting = Sighting.of(str(tmp_path), lambda: clock[0])
+    clock[0] += 20
+    if beats:
+        file.write(json.dumps(asdict(replace(elsewhere, beat=1))))
+    time = Time()
+    second = Ownership(
+        str(tmp_path), "orders", "b", directory=tmp_path, sleep=time, sighting=sighting
+    )
+    second.claim().close()
+    assert time.slept == (LEASE_SECS if beats else LEASE_SECS - 20)
+
+
+@pytest.mark.parametrize("path", ["", "s3a://b/state", "/nowhere"])
+def test_what_cannot_be_seen_before_spark_starts_is_waited_for(path: str) -> None:
+    sighting = Sighting.of(path, lambda: 100.0)
+    assert sighting is None or sighting.record is None
+
+
+@pytest.mark.parametrize("run", ["a", "b"])
+def test_a_lock_of_another_host_counts_as_long_as_that_beats(tmp_path: Path, run: str) -> None:
+    """A file system's server may keep the locks of a silent host for minutes."""
+    elsewhere = OwnerRecord("a", "orders", "gone", 7, "its machine", "then", 3, "its claim")
+    file = LocalOwnerFile(tmp_path)
+    file.write(json.dumps(asdict(elsewhere)))
+    (tmp_path / LOCK_FILE).write_bytes(b"")
+    with held(tmp_path / LOCK_FILE):
+
+        def beat() -> None:
+            file.write(json.dumps(asdict(replace(elsewhere, beat=int(1000 * time.slept)))))
+
+        time = Time(beat)
+        with pytest.raises(CheckpointError, match="process 7 on gone"):
+            local(tmp_path, run, time).claim()
+        time = Time()
+        taken = local(tmp_path, run, time).claim()
+        lease = SAME_RUN_SECS if run == "a" else LEASE_SECS
+        assert lease <= time.slept < lease + 5
+        found = owner_of(tmp_path)
+        assert found is not None
+        assert found.generation == 4
+        with pytest.raises(CheckpointError, match="of 'orders'"):
+            local(tmp_path, "c").claim()
+        taken.close()
 
 
 def test_a_dead_process_of_this_machine_is_known_without_a_lock() -> None:

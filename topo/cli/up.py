@@ -13,21 +13,28 @@ from topo.manage.keeping import Keeper, tell_systemd
 
 @click.command()
 @click.option("--once", is_flag=True, help="Tell which topologies it would start, and start none.")
+@click.option(
+    "--standby",
+    is_flag=True,
+    help="Take over topologies of hosts that share the registry and have fallen silent.",
+)
 @common_options()
 @click.pass_obj
-def up(out: Output, once: bool) -> None:
+def up(out: Output, once: bool, standby: bool) -> None:
     """Keep the submitted topologies of this machine running.
 
     It starts those that were neither killed nor completed and whose processes are gone, as after a
     reboot, and supervises them. When it is stopped, they stop behind their last commit, and resume
-    when it is started again. `topo export systemd` prints a unit for it.
+    when it is started again. `topo export systemd` prints a unit for it. With --standby on several
+    hosts that share a registry, one takes over what another ran that has fallen silent.
 
     \b
     Examples:
       topo up
       topo up --once
+      topo up --standby
     """
-    keeper = Keeper(Runs(out).registry, tell=out.say)
+    keeper = Keeper(Runs(out).registry, tell=out.say, standby=standby)
     if once:
         names = keeper.due()
         if out.json:

@@ -53,6 +53,7 @@ from topo.manage.records import (
     FINAL,
     LIVE,
     State,
+    is_of,
     read_state,
     read_submission,
     read_supervision,
@@ -469,7 +470,9 @@ class Driver:
         self._is_said = self._write("state.json", asdict(state))
 
     def _write(self, name: str, document: object) -> bool:
-        return write_json_if_possible(self._directory / name, document)
+        """Write a file of the run, unless another host has taken the run over."""
+        is_ours = is_of(self._directory, self.submission.host)
+        return is_ours and write_json_if_possible(self._directory / name, document)
 
 
 def _written_history(directory: Path) -> object:

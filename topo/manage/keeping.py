@@ -5,6 +5,12 @@ machine starts when it starts itself, gives a supervisor of its own to every run
 killed nor completed and whose processes are gone. Each is a process, so that ending one by force
 ends no other. When the keeper is told to end, its supervisors end their drivers, which resume at
 the next start; nobody is killed by that, and nothing is drained.
+
+A keeper on standby does so for the hosts that share the registry with it, once one of them has
+fallen silent. It writes itself down as the host of the run, which keeps the processes of the silent
+one from writing to the registry should they live, and replaces the files of their locks, which a
+file system's server may not know to be free. What keeps them from the state is the checkpoint's
+owner (`topo/storage/ownership.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +24,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from topo.manage.beats import GONE_SECS, Beats, Stillness
 from topo.manage.files import read_json
-from topo.manage.records import FINAL, RunRecord
+from topo.manage.marks import note_mark
+from topo.manage.records import FINAL, RunRecord, is_of
 from topo.manage.registry import Registry
 from topo.manage.supervisor import supervisor_command
 
@@ -31,8 +39,13 @@ def should_run(run: RunRecord, host: str) -> bool:
     """True if nobody ended the run on purpose, and its processes on this host are gone."""
     if run.driver_alive or run.supervisor_alive or run.status == "STARTING":
         return False
+    return run.submission.host == host and is_wanted(run)
+
+
+def is_wanted(run: RunRecord) -> bool:
+    """True if the run has come to no end, and nobody has asked for one."""
     order = str((read_json(run.directory / "wanted.json") or {}).get("status", ""))
-    if order == "KILLED" or run.submission.host != host:
+    if order == "KILLED":
         return False
     gave_up = run.supervision is not None and run.supervision.gave_up
     return run.state.status not in FINAL or (
@@ -48,10 +61,15 @@ class Keeper:
     tell: Callable[[str], None] = print
     """Gets a line for each start and end."""
     host: str = field(default_factory=socket.gethostname)
+    standby: bool = False
+    """It takes over the runs of hosts that have fallen silent."""
 
     def __post_init__(self) -> None:
         self._stopping = threading.Event()
         self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
+        self._beats = Beats(self.registry.home, self.host)
+        self._stillness = Stillness()
+        """Of what is written of the runs, by drivers that live."""
 
     def stop(self) -> None:
         """Have `keep` end; any thread, and a signal's handler, may call it."""
@@ -65,13 +83,19 @@ class Keeper:
                 self._stopping.wait(LOOK_SECS)
         finally:
             self._end()
+            self._beats.stop()
 
     def look(self) -> list[str]:
         """Start what should run now; return the ids of the runs that were started."""
+        self._beats.beat()
         for run_id, process in list(self._supervisors.items()):
             if process.poll() is not None:
                 del self._supervisors[run_id]
                 self.tell(f"{run_id}: its supervisor has ended")
+            elif not is_of(self.registry.directory_of(run_id), self.host):
+                process.terminate()
+        if self.standby:
+            self._take_over(self._beats.silent())
         runs = self.due()
         for run_id in runs:
             self._supervisors[run_id] = _start(self.registry.directory_of(run_id))
@@ -80,9 +104,23 @@ class Keeper:
 
     def due(self) -> list[str]:
         """Return the ids of the runs that should be started."""
-        latest = {run.name: run for run in self.registry.runs()}  # of each name the last one
-        runs = (run for run in latest.values() if run.id not in self._supervisors)
+        runs = (run for run in self._latest() if run.id not in self._supervisors)
         return [run.id for run in runs if should_run(run, self.host)]
+
+    def _latest(self) -> list[RunRecord]:
+        """Return of each name the last run."""
+        return list({run.name: run for run in self.registry.runs()}.values())
+
+    def _take_over(self, silent: set[str]) -> None:
+        """Make the runs of silent hosts those of this one."""
+        for run in self._latest():
+            host = run.submission.host
+            still = self._stillness.secs(run.id, run.last_seen) >= GONE_SECS
+            if not still or host not in silent or not is_wanted(run):
+                continue
+            if self.registry.move(run, self.host):
+                self.tell(f"{run.id}: {host} is silent; taking it over")
+                note_mark(run.directory, "restart", f"taken over from {host}, which is silent")
 
     def _end(self) -> None:
         for process in self._supervisors.values():

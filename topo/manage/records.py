@@ -221,6 +221,15 @@ def read_submission(directory: Path) -> Submission:
     return submission_of(document)
 
 
+def is_of(directory: Path, host: str) -> bool:
+    """True unless another host has taken the run over: what is written then is that one's."""
+    try:
+        document = read_json(directory / "submission.json")
+    except (OSError, ValueError):  # the storage is away for a while
+        return True
+    return document is None or document.get("host", host) == host
+
+
 def read_state(directory: Path) -> State:
     """Read the driver's last state; a damaged file counts as a missing one."""
     try:

@@ -1,6 +1,6 @@
 """The facts of every submitted topology, on disk: one directory per run.
 
-    <home>/runs/<id>/   submission.json   what was asked for; never changes
+    <home>/runs/<id>/   submission.json   what was asked for, and the host that runs it
                         topology.pb       the topology
                         wanted.json       what its owner last asked of it
                         state.json        the driver's word: status, reason, address
@@ -10,6 +10,7 @@
                         token             for the control service
                         log/              driver.log, and what the tasks logged
     <home>/checkpoints/<name>/<id>/       state and progress, unless it was sent elsewhere
+    <home>/hosts/<host>.json              the beats of hosts that run `topo up`
     <home>/names.lock                     held while a name is taken
 
 A run's directory appears whole (it is renamed into place), and every file in it is replaced as a
@@ -43,6 +44,7 @@ from topo.manage.records import (
     RunRecord,
     State,
     Submission,
+    is_of,
     read_state,
     read_submission,
     read_supervision,
@@ -51,6 +53,7 @@ from topo.manage.records import (
 from topo.storage.checkpoints import holds_checkpoint, local_path, remove_checkpoint
 
 KEPT_SECS = 7 * 24 * 3600
+_LOCKS = ("driver.lock", "supervisor.lock")
 
 
 class Registry:
@@ -128,6 +131,24 @@ class Registry:
         assert created is not None
         return created
 
+    def move(self, run: RunRecord, host: str) -> bool:
+        """Make a run that of another host; return False if somebody else has done so.
+
+        The processes that it had on the former one write no more to its directory, and have locks
+        on files that nobody looks at.
+        """
+        with self.exclusive():
+            if not is_of(run.directory, run.submission.host):
+                return False
+            moved = replace(run.submission, host=host)
+            try:
+                write_json(run.directory / "submission.json", asdict(moved))
+                for lock in _LOCKS:
+                    write_atomically(run.directory / lock, b"")
+            except OSError as error:
+                raise self._unwritable(error) from None
+        return True
+
     def new_id(self, name: str) -> str:
         while True:
             candidate = f"{name}-{secrets.token_hex(2)}"
@@ -153,7 +174,7 @@ class Registry:
             write_atomically(building / "token", secrets.token_hex(32).encode())
             starting = State("STARTING", since=submission.submitted_at)
             write_json(building / "state.json", asdict(starting))
-            for lock in ("driver.lock", "supervisor.lock"):
+            for lock in _LOCKS:
                 write_atomically(building / lock, b"")
             building.rename(self._runs / submission.id)
         except BaseException:

@@ -3,7 +3,8 @@
 The pause before a start doubles with each failure in a row, up to a minute; a driver that
 committed a batch ends the row, and is followed at once. After `topology.restart.max` failures in a
 row the topology is FAILED. A driver is not restarted if its state says that a restart cannot help
-(the user's code raised), that its work is complete, or that it was killed on purpose.
+(the user's code raised), that its work is complete, or that it was killed on purpose; nor if
+another host has taken its run over, which a driver that was cut off for a while finds at its end.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from topo.config import Config
 from topo.errors import ending_of, words_of
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
 from topo.manage.marks import note_mark
-from topo.manage.records import FINAL, State, Supervision, read_state
+from topo.manage.records import FINAL, State, Supervision, is_of, read_state
 
 LONGEST_PAUSE_SECS = 60.0
 AFTER_PROGRESS_SECS = 0.1
@@ -54,6 +55,7 @@ class Supervisor:
         self._process: Process | None = None
         submission = read_json(directory / "submission.json") or {}
         self._restart_max: int = Config(submission["conf"]).restart_max
+        self._host = str(submission.get("host", ""))
         self._said = Supervision()
 
     def stop(self) -> None:
@@ -68,7 +70,7 @@ class Supervisor:
     def run(self) -> None:
         """Run the driver, again and again; return when the topology is over."""
         self._say(self._said)
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and self._is_ours():
             before = self._state()
             if self._wanted() == "KILLED":  # by force, before this process could be seen
                 self._say_killed(before)
@@ -95,7 +97,13 @@ class Supervisor:
             if self._said.gave_up:
                 return
 
+    def _is_ours(self) -> bool:
+        """True unless another host has taken the run over."""
+        return is_of(self._directory, self._host)
+
     def _is_over(self, code: int) -> bool:
+        if not self._is_ours():
+            return True
         state = self._state()
         if state.status in FINAL and not (state.status == "FAILED" and state.may_restart):
             return True
@@ -151,7 +159,8 @@ class Supervisor:
         self._write("supervisor.json", asdict(said))
 
     def _write(self, name: str, document: object) -> None:
-        write_json_if_possible(self._directory / name, document)
+        if self._is_ours():
+            write_json_if_possible(self._directory / name, document)
 
 
 class DriverProcess:

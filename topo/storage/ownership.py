@@ -6,10 +6,13 @@ who it is: its run, the number of the claim (the generation), and a beat that it
 lives.
 
 - **In a local directory** it holds a record lock on a file as well, which the kernel drops with the
-  process: another driver is refused while it lives, and need not wait once it is dead.
+  process: another driver is refused while it lives, and need not wait once it is dead. The lock of
+  another host's driver counts as long as that one beats: a file system's server may keep it for
+  minutes after that host has lost its power.
 - **On shared storage** no lock reaches all machines. Whoever finds another's record watches it for
   LEASE_SECS: a beat that goes on refuses the newcomer, one that has stopped gives the checkpoint
-  free. No clock of another machine is asked for that.
+  free. No clock of another machine is asked for that. A driver of the same run on another host
+  watches for less: whoever moved the run there has waited for that host (`topo up --standby`).
 - **The fence**: a driver that was only suspended finds a higher generation in the record when it
   comes back, and stops for good. Until it looks, Spark itself keeps it from committing a batch that
   the new owner has written down.
@@ -33,7 +36,7 @@ from pathlib import Path
 from typing import Protocol
 
 from topo.errors import CheckpointError, words_of
-from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE
+from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE, local_path
 from topo.storage.trust import ON_ONE_MACHINE, check_trusted, make_place, writing
 
 log = logging.getLogger("topo.storage")
@@ -41,6 +44,8 @@ log = logging.getLogger("topo.storage")
 BEAT_SECS = 5.0
 LEASE_SECS = 30.0
 """How long a record without a new beat counts as that of a living driver."""
+SAME_RUN_SECS = 12.0
+"""The same where the run has been moved here; a living owner beats twice in it."""
 _LOOK_SECS = 0.5
 _SETTLE_SECS = 1.0
 """Two drivers that claim at the same moment see each other after that, where there is no lock."""
@@ -69,6 +74,28 @@ class OwnerRecord:
     @property
     def words(self) -> str:
         return f"{self.topology!r} (run {self.run}, process {self.pid} on {self.host})"
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A look at a local checkpoint's owner, by a driver that claims it once Spark has started."""
+
+    record: OwnerRecord | None
+    at: float
+    monotonic: Callable[[], float]
+
+    @classmethod
+    def of(cls, checkpoint: str, monotonic: Callable[[], float]) -> Sighting | None:
+        """Look now; None if there is no checkpoint that can be looked at without Spark."""
+        directory = local_path(checkpoint) if checkpoint else None
+        try:
+            return None if directory is None else cls(owner_of(directory), monotonic(), monotonic)
+        except OSError:  # the claim will say it
+            return None
+
+    def secs(self, record: OwnerRecord) -> float:
+        """Return for how long the record has been as it is."""
+        return self.monotonic() - self.at if record == self.record else 0.0
 
 
 class OwnerFile(Protocol):
@@ -114,8 +141,10 @@ class Ownership:
         file: OwnerFile | None = None,
         forbidden: int = ON_ONE_MACHINE,
         sleep: Callable[[float], None] = time.sleep,
+        sighting: Sighting | None = None,
     ) -> None:
         self._path = path
+        self._sighting = sighting
         self._directory = directory
         assert directory or file
         self._file = file or LocalOwnerFile(directory or Path())
@@ -150,20 +179,24 @@ class Ownership:
         return self
 
     def _take(self) -> None:
+        silent: OwnerRecord | None = None
         if self._directory is not None:
             make_place(self._directory, self._forbidden)
             self._lock = DirectoryLock.take(self._directory)
             if self._lock is None:
+                silent = self._silent_owner()
+                self._lock = DirectoryLock.take(self._directory, anew=True)
+            if self._lock is None:
                 raise in_use(self._path, self._read())
         try:
             before = self._read()
-            if before is not None and not self._is_free(before):
+            if before is not None and before != silent and not self._is_free(before):
                 before = self._watch(before)
             if before is not None:
                 self._record = replace(self._record, generation=before.generation + 1)
                 self._committed = before.committed
             self._write()
-            if self._lock is None:
+            if self._lock is None or silent is not None:
                 self._sleep(_SETTLE_SECS)
                 self.confirm()
             if self._directory is not None:
@@ -247,6 +280,13 @@ class Ownership:
             code="checkpoint-fenced",
         )
 
+    def _silent_owner(self) -> OwnerRecord:
+        """Return the owner on another host that has a lock and no beat; else raise an error."""
+        before = self._read()
+        if before is None or before.host == self._record.host:
+            raise in_use(self._path, before)
+        return self._watch(before)
+
     def _is_free(self, before: OwnerRecord) -> bool:
         """Return True if the owner is known to live no more."""
         if before.released:
@@ -262,8 +302,9 @@ class Ownership:
     def _watch(self, before: OwnerRecord) -> OwnerRecord:
         """Wait until the owner's lease is over; raise a CheckpointError if it is renewed."""
         log.info("%s was %s's: looking whether it lives", self._path, before.words)
-        waited = 0.0
-        while waited < LEASE_SECS:
+        waited = self._sighting.secs(before) if self._sighting is not None else 0.0
+        lease = SAME_RUN_SECS if before.run == self._record.run else LEASE_SECS
+        while waited < lease:
             self._sleep(_LOOK_SECS)
             waited += _LOOK_SECS
             now = self._read()
@@ -309,10 +350,15 @@ class DirectoryLock:
         self._path = path
 
     @classmethod
-    def take(cls, directory: Path) -> DirectoryLock | None:
-        """Lock the directory; None if another run has locked it."""
+    def take(cls, directory: Path, *, anew: bool = False) -> DirectoryLock | None:
+        """Lock the directory; None if another run has locked it.
+
+        `anew`: by another file than the one that is locked, which counts no more.
+        """
         path = directory.resolve() / LOCK_FILE
         with cls._guard:
+            if anew:
+                path.unlink(missing_ok=True)
             if path in cls._held:
                 return None
             while True:

@@ -32,7 +32,7 @@ from topo.storage.checkpoints import (
     task_ids_in,
 )
 from topo.storage.moving import METADATA, move_local, moved_here, swap_local, sync_tree
-from topo.storage.ownership import Ownership
+from topo.storage.ownership import Ownership, Sighting
 from topo.storage.recovery import cut_back, incomplete
 from topo.storage.trust import ON_A_CLUSTER, ON_ONE_MACHINE
 from topo.topology.layout import TASK_IDS
@@ -72,7 +72,13 @@ class Checkpoint:
         """The path with its file system, as Hadoop writes it."""
         return str(self._files.makeQualified(self._root).toString())
 
-    def claim(self, topology: str, run: str, sleep: Callable[[float], None]) -> Ownership:
+    def claim(
+        self,
+        topology: str,
+        run: str,
+        sleep: Callable[[float], None],
+        sighting: Sighting | None = None,
+    ) -> Ownership:
         """Take the checkpoint for this driver, before anything of it is read or changed."""
         self._run = run
         directory = local_path(self.location)
@@ -86,6 +92,7 @@ class Checkpoint:
             file=file,
             forbidden=ON_A_CLUSTER if is_shared else ON_ONE_MACHINE,
             sleep=sleep,
+            sighting=sighting,
         )
         self._ownership = owned.claim()
         if directory is not None and not is_shared:

@@ -50,9 +50,11 @@ from topo.errors import AckerError, ConfigError, EngineError
 from topo.logs.capture import are_wanted
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import REPORTS, local_path
+from topo.storage.ownership import Sighting
 from topo.storage.savepoints import Savepoint
 from topo.tracing.exporting import check_tracing
 from topo.tracking.client import AckerControl, Lease
+from topo.tracking.clock import monotonic
 from topo.tracking.plan import Mode
 from topo.tracking.transport import GrpcTransport
 from topo.wire.column import dump
@@ -96,11 +98,12 @@ class BatchResources:
             self._open_own_ackers("")
             self._start_slots(directory)
         drop_dead_spark()
+        sighting = Sighting.of(run.conf["topology.checkpoint.dir"], monotonic)
         session = start_session(run.master, run.conf, run.log_file)
         run.take_spark(Jvm(session.sparkContext), session.sparkContext.uiWebUrl or "")
         path = run.conf["topology.checkpoint.dir"] or f"{directory}/checkpoint"
         self.checkpoint = Checkpoint(session, path)
-        self.claim = Claim.of(run, self.checkpoint, stack)
+        self.claim = Claim.of(run, self.checkpoint, stack, sighting)
         if run.conf["topology.checkpoint.dir"]:
             self._sync_checkpoint(session)
         if not is_local(run.master):

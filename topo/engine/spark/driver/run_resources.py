@@ -20,7 +20,7 @@ from topo.engine.spark.driver.moves import Moves
 from topo.engine.spark.plan import Plan, make_plan
 from topo.engine.spark.worker.run_spec import RunSpec
 from topo.runtime.dealing import Resize
-from topo.storage.ownership import Ownership
+from topo.storage.ownership import Ownership, Sighting
 from topo.storage.savepoints import Savepoint
 from topo.topology.model import Topology
 from topo.tracking.commits import Commits
@@ -147,8 +147,17 @@ class Claim:
         self._ownership = ownership
 
     @classmethod
-    def of(cls, run: OpenedRun, checkpoint: Checkpoint, stack: ExitStack) -> Claim:
-        """Claim the checkpoint, once no other driver has it, until the stack is closed."""
+    def of(
+        cls,
+        run: OpenedRun,
+        checkpoint: Checkpoint,
+        stack: ExitStack,
+        sighting: Sighting | None = None,
+    ) -> Claim:
+        """Claim the checkpoint, once no other driver has it, until the stack is closed.
+
+        `sighting` is of its owner, before Spark was started.
+        """
         if not run.conf["topology.checkpoint.dir"]:
             return cls(None)
 
@@ -157,7 +166,8 @@ class Claim:
                 raise Abandoned
             time.sleep(secs)
 
-        owned = stack.enter_context(closing(checkpoint.claim(run.name, run.run_id, sleep)))
+        claimed = checkpoint.claim(run.name, run.run_id, sleep, sighting)
+        owned = stack.enter_context(closing(claimed))
         if run.fate:
             checkpoint.meet(run.fate, run.name)
         return cls(owned)

@@ -69,11 +69,12 @@ from topo.errors import CheckpointError, ConfigError, EngineError, RunError
 from topo.logs.capture import are_wanted
 from topo.shipping.requirements import check_requirements
 from topo.storage.checkpoints import EPOCHS, local_path
+from topo.storage.ownership import Sighting
 from topo.storage.savepoints import Savepoint
 from topo.storage.trust import ON_ONE_MACHINE, make_place
 from topo.topology.model import Topology
 from topo.tracing.exporting import check_tracing
-from topo.tracking.clock import SteadyClock
+from topo.tracking.clock import SteadyClock, monotonic
 from topo.tracking.plan import Mode
 from topo.tracking.security import Tls
 
@@ -117,12 +118,13 @@ class RealTimeResources:
             self._spec = spec_for(run, local_cores(run.master), "")
             stack.callback(self._end_spares)
             self._spares = [SlotProcess(SLOT) for _ in range(self.plan.slots)]
+        sighting = Sighting.of(run.conf["topology.checkpoint.dir"], monotonic)
         session = start_session(run.master, run.conf, run.log_file, places=self._places_asked())
         run.take_spark(Jvm(session.sparkContext), session.sparkContext.uiWebUrl or "")
         load_classes(session.sparkContext)
         path = run.conf["topology.checkpoint.dir"] or f"{self._directory}/checkpoint"
         self.checkpoint = Checkpoint(session, path)
-        self.claim = Claim.of(run, self.checkpoint, stack)
+        self.claim = Claim.of(run, self.checkpoint, stack, sighting)
         if is_local(run.master):
             self._spec = replace(self._spec, reports=self._directory)
             check_places(self.plan, local_cores(session.sparkContext.master))

@@ -1,0 +1,171 @@
+"""The hosts that keep one registry: who counts as gone, and who takes over what it had."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_control_registry import held, make
+from topo.manage.beats import BEAT_SECS, GONE_SECS, Beats, Stillness
+from topo.manage.files import lock_holder, read_json, write_json
+from topo.manage.keeping import Keeper, should_run
+from topo.manage.records import State, read_submission
+from topo.manage.registry import Registry
+from topo.manage.supervisor import Supervisor
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def beats(home: Path, host: str, clock: Clock) -> Beats:
+    return Beats(home, host, clock)
+
+
+def test_a_host_is_gone_once_its_beat_has_stood_still(tmp_path: Path) -> None:
+    clock = Clock()
+    first, second = beats(tmp_path, "a", clock), beats(tmp_path, "b", clock)
+    for _ in range(10):
+        first.beat()
+        second.beat()
+        assert second.silent() == set()
+        clock.now += BEAT_SECS
+    clock.now += GONE_SECS - BEAT_SECS - 1
+    assert second.silent() == set()
+    clock.now += 1
+    assert second.silent() == {"a"}, "and not itself, which has not beaten either"
+    first.beat()
+    assert second.silent() == set(), "it is back"
+
+
+def test_who_looks_for_the_first_time_waits_as_well(tmp_path: Path) -> None:
+    clock = Clock()
+    beats(tmp_path, "a", clock).beat()
+    clock.now += 1000
+    second = beats(tmp_path, "b", clock)
+    assert second.silent() == set()
+    clock.now += GONE_SECS
+    assert second.silent() == {"a"}
+
+
+def test_a_host_that_was_stopped_in_order_is_not_gone(tmp_path: Path) -> None:
+    clock = Clock()
+    first, second = beats(tmp_path, "a", clock), beats(tmp_path, "b", clock)
+    first.stop()
+    second.silent()
+    clock.now += 10 * GONE_SECS
+    assert second.silent() == set()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"host": 7}', '{"beat": 1}'])
+def test_a_damaged_beat_is_none(tmp_path: Path, text: str) -> None:
+    clock = Clock()
+    seeing = beats(tmp_path, "b", clock)
+    seeing.beat()
+    (tmp_path / "hosts" / "a.json").write_text(text)
+    seeing.silent()
+    clock.now += GONE_SECS
+    assert seeing.silent() == set()
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", ".", "w1.example"])
+def test_the_name_of_a_host_is_no_path(tmp_path: Path, name: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    clock = Clock()
+    beats(home, name, clock).beat()
+    seeing = beats(home, "b", clock)
+    seeing.silent()
+    clock.now += GONE_SECS
+    assert seeing.silent() == {name}
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_a_run_that_moves_leaves_its_locks_behind(tmp_path: Path) -> None:
+    """A file system's server may keep the locks of a silent host for minutes."""
+    registry = Registry(tmp_path)
+    run = make(registry)
+    run = replace(run, submission=replace(run.submission, host="a", submitted_at=1.0))
+    write_json(run.directory / "submission.json", {**vars(run.submission)})
+    write_json(run.directory / "state.json", {**vars(State("ACTIVE"))})
+    with held(run.directory / "driver.lock", run.directory / "supervisor.lock"):
+        assert not should_run(registry.reload(run), "b")
+        assert registry.move(run, "b")
+        assert lock_holder(run.directory / "driver.lock") is None
+        assert should_run(registry.reload(run), "b")
+        assert not registry.move(run, "c"), "somebody else was faster"
+    assert read_submission(run.directory).host == "b"
+
+
+@pytest.mark.parametrize(
+    ("standby", "wanted", "lives", "host"),
+    [
+        (True, "", False, "b"),
+        (False, "", False, "a"),
+        (True, "KILLED", False, "a"),
+        (True, "", True, "a"),  # its keeper was killed, and its driver writes on
+    ],
+)
+def test_a_keeper_on_standby_takes_over_what_should_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    standby: bool,
+    wanted: str,
+    lives: bool,
+    host: str,
+) -> None:
+    registry, clock = Registry(tmp_path), Clock()
+    run = make(registry)
+    write_json(run.directory / "submission.json", {**vars(run.submission), "host": "a"})
+    write_json(run.directory / "state.json", {**vars(State("ACTIVE"))})
+    write_json(run.directory / "wanted.json", {"status": wanted})
+    told: list[str] = []
+    keeper = Keeper(registry, told.append, "b", standby)
+    keeper._beats, keeper._stillness = beats(tmp_path, "b", clock), Stillness(clock)
+    monkeypatch.setattr(keeper, "due", list)
+    beats(tmp_path, "a", clock).beat()
+    keeper.look()
+    for _ in range(4):
+        clock.now += GONE_SECS / 4
+        if lives:
+            os.utime(run.directory / "state.json", (clock.now + 1e10, clock.now + 1e10))
+        keeper.look()
+    assert read_submission(run.directory).host == host
+    assert told == ([f"{run.id}: a is silent; taking it over"] if host == "b" else [])
+
+
+def test_the_former_hosts_supervisor_ends_and_writes_no_more(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    run = make(registry)
+
+    class Fenced:
+        """A driver that ends since another host has its checkpoint by now."""
+
+        def wait(self) -> int:
+            here = read_submission(run.directory)
+            write_json(run.directory / "state.json", {**vars(State("ACTIVE", batch=9))})
+            assert registry.move(replace(run, submission=here), "elsewhere")
+            return 1
+
+        def stop(self) -> None: ...
+
+    starts: list[Path] = []
+
+    def start(directory: Path) -> Fenced:
+        starts.append(directory)
+        return Fenced()
+
+    Supervisor(run.directory, start=start, pause=lambda secs: None).run()
+    assert len(starts) == 1
+    state = read_json(run.directory / "state.json")
+    assert state is not None
+    assert (state["status"], state["batch"]) == ("ACTIVE", 9), "of the new host's driver"
