@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from tests.fault.exactly_once import END
+from tests.fault.hosts import Host
 from topo.engine.spark.realtime.records import read_log
 from topo.storage.checkpoints import EPOCHS, PLAN_FILE, generation_in
 
@@ -57,7 +58,8 @@ def kill(process: psutil.Process) -> bool:
 class Job:
     """`tests.fault.exactly_once`, or its like, in a process of its own, over a log that grows.
 
-    `paths` come before the repository in the module path of all its processes.
+    `paths` come before the repository in the module path of all its processes; `host` is where it
+    runs, if that is not this machine.
     """
 
     def __init__(
@@ -67,9 +69,11 @@ class Job:
         conf: Mapping[str, Any],
         module: str = "tests.fault.exactly_once",
         paths: Sequence[Path] = (),
+        host: Host | None = None,
     ) -> None:
         self.directory = directory
         self.master = master
+        self.host = host
         self._module = module
         self._python_path = os.pathsep.join(map(str, [*paths, ROOT]))
         self.is_real_time = conf.get("topology.mode") == "real-time"
@@ -81,7 +85,10 @@ class Job:
     def start(self) -> None:
         with open(self.directory / "output", "ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", self._module, self.directory, self.master],
+                [
+                    *(self.host.command if self.host else []),
+                    *(sys.executable, "-m", self._module, self.directory, self.master),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -97,13 +104,7 @@ class Job:
         """The number of the last committed batch or epoch; -1 before the first."""
         if self.is_real_time:
             return last_epoch(self.directory / "checkpoint" / EPOCHS)
-        checkpoint = self.directory / "checkpoint"
-        with contextlib.suppress(FileNotFoundError):
-            generation = generation_in((checkpoint / PLAN_FILE).read_bytes())
-            names = os.listdir(checkpoint / generation.place / "commits")
-            last = max((int(name) for name in names if name.isdigit()), default=-1)
-            return generation.first_batch + last
-        return -1
+        return last_batch(self.directory / "checkpoint")
 
     def has_begun(self) -> bool:
         """True iff Spark has written the plan of the first batch, or a log of epochs is there."""
@@ -191,6 +192,18 @@ class Job:
         self.kill_tree()
 
 
+def last_batch(checkpoint: Path) -> int:
+    """The last committed batch of a checkpoint; -1 before the first."""
+    names: list[str] = []
+    try:
+        generation = generation_in((checkpoint / PLAN_FILE).read_bytes())
+        with contextlib.suppress(FileNotFoundError):  # it has just begun
+            names = os.listdir(checkpoint / generation.place / "commits")
+    except FileNotFoundError:
+        return -1
+    return generation.first_batch + max((int(each) for each in names if each.isdigit()), default=-1)
+
+
 def last_epoch(directory: Path) -> int:
     """The last whole epoch in a log of epochs; -1 before the first."""
     for segment in sorted(directory.glob("*.log"), reverse=True):
@@ -209,9 +222,12 @@ def _free_port() -> int:
 
 
 class StandaloneCluster:
-    """A master and workers on loop-back, which know nothing of topo."""
+    """A master and workers, which know nothing of topo, on loop-back or on hosts of their own."""
 
-    def __init__(self, directory: Path, workers: int = 2, cores: int = 1) -> None:
+    def __init__(
+        self, directory: Path, workers: int = 2, cores: int = 1, hosts: Sequence[Host] = ()
+    ) -> None:
+        """Start them; of `hosts` the first one has the master, and each other one a worker."""
         import pyspark
 
         from topo.engine.spark.jvm.java import prepare_java
@@ -227,23 +243,25 @@ class StandaloneCluster:
             "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_NO_DAEMONIZE": "1",
         }
         port = _free_port()
-        self.master = f"spark://127.0.0.1:{port}"
         self._workers: list[subprocess.Popen[bytes]] = []
-        self._master = self._start("master.Master", f"--port {port} --webui-port {_free_port()}")
-        wait_until(lambda: _answers(port), "Spark's master listens")
-        for _ in range(workers):
-            self.add_worker()
+        at = hosts[0] if hosts else None
+        self.master = f"spark://{at.address if at else '127.0.0.1'}:{port}"
+        options = f"--port {port} --webui-port {_free_port()}"
+        self._master = self._start("master.Master", options, at)
+        wait_until(lambda: at.answers(port) if at else _answers(port), "Spark's master listens")
+        others: Sequence[Host | None] = hosts[1:] or [None] * workers
+        for host in others:
+            self.add_worker(host)
 
-    def add_worker(self) -> None:
+    def add_worker(self, host: Host | None = None) -> None:
         work = shlex.quote(str(self._directory / f"worker{len(self._workers)}"))
         size = f"--cores {self._cores} --memory 700m"
         ports = f"--port {_free_port()} --webui-port {_free_port()}"
         options = f"{size} {ports} --work-dir {work} {self.master}"
-        self._workers.append(self._start("worker.Worker", options))
+        self._workers.append(self._start("worker.Worker", options, host))
 
     def kill_worker(self) -> None:
         """Kill the oldest worker and all that it started."""
@@ -265,12 +283,13 @@ class StandaloneCluster:
             if command in command_of(each)
         ]
 
-    def _start(self, kind: str, options: str) -> subprocess.Popen[bytes]:
+    def _start(self, kind: str, options: str, host: Host | None) -> subprocess.Popen[bytes]:
         with open(self._directory / "cluster.log", "ab") as log:
-            command = [str(self._class), f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
+            address = host.address if host else "127.0.0.1"
+            command = [str(self._class), f"org.apache.spark.deploy.{kind}", "--host", address]
             return subprocess.Popen(
-                [*command, *shlex.split(options)],
-                env=self._environ,
+                [*(host.command if host else []), *command, *shlex.split(options)],
+                env={**self._environ, "SPARK_LOCAL_IP": address},
                 stdout=log,
                 stderr=log,
                 cwd=self._directory,
@@ -288,9 +307,10 @@ _DRIVERS_OWN = ("PYTHONPATH", "PYSPARK_PYTHON", "TOPO_HOME")
 
 
 def _kill_with_children(process: subprocess.Popen[bytes]) -> None:
-    for each in [*psutil.Process(process.pid).children(recursive=True), process]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            each.kill()
+    with contextlib.suppress(psutil.NoSuchProcess):  # it went with its host
+        for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
     process.wait(PATIENCE_SECS)
 
 

@@ -186,7 +186,7 @@ def test_a_clusters_sockets_are_short_and_its_silent_hosts_are_noticed(
 ) -> None:
     settings = core_settings(master, {"topology.mode": mode})
     assert settings["spark.python.unix.domain.socket.dir"] == "/tmp"
-    assert settings["spark.network.timeout"] == "40s"
+    assert settings["spark.network.timeout"] == "20s"
     own = core_settings(master, {"topology.mode": mode, "spark.network.timeout": "90s"})
     assert own["spark.network.timeout"] == "90s"
 

@@ -82,8 +82,8 @@ class Keeper:
                 self.look()
                 self._stopping.wait(LOOK_SECS)
         finally:
+            self._beats.stop()  # first: the ends of drivers take longer than a beat
             self._end()
-            self._beats.stop()
 
     def look(self) -> list[str]:
         """Start what should run now; return the ids of the runs that were started."""

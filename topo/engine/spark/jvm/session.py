@@ -109,13 +109,18 @@ _CORE_LOCAL = {
 
 # A host that loses its power, or its network, says nothing: with Spark's own limits a topology
 # stood still for 95 to 190 s, a third of that in one fetch of a block that nobody would send any
-# more. A JVM that collects garbage for 20 s is not lost yet.
+# more. Spark looks every 2 s for executors that have missed 20 s, and a fetch gives up after 21 s:
+# 10 for an answer, 1, and 10 for another connection. A JVM of topo's has little garbage, so a
+# pause that long is no collection; and a loss that was none costs a start of the query. What is
+# asked of the driver itself may take longer, since a busy one answers late.
 _SILENT_HOSTS = {
-    "spark.network.timeout": "40s",
-    "spark.network.timeoutInterval": "5s",
-    "spark.executor.heartbeatInterval": "5s",
+    "spark.network.timeout": "20s",
+    "spark.network.timeoutInterval": "2s",
+    "spark.executor.heartbeatInterval": "3s",
+    "spark.rpc.askTimeout": "60s",
     "spark.shuffle.io.maxRetries": "1",
-    "spark.shuffle.io.connectionTimeout": "20s",
+    "spark.shuffle.io.retryWait": "1s",
+    "spark.shuffle.io.connectionTimeout": "10s",
 }
 
 # The state is in Python's memory, beside the JVM's heap: Spark's tenth more is no room for it.
