@@ -21,7 +21,17 @@ from topo import InvalidTopologyError, MissingExtra
 from topo.distribution import NAME
 
 MODULES = (
-    *("boto3", "confluent_kafka", "duckdb", "h11", "moto", "opentelemetry", "paho", "pika"),
+    *(
+        "axe_playwright_python",
+        "boto3",
+        "confluent_kafka",
+        "duckdb",
+        "h11",
+        "moto",
+        "opentelemetry",
+        "paho",
+        "pika",
+    ),
     *("bson", "fastavro", "jsonschema", "msgpack", "pymongo"),
     *(
         "playwright",

@@ -389,6 +389,33 @@ def test_actions_ask_and_then_act(chrome: Browser, world: World, site: Site) -> 
     assert [json.loads(line)["status"] for line in audit] == [202, 202, 202, 202]
 
 
+def test_a_question_is_gone_with_its_page(chrome: Browser, world: World, site: Site) -> None:
+    world.add("words")
+    with shown(chrome, site) as watched:
+        watched.go("topology/words")
+        watched.page.get_by_role("button", name="Kill").click()
+        watched.page.locator("dialog").wait_for()
+        watched.page.go_back()
+        watched.shows("Topologies", "header")
+        watched.page.locator("dialog").wait_for(state="detached")
+        assert world.drivers["words"].killed_after is None
+
+
+def test_an_ended_topology_without_figures_over_time_says_so_once(
+    chrome: Browser, world: World, site: Site
+) -> None:
+    world.add("broken", "FAILED", reason="KeyError: 'cow'")
+    with shown(chrome, site, viewport={"width": 390, "height": 844}) as watched:
+        watched.go("topology/broken")
+        watched.shows("No figures of this time are left")
+        assert not watched.page.locator(".chart").first.is_visible()
+        watched.go("topology/broken/settings")
+        watched.shows("topology.acker.bind")
+        tab = watched.page.locator(".tabs [aria-current]").bounding_box()
+        assert tab is not None
+        assert tab["x"] + tab["width"] <= 390  # the tab that is open is in sight
+
+
 def test_samples_and_log_levels_are_asked_for(chrome: Browser, world: World, site: Site) -> None:
     run = world.add("words")
     with shown(chrome, site) as watched:
@@ -586,6 +613,9 @@ def test_the_graph_is_moved_zoomed_and_fitted(chrome: Browser, world: World, sit
         assert x == 0  # the spout is in sight
         page.get_by_role("button", name="Show all of it").click()
         assert sight()[2] > 10 * wide
+        names = page.locator("a.node .far-name")
+        assert names.first.is_visible()  # of small boxes only the names are drawn, and larger
+        assert not page.locator("a.node .name").first.is_visible()
         page.get_by_role("button", name="Larger").click()
         assert sight()[2] < sight()[2] * 1.25
         page.locator(".graph").focus()

@@ -35,12 +35,20 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_badges_and_times_can_be_read(theme: str) -> None:
+def test_badges_times_and_drawings_can_be_read(theme: str) -> None:
     colors = themes()[theme]
     pairs = re.findall(
         r"\.badge\.\w+[^{]*\{ background: var\(--([\w-]+)\); color: var\(--([\w-]+)\)", STYLE
     )
     pairs += [("panel", name) for name in re.findall(r"\.log [^{]*\{ color: var\(--(\w+)\)", STYLE)]
     assert len(pairs) >= 7
+    boxes = re.findall(r"rect\.box \{ fill: var\(--([\w-]+)\)", STYLE)
+    assert len(boxes) >= 4
+    texts = re.findall(
+        r"\.(axis|level-name|edge text|node text)[^{]*\{[^}]*fill: var\(--([\w-]+)\)", STYLE
+    )
+    assert {kind for kind, _ in texts} == {"axis", "level-name", "edge text", "node text"}
+    pairs += [("panel", name) for _, name in texts]
+    pairs += [(box, name) for box in boxes for kind, name in texts if kind == "node text"]
     weak = {pair: contrast(colors[pair[0]], colors[pair[1]]) for pair in pairs}
     assert {pair: ratio for pair, ratio in weak.items() if ratio < LEAST} == {}

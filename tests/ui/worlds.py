@@ -245,6 +245,7 @@ class World:
         *,
         topology: Topology | None = None,
         conf: dict[str, Any] | None = None,
+        driver: type[StagedDriver] = StagedDriver,
         **said: Any,
     ) -> RunRecord:
         """A run that says of itself what the test wants; a live one has a driver."""
@@ -262,11 +263,11 @@ class World:
         if status in ("STARTING", "ACTIVE", "INACTIVE", "STALLED"):
             self.alive[run.directory] = os.getpid()
         if status in ("ACTIVE", "INACTIVE", "STALLED"):
-            driver = StagedDriver(built, run.directory)
-            driver.status_now = status
+            staged = driver(built, run.directory)
+            staged.status_now = status
             token = (run.directory / "token").read_text()
-            self._servers[name] = DriverServer(driver, token)
-            self.drivers[name] = driver
+            self._servers[name] = DriverServer(staged, token)
+            self.drivers[name] = staged
             state = replace(state, address=self._servers[name].address)
         write_json(run.directory / "state.json", asdict(state))
         write_json(run.directory / "stats.json", figures_of(built, status))

@@ -83,7 +83,7 @@ function login() {
     const answer = await fetch('/login', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ token: token.value.trim() }) });
     if (answer.ok) begin();
     else setText(said, (await answer.json()).message);
-  } }, h('header', {}, h('h2', {}, 'Log in')), h('div', { class: 'body' }, h('p', { class: 'note' }, 'The token is what this prints:'), h('pre', {}, 'topo ui token'),
+  } }, h('header', {}, h('h1', {}, 'Log in')), h('div', { class: 'body' }, h('p', { class: 'note' }, 'The token is what this prints:'), h('pre', {}, 'topo ui token'),
     h('div', { class: 'row' }, token, h('button', { class: 'primary', type: 'submit' }, 'Log in')), said));
   main.replaceChildren(form);
   token.focus();

@@ -5,7 +5,7 @@ import { clock, count, number } from './format.js';
 import { drawn as drawnMarks, near, placed } from './marks.js';
 
 const HEIGHT = 150;
-const LEFT = 56;
+const LEFT = 62;
 const RIGHT = 12;
 const TOP = 14;
 const BOTTOM = 22;

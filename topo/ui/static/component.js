@@ -136,7 +136,8 @@ function skewOf(figures) {
   const amounts = Object.values(figures.by_task ?? {}).map((task) => task[key] ?? 0);
   const mean = amounts.reduce((sum, amount) => sum + amount, 0) / amounts.length;
   if (amounts.length < 2 || !mean) return '';
-  return `the fullest task has ${Number((Math.max(...amounts) / mean).toPrecision(2))} times the mean`;
+  const most = Number((Math.max(...amounts) / mean).toPrecision(2));
+  return most > 1 ? `the fullest task has ${most} times the mean` : 'spread evenly over the tasks';
 }
 
 function groupingOf(read) {

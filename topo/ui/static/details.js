@@ -112,7 +112,7 @@ export function plan(main, name, signal) {
     const table = new Table([
       { title: 'Component', mark: (row) => row.id, cell: (row) => h('a', { class: 'strong', href: link('topology', name, 'component', row.id) }, row.id) },
       { title: 'Class', wide: true, cell: (row) => row.class_name },
-      { title: 'Tasks', num: true, cell: (row) => `${row.first_task}–${row.first_task + row.tasks - 1}` },
+      { title: 'Tasks', num: true, cell: (row) => (row.tasks > 1 ? `${row.first_task}–${row.first_task + row.tasks - 1}` : String(row.first_task)) },
       { title: 'Slots', wide: true, cell: (row) => row.slots.join(', ') },
       { title: 'Reads', wide: true, cell: (row) => row.inputs.map((read) => `${read.component}${read.stream === 'default' ? '' : `/${read.stream}`} ${read.grouping}${read.fields.length ? `(${read.fields.join(', ')})` : ''}`).join(', ') || '–' },
     ], (row) => row.id);
@@ -274,6 +274,15 @@ class Scaling {
   }
 }
 
+const SHOWN = 12;  // components of a slot that are named at once
+
+/** The tasks of a slot; of many components, those after the first ones can be unfolded. */
+function tasksOf(row) {
+  const words = Object.entries(row.tasks).map(([id, tasks]) => `${id} ${tasks.join(', ')}`);
+  if (words.length <= SHOWN + 2) return h('span', {}, words.join(' · ') || 'none');
+  return h('details', {}, h('summary', {}, `${words.slice(0, SHOWN).join(' · ')} and ${count(words.length - SHOWN)} more`), words.slice(SHOWN).join(' · '));
+}
+
 export function workers(main, name, signal) {
   const stacks = new Stacks();
   const processes = new Table([
@@ -285,7 +294,7 @@ export function workers(main, name, signal) {
   ], (row) => row.pid, { onempty: 'No process of it is on this machine.' });
   const slots = new Table([
     { title: 'Slot', num: true, cell: (row) => String(row.slot) },
-    { title: 'Tasks', wide: true, cell: (row) => Object.entries(row.tasks).map(([id, tasks]) => `${id} ${tasks.join(', ')}`).join(' · ') || 'none' },
+    { title: 'Tasks', wide: true, mark: (row) => json(row.tasks), cell: (row) => tasksOf(row) },
     { title: 'Process', num: true, cell: (row) => (row.pid === null ? '–' : String(row.pid)) },
     { title: 'What it does', mark: (row) => row.pid, cell: (row) => stackButtons(name, row, stacks) },
   ], (row) => row.slot);

@@ -6,6 +6,7 @@ import { h, setAttribute } from './dom.js';
 const MOST_HEIGHT = 640;
 const LEAST = 0.05;
 const LEGIBLE = 0.75;  // below it the figures in a box are smaller than 8 px
+const FAR = 0.5;  // below it only names are drawn, and larger
 const STEP = 1.25;
 const DRAG = 4;
 
@@ -95,6 +96,7 @@ export class Excerpt {
     const within = (at, whole, part) => (part >= whole ? (whole - part) / 2 : Math.min(whole - part, Math.max(0, at)));
     this.x = within(this.x, this.width, wide);
     this.y = within(this.y, this.height, tall);
+    this.svg.classList.toggle('far', this.scale < FAR);
     setAttribute(this.svg, 'height', this.tall().toFixed(0));
     setAttribute(this.svg, 'viewBox', [this.x, this.y, wide, tall].map((part) => part.toFixed(1)).join(' '));
   }

@@ -130,13 +130,13 @@ export class Graph {
       group: s('a', { class: `node ${component.kind}`, href: link('topology', this.topology, 'component', component.id), transform: `translate(${place.x},${place.y})` }),
       first: text(12, 40, '', ''), side: text(BOX.width - 12, 40, 'faint', '', 'end'),
       last: text(12, 62, 'faint', ''), fill: s('rect', { class: 'fill', x: 12, y: 47, width: 0, height: 3, rx: 1.5 }),
-      chip: s('g', { class: 'watermark', visibility: 'hidden' }, s('rect', { x: 8, y: BOX.height - 7, width: BOX.width - 16, height: 15, rx: 7.5 }), text(BOX.width / 2, BOX.height + 4, '', '', 'middle')),
+      chip: s('g', { class: 'watermark', visibility: 'hidden' }, s('rect', { x: 8, y: BOX.height - 4, width: BOX.width - 16, height: 15, rx: 7.5 }), text(BOX.width / 2, BOX.height + 7, '', '', 'middle')),
       title: s('title', {}, component.id),
     };
     parts.group.append(
       s('rect', { class: 'box', width: BOX.width, height: BOX.height, rx: 9 }),
       s('rect', { class: 'hatch', width: BOX.width, height: BOX.height, rx: 9 }),
-      text(12, 21, 'name', short(component.id, 17)), text(BOX.width - 12, 21, 'faint', `×${component.tasks}`, 'end'),
+      text(12, 21, 'name', middle(component.id, 17)), text(BOX.width / 2, 45, 'far-name', middle(component.id, 12), 'middle'), text(BOX.width - 12, 21, 'faint', `×${component.tasks}`, 'end'),
       parts.first, parts.side, parts.last, parts.chip, parts.title);
     if (component.kind !== 'spout') {
       parts.group.append(s('rect', { class: 'meter', x: 12, y: 47, width: BOX.width - 24, height: 3, rx: 1.5 }), parts.fill);
@@ -218,7 +218,7 @@ export class Graph {
       .reduce((most, one) => ((one.capacity ?? -1) > (most.capacity ?? -1) ? one : most));
     const broken = group.box.ids.filter((id) => failing.has(id)).length;
     setAttribute(group.group, 'class', ['node group', heat(busiest.capacity), broken ? 'errors' : ''].join(' ').trim());
-    setText(group.first, busiest.capacity === null ? '' : `${short(busiest.id, 14)} ${percent(busiest.capacity)}`);
+    setText(group.first, busiest.capacity === null ? '' : `${middle(busiest.id, 14)} ${percent(busiest.capacity)}`);
     setText(group.last, broken ? `errors in ${broken}` : 'show all');
   }
 
@@ -250,7 +250,7 @@ export class Graph {
     setText(node.first, rate(now?.emitted ?? null));
     setText(node.side, figures?.failed ? `${count(figures.failed)} failed` : '');
     const pending = `${count(figures?.pending ?? null)} pending${limit ? ` of ${count(limit)}` : ''}`;
-    setText(node.last, slow ? `waits for ${short(slow, 16)}` : view.tracked ? pending : 'not tracked');
+    setText(node.last, slow ? `waits for ${middle(slow, 16)}` : view.tracked ? pending : 'not tracked');
   }
 
   updateBolt(node, figures, now) {
@@ -300,6 +300,12 @@ function wordsOf(read) {
 
 function short(words, most = LENGTH) {
   return words.length > most ? `${words.slice(0, most - 1)}…` : words;
+}
+
+/** A name cut in its middle: names of a family begin alike, and those of a place end alike. */
+function middle(name, most) {
+  const kept = most - 1;
+  return name.length > most ? `${name.slice(0, Math.ceil(kept / 2))}…${name.slice(-Math.floor(kept / 2))}` : name;
 }
 
 function text(x, y, className, words, anchor = 'start') {

@@ -167,7 +167,7 @@ export function segments(choices, chosen, label, onchoice) {
   return h('div', { class: 'segments', role: 'group', 'aria-label': label }, buttons);
 }
 
-/** Ask before something is done; resolves to the form's values, or null. */
+/** Ask before something is done; resolves to the form's values, or null: also if the page is left, whose question it is. */
 export function ask({ title, text, fields = [], action, danger = false }) {
   return new Promise((resolve) => {
     const inputs = fields.map((field) => h('input', { name: field.name, type: field.type ?? 'text', min: field.min, step: field.step, value: field.value ?? '', placeholder: field.placeholder ?? '', required: field.required }));
@@ -176,7 +176,10 @@ export function ask({ title, text, fields = [], action, danger = false }) {
       fields.map((field, at) => h('label', { class: 'field' }, field.label, inputs[at], field.note && h('span', { class: 'note' }, field.note))),
       h('div', { class: 'row' }, h('button', { type: 'button', onclick: () => dialog.close('') }, 'Cancel'),
         h('button', { type: 'submit', value: 'yes', class: danger ? 'danger solid' : 'primary' }, action))));
+    const leave = () => dialog.close('');
+    addEventListener('hashchange', leave);
     dialog.addEventListener('close', () => {
+      removeEventListener('hashchange', leave);
       resolve(dialog.returnValue === 'yes' ? Object.fromEntries(fields.map((field, at) => [field.name, inputs[at].value])) : null);
       dialog.remove();
     });

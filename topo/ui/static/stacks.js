@@ -50,7 +50,7 @@ export class Stacks {
     setText(this.about, [`process ${answer.pid}`, secs ? `${plural(answer.samples, 'sample')} by ${answer.by}` : '', secs && answer.by === 'faulthandler' ? 'threads that wait count as well' : ''].filter(Boolean).join(' · '));
     if (!secs) {
       this.body.replaceChildren(...answer.threads.map((thread) => h('details', { class: 'error', open: thread.is_current },
-        h('summary', {}, h('span', { class: 'mono' }, thread.is_current ? 'current' : 'thread'), h('span', { class: 'mono muted' }, thread.name.slice(-8)),
+        h('summary', {}, h('span', { class: 'mono' }, thread.is_current ? 'current' : 'thread'), h('span', { class: 'mono muted' }, thread.name.replace(/^0x.*(?=.{8}$)/, '')),
           h('span', { class: 'text' }, thread.frames.at(-1) ?? 'no Python code'), h('span', { class: 'muted' }, plural(thread.frames.length, 'frame'))),
         h('pre', {}, [...thread.frames].reverse().join('\n') || 'no Python code'))));
       return;

@@ -22,7 +22,7 @@ function keysPanel(name, signal) {
   ], (row) => `${row.index} ${json(row.key)}`, { onempty: 'No key is like that.' });
   table.element.hidden = true;
   const component = h('select', { 'aria-label': 'component', name: 'component' });
-  const like = h('input', { type: 'search', id: 'filter', placeholder: 'Keys like, such as user-*  ( / )', 'aria-label': 'keys like' });
+  const like = h('input', { type: 'search', id: 'filter', placeholder: 'Keys like, such as user-*  ( / )', 'aria-label': 'keys like', class: 'long' });
   const note = h('span', { class: 'note', 'aria-live': 'polite' }, 'as of the last commit; reading it makes the topology write a savepoint');
   const button = h('button', { type: 'submit', class: 'primary' }, 'Read');
   const form = h('form', { class: 'body row', onsubmit: async (event) => {

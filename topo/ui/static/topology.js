@@ -26,6 +26,7 @@ export function head(main, name, tab, signal, onview) {
     h('div', { class: 'row between' }, h('div', { class: 'row' }, title, status), tools), sub, notes,
     h('nav', { class: 'tabs', 'aria-label': 'pages of this topology' }, TABS.map(([path, words]) =>
       h('a', { href: path ? link('topology', name, path) : link('topology', name), 'aria-current': path === tab ? 'page' : null }, words))), body);
+  main.querySelector('.tabs [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });  // on a phone they are wider than it
   notes.hidden = true;
   const rates = new Rates();
   let said = '';
@@ -42,6 +43,7 @@ export function head(main, name, tab, signal, onview) {
         notes.hidden = !shown.length;
       }
       setText(sub, [view.id, view.master, view.over ? `ended ${date(view.since)}` : `up ${duration(view.uptime_secs)}`,
+        view.batch?.id ? `batch ${count(view.batch.id)}` : '',
         view.resumed ? 'resumed' : '', view.restarts ? `restarted ${plural(view.restarts, 'time')}: ${view.last_failure}` : ''].filter(Boolean).join(' · '));
       onview(view, rates);
     },
@@ -171,7 +173,7 @@ export function overview(main, name, signal) {
     charts.load(name, value, signal);
   });
   body.replaceChildren(tiles.element, graphPanel, h('div', { class: 'row between' }, h('h2', {}, 'Over time'), choice), charts.element,
-    panel('Components', components.element, shownOf), panel('Latest errors', errors.element, h('a', { href: link('topology', name, 'errors') }, 'All')));
+    panel('Latest errors', errors.element, h('a', { href: link('topology', name, 'errors') }, 'All')), panel('Components', components.element, shownOf));
   getPlan();
   getWindow();
   getErrors();
@@ -203,7 +205,7 @@ function tilesOf(view) {
     [count(failed), Object.entries(reasons).map(([reason, number]) => `${reason} ${count(number)}`).join(', '), failed ? 'bad' : ''],
     [view.over ? '–' : count(pending), 'messages in flight'],
     [lag && !view.over ? duration(lag) : '–', 'oldest message', lag > view.message_timeout_secs ? 'warn' : ''],
-    [ms(batch.p50_ms ?? null), `p99 ${ms(batch.p99_ms ?? null)} · batch ${count(batch.id ?? null)}`],
+    [ms(batch.p50_ms ?? null), `p99 ${ms(batch.p99_ms ?? null)}`],
     [bytes(sum(all, 'saved_bytes')), 'saved'],
   ];
 }
@@ -219,11 +221,15 @@ function chartsOf() {
     new LineChart({ title: 'State', unit: bytes, lines: [{ name: 'saved', key: 'saved_bytes', color: 5 }] }),
   ];
   const happened = new Happened();
+  const grid = h('div', { class: 'charts' }, all.map((chart) => chart.element));
+  const none = h('div', { class: 'panel pad muted', hidden: true }, 'No figures of this time are left: a driver writes them while it runs.');
   return {
-    element: h('div', { class: 'page' }, h('div', { class: 'charts' }, all.map((chart) => chart.element)), happened.element),
+    element: h('div', { class: 'page' }, grid, none, happened.element),
     async load(name, window, signal) {
       try {
         const history = await get(of(name, 'history'), { window }, signal);
+        none.hidden = history.times.length > 0;
+        grid.hidden = !none.hidden;  // six empty charts say no more than one line
         for (const chart of all) chart.update(history.times, history.series, history.marks);
         happened.update(history.marks);
       } catch { /* the next one may come */ }
