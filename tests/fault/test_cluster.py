@@ -78,6 +78,13 @@ class Shell:
         """What the cluster page shows of Spark's executors."""
         return Management(Registry(self.directory / "home")).cluster().spark_executors
 
+    def slots(self, name: str) -> dict[int, list[str]]:
+        """Where the pages show each slot of a topology: at which executors."""
+        management = Management(Registry(self.directory / "home"))
+        on_cluster = {s.slot: s.places for s in management.cluster().slots if s.topology == name}
+        assert on_cluster.keys() == {slot.slot for slot in management.workers(name).slots}
+        return on_cluster
+
     def acked(self, name: str) -> int:
         return int(self.run(name)["acked"])
 
@@ -110,7 +117,10 @@ def test_a_package_goes_to_its_end_over_the_loss_of_a_worker(shell: Shell, tmp_p
     shell.submit("shop.topology", python, "-n", "shop", "--workers", "2", *sent, *args)
     wait_until(lambda: shell.acked("shop"), "the first acks")
     assert shell.run("shop")["reason"] == ""
-    assert [each.cores for each in shell.executors() if each.lost_at is None] == [1, 1]
+    there = [each for each in shell.executors() if each.lost_at is None]
+    assert [each.cores for each in there] == [1, 1]
+    wait_until(lambda: all(shell.slots("shop").values()), "the place of each slot")
+    assert set().union(*shell.slots("shop").values()) <= {each.place for each in there}
 
     shell.cluster.kill_worker()
     lost = "1 of 2 executors lost since "
@@ -119,6 +129,8 @@ def test_a_package_goes_to_its_end_over_the_loss_of_a_worker(shell: Shell, tmp_p
     assert (gone.topology, gone.host, bool(gone.why)) == ("shop", "127.0.0.1", True)
     before = shell.acked("shop")
     wait_until(lambda: shell.acked("shop") > before, "it goes on with one executor")
+    (left,) = [each.place for each in shell.executors() if each.lost_at is None]
+    wait_until(lambda: shell.slots("shop") == {0: [left], 1: [left]}, "both slots at it")
     assert shell.run("shop")["status"] == "ACTIVE"
     shell.cluster.add_worker()
     wait_until(lambda: lost not in shell.run("shop")["reason"], "the loss is over")

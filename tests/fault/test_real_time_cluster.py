@@ -80,6 +80,7 @@ def test_a_package_runs_where_neither_topo_nor_it_is_installed(
     shell.submit("shop.topology", python, "-n", "shop", "--workers", "2", *sent, *mode, *args)
     wait_until(lambda: shell.acked("shop"), "the first acks")
     assert (shell.run("shop")["status"], shell.run("shop")["reason"]) == ("ACTIVE", "")
+    wait_until(lambda: all(shell.slots("shop").values()), "the place of each slot")
     (tmp_path / "enough").touch()
     wait_until(lambda: shell.run("shop")["status"] not in ("ACTIVE", "STALLED"), "its end")
     assert shell.run("shop")["status"] == "COMPLETED", shell.run("shop")

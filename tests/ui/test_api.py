@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -227,18 +228,35 @@ def test_executors_of_a_spark_cluster_are_those_that_drivers_see(world: World, s
         (run.directory / "submission.json").write_text(json.dumps(moved))
         lost = [executor("[::1]:7", lost_at=float(at), why="worker lost") for at in range(1, 30)]
         odd: list[Any] = [{"place": 7}, {"cores": "many"}, "nonsense"]
-        world.drivers[name].executors_now = [*lost, executor("m4:4040"), *odd]
+        there = [executor("m4:4040", slots=[1]), executor("m3:4041", slots=[1])]
+        world.drivers[name].executors_now = [*lost, *there, *odd]
     world.end("silent")
     with site.client("view") as client:
-        views = client.get("/api/cluster").json()["spark_executors"]
+        cluster = client.get("/api/cluster").json()
+        workers = {
+            name: client.get(f"/api/topologies/{name}/workers").json() for name in ("here", "far")
+        }
+    views = cluster["spark_executors"]
     assert {view["topology"] for view in views} == {"far"}
     assert [(view["host"], view["cores"], view["tasks"]) for view in views[:1]] == [("m4", 2, 1)]
-    assert [view["lost_at"] for view in views[1:]] == [float(at) for at in range(29, 9, -1)]
-    assert (views[1]["host"], views[1]["why"]) == ("[::1]", "worker lost")
+    assert [view["lost_at"] for view in views[2:]] == [float(at) for at in range(29, 9, -1)]
+    assert (views[2]["host"], views[2]["why"]) == ("[::1]", "worker lost")
+    # Slot 1 has levels on two executors; of slot 0 its driver does not tell.
+    at = {slot["slot"]: slot for slot in cluster["slots"] if slot["topology"] == "far"}
+    assert (at[0]["host"], at[0]["places"]) == ("spark://elsewhere:7077", [])
+    assert (at[1]["host"], at[1]["places"]) == ("m3", ["m3:4041", "m4:4040"])
+    assert {"m3", "spark://elsewhere:7077"} <= {host["host"] for host in cluster["hosts"]}
+    far = [(slot["host"], slot["places"]) for slot in workers["far"]["slots"]]
+    assert far == [("", []), ("m3", ["m3:4041", "m4:4040"])]
+    assert {slot["host"] for slot in workers["here"]["slots"]} == {workers["here"]["host"]}
 
 
-def executor(place: str, *, lost_at: float | None = None, why: str = "") -> dict[str, Any]:
-    return {"place": place, "cores": 2, "tasks": 1, "lost_at": lost_at, "why": why}
+def executor(
+    place: str, *, lost_at: float | None = None, why: str = "", slots: Sequence[int] = ()
+) -> dict[str, Any]:
+    return {
+        "place": place, "cores": 2, "tasks": 1, "lost_at": lost_at, "why": why, "slots": [*slots],
+    }  # fmt: skip
 
 
 def test_a_damaged_topology_takes_the_slots_that_it_asked_for(world: World, site: Site) -> None:

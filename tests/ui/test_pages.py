@@ -124,7 +124,7 @@ def test_the_cluster_page_has_hosts_slots_and_owners(
     moved = submission | {"master": "spark://elsewhere:7077"}
     (far.directory / "submission.json").write_text(json.dumps(moved))
     world.drivers["far"].executors_now = [
-        {"place": "m4:4040", "cores": 2, "tasks": 1, "lost_at": None, "why": ""},
+        {"place": "m4:4040", "cores": 2, "tasks": 1, "lost_at": None, "why": "", "slots": [0, 1]},
         {"place": "m5:4041", "cores": 2, "tasks": 0, "lost_at": 60.0, "why": HOSTILE},
     ]
     with shown(chrome, site, role="view") as watched:
@@ -135,9 +135,13 @@ def test_the_cluster_page_has_hosts_slots_and_owners(
             watched.shows(text)
         watched.page.get_by_label("filter slots").fill("nobody")
         watched.shows("0 of 4 slots")
+        watched.page.get_by_label("filter slots").fill("m4:4040")
+        watched.shows("2 of 4 slots")
         watched.page.get_by_label("filter slots").fill("count")
         watched.page.get_by_role("link", name="words").first.click()
         watched.shows("Processes on this machine")
+        watched.go("topology/far/workers")
+        watched.page.get_by_role("row").filter(has_text="m4:4040").nth(1).wait_for()
 
 
 def test_a_topology_is_drawn_with_its_figures(chrome: Browser, world: World, site: Site) -> None:

@@ -212,3 +212,18 @@ def test_a_loss_is_counted_by_what_there_was() -> None:
     large, lost = Executor(4), Executor(4, lost_at=LOST.lost_at)
     said = "1 of 2 executors lost since 09:41; 7 slots share 4 cores"
     assert running(7, large, lost).reason == said
+
+
+def test_a_slot_is_where_it_is_executed_or_was_until_its_executor_is_lost() -> None:
+    there, other = Executor(2, place="w1:1"), Executor(2, place="w2:2")
+    now: dict[int, frozenset[str]] = {0: frozenset({"w1:1"}), 1: frozenset({"w1:1", "w2:2"})}
+    cluster = Cluster([there, other])
+    executors = Executors(cluster.look, lambda: cluster.now, doing=lambda: now)
+    executors.look()
+    assert [each.slots for each in executors.placed()] == [(0, 1), (1,)]
+    now = {1: frozenset({"w2:2"})}
+    assert [each.slots for each in executors.placed()] == [(0,), (1,)]
+    now = {}  # between batches
+    assert [each.slots for each in executors.placed()] == [(0,), (1,)]
+    executors.known = [Executor(2, LOST.lost_at, "w1:1"), other]
+    assert [each.slots for each in executors.placed()] == [(), (1,)]

@@ -50,7 +50,7 @@ class Scalable(Protocol):
 class ClusterRun(Protocol):
     """A run on executors that a cluster gives, if it is not on one machine."""
 
-    def placed(self) -> Sequence[Executor]: ...  # as they were seen last, with those it lost
+    def placed(self) -> Sequence[Executor]: ...  # with their slots, and those it lost
 
 
 @runtime_checkable

@@ -51,6 +51,8 @@ class Executor:
     """Of its loss, in the cluster's words."""
     tasks: int = 0
     """How many it is executing."""
+    slots: tuple[int, ...] = ()
+    """The slots that it executes, or was the last to execute."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from topo.manage.autoscaling import scale_of
 from topo.manage.client import ControlClient
 from topo.manage.ending import begin_kill, connect
 from topo.manage.files import locked, write_json
-from topo.manage.hosts import cluster_of
+from topo.manage.hosts import cluster_of, executors_of, host_of, places_by_slot
 from topo.manage.marks import marks_of
 from topo.manage.plans import plan_of, slots_of
 from topo.manage.processes import processes_of
@@ -183,8 +183,16 @@ class Management:
         """Return where a topology runs."""
         run = self.find(name)
         supervision = run.supervision
-        running = slot_processes(run)
-        with_slots = [replace(slot, pid=running.get(slot.slot)) for slot in slots_of(plan_of(run))]
+        running, places = slot_processes(run), places_by_slot(executors_of(run), run.id)
+        with_slots = [
+            replace(
+                slot,
+                pid=running.get(slot.slot),
+                host=host_of(run, places.get(slot.slot, ())),
+                places=sorted(places.get(slot.slot, ())),
+            )
+            for slot in slots_of(plan_of(run))
+        ]
         return WorkersView(
             name=run.name,
             master=run.submission.master,

@@ -3,7 +3,8 @@
 A place is what one slot can run on at the same time as others: a core. Of this machine they are
 known, so that free ones can be told. Of a Spark cluster only its master knows them, so that its
 line says what topologies use there and leaves the rest open; which executors it gave them, and on
-which hosts, their drivers tell. A task has an executor of its own, as in Storm by default.
+which hosts, with which slots, their drivers tell. A task has an executor of its own, as in Storm by
+default.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from topo.config.masters import is_local, local_cores
 from topo.errors import TopoError
@@ -33,7 +33,8 @@ _MOST_LOST = 20
 def cluster_of(runs: Iterable[RunRecord]) -> ClusterView:
     """Return hosts, slots, executors and owners of topologies that are not over."""
     runs = list(runs)
-    slots = [slot for run in runs for slot in _slots_of(run)]
+    executors = _executors_of(runs)
+    slots = [slot for run in runs for slot in _slots_of(run, places_by_slot(executors, run.id))]
     here = _this_machine()
     hosts = {here.host: here}
     for slot in slots:
@@ -44,7 +45,7 @@ def cluster_of(runs: Iterable[RunRecord]) -> ClusterView:
     return ClusterView(
         hosts=used,
         slots=slots,
-        spark_executors=_executors_of(runs),
+        spark_executors=executors,
         owners=[_owner(owner, slots) for owner in owners],
         topologies=len({slot.id for slot in slots}),
         slots_used=len(slots),
@@ -63,17 +64,33 @@ def submitter_of(run: RunRecord) -> str:
         return ""
 
 
-def _slots_of(run: RunRecord) -> list[PlacedSlot]:
+def places_by_slot(executors: Iterable[ExecutorView], run: str) -> dict[int, list[str]]:
+    """Return the places of each slot of a run, of which its driver knows."""
+    places: dict[int, list[str]] = {}
+    for executor in executors:
+        if executor.id == run and executor.lost_at is None:
+            for slot in executor.slots:
+                places.setdefault(slot, []).append(executor.place)
+    return places
+
+
+def host_of(run: RunRecord, places: Iterable[str]) -> str:
+    """Return the host of a slot at these places; "" if it is on a cluster that has not said."""
+    if is_local(run.submission.master):
+        return run.submission.host
+    return next(iter(sorted(map(_host, places))), "")
+
+
+def _slots_of(run: RunRecord, places: Mapping[int, list[str]]) -> list[PlacedSlot]:
     """Return the slots of a run; of a damaged one those that it asked for, without tasks."""
     submission, owner = run.submission, submitter_of(run)
-    host = submission.host if is_local(submission.master) else submission.master
     try:
         tasks = [slot.tasks for slot in slots_of(plan_of(run))]
     except Exception:  # one entry of the registry must not hide the others
         tasks = [{} for _ in range(_asked_slots(run))]
     return [
         PlacedSlot(
-            host=host,
+            host=host_of(run, places.get(number, ())) or submission.master,
             topology=run.name,
             id=run.id,
             status=run.status,
@@ -81,6 +98,7 @@ def _slots_of(run: RunRecord) -> list[PlacedSlot]:
             slot=number,
             executors=sum(map(len, of.values())),
             components={component: len(ids) for component, ids in of.items()},
+            places=sorted(places.get(number, ())),
         )
         for number, of in enumerate(tasks)
     ]
@@ -88,15 +106,22 @@ def _slots_of(run: RunRecord) -> list[PlacedSlot]:
 
 def _executors_of(runs: Iterable[RunRecord]) -> list[ExecutorView]:
     """Return the executors of topologies on clusters; of silent drivers there are none."""
-    away = [run for run in runs if not is_local(run.submission.master)]
     with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:  # a driver that hangs holds up one thread
-        return [view for views in pool.map(_executors_of_run, away) for view in views]
+        return [view for views in pool.map(executors_of, runs) for view in views]
 
 
-def _executors_of_run(run: RunRecord) -> list[ExecutorView]:
+def executors_of(run: RunRecord) -> list[ExecutorView]:
+    """Return the executors that a cluster gives to a run; none on one machine."""
+    if is_local(run.submission.master):
+        return []
     documents = asked_of(run, lambda client: client.executors()) or []
     named = [
-        {**document, "topology": run.name, "id": run.id, "host": _host_of(document)}
+        {
+            **document,
+            "topology": run.name,
+            "id": run.id,
+            "host": _host(str(document.get("place", ""))),
+        }
         for document in documents
         if isinstance(document, dict)
     ]
@@ -105,8 +130,8 @@ def _executors_of_run(run: RunRecord) -> list[ExecutorView]:
     return [view for view in views if not view.lost_at] + lost[::-1][:_MOST_LOST]
 
 
-def _host_of(document: Mapping[str, Any]) -> str:
-    return str(document.get("place", "")).rpartition(":")[0]
+def _host(place: str) -> str:
+    return place.rpartition(":")[0]
 
 
 def _asked_slots(run: RunRecord) -> int:

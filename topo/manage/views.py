@@ -235,6 +235,10 @@ class SlotView:
     """Task ids by component."""
     pid: int | None = None
     """Of its process, if that is one of this machine and can be asked for its stacks."""
+    host: str = ""
+    """The host that it is on; "" if that is not known."""
+    places: list[str] = field(default_factory=list)
+    """Host and port of the executors that a cluster runs it in: of several, levels of it each."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +283,7 @@ class PlacedSlot:
     """A slot of a topology, with the host it is on."""
 
     host: str
+    """The address of its Spark master until its driver tells where it runs."""
     topology: str
     id: str
     status: str
@@ -288,6 +293,8 @@ class PlacedSlot:
     """Each has one task."""
     components: Mapping[str, int]
     """Tasks by component."""
+    places: list[str] = field(default_factory=list)
+    """Host and port of the executors that a cluster runs it in: of several, levels of it each."""
 
 
 @dataclass(frozen=True)
@@ -306,6 +313,8 @@ class ExecutorView:
     """When its loss was noticed."""
     why: str
     """Of its loss, in the cluster's words."""
+    slots: list[int] = field(default_factory=list)
+    """The slots that it executes, or was the last to execute."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ const number = (title, key, words = count) => ({ title, num: true, sort: (row) =
 
 const hostColumns = [
   { title: 'Host', sort: (row) => row.host, mark: (row) => `${row.host} ${row.is_here}`,
-    cell: (row) => h('div', { class: 'name' }, h('span', { class: 'strong' }, row.host), row.is_here ? h('div', { class: 'note' }, 'this machine') : h('div', { class: 'note' }, 'its places are known to it only')) },
+    cell: (row) => h('div', { class: 'name' }, h('span', { class: 'strong' }, row.host), row.is_here ? h('div', { class: 'note' }, 'this machine') : h('div', { class: 'note' }, row.host.includes('://') ? 'slots that it has not placed yet, or that its driver does not tell of' : 'its places are known to its cluster only')) },
   { title: 'Places taken', num: true, sort: (row) => row.slots, mark: (row) => `${row.slots} ${row.places}`,
     cell: (row) => (row.places ? meter(row.slots / row.places, `${count(row.slots)} of ${count(row.places)}`) : h('span', {}, count(row.slots))) },
   number('Free', 'free'), number('Topologies', 'topologies'), number('Executors', 'executors'),
@@ -22,7 +22,8 @@ const hostColumns = [
 ];
 
 const slotColumns = [
-  { title: 'Host', sort: (row) => row.host, cell: (row) => row.host },
+  { title: 'Host', sort: (row) => row.host, mark: (row) => `${row.host} ${row.places}`,
+    cell: (row) => h('div', { class: 'name' }, row.host, row.places.map((place) => h('div', { class: 'note' }, place))) },
   { title: 'Topology', sort: (row) => row.topology, mark: (row) => row.topology,
     cell: (row) => h('div', { class: 'name' }, h('a', { class: 'strong', href: link('topology', row.topology, 'workers') }, row.topology)) },
   { title: 'Status', sort: (row) => row.status, mark: (row) => row.status, cell: (row) => badge(row.status) },
@@ -36,7 +37,9 @@ const executorColumns = [
   { title: 'Host', sort: (row) => row.host, mark: (row) => row.place, cell: (row) => h('div', { class: 'name' }, h('span', { class: 'strong' }, row.host), h('div', { class: 'note' }, row.place)) },
   { title: 'Topology', sort: (row) => row.topology, cell: (row) => h('a', { class: 'strong', href: link('topology', row.topology, 'workers') }, row.topology) },
   { title: 'State', sort: (row) => row.lost_at ?? 0, mark: (row) => `${row.lost_at}`, cell: (row) => h('span', { class: row.lost_at ? 'bad-text' : '' }, row.lost_at ? 'lost' : 'alive') },
-  number('Cores', 'cores'), number('Spark tasks now', 'tasks'),
+  number('Cores', 'cores'),
+  { title: 'Slots', cell: (row) => row.slots.join(', ') || OPEN },
+  number('Spark tasks now', 'tasks'),
   { title: 'Lost', wide: true, mark: (row) => `${row.lost_at} ${row.why}`, cell: (row) => (row.lost_at ? `${date(row.lost_at)}${row.why ? `: ${row.why}` : ''}` : OPEN) },
 ];
 
@@ -67,7 +70,7 @@ export function cluster(main, signal) {
   const show = () => {
     if (!latest) return;
     const wanted = search.value.trim().toLowerCase();
-    const rows = latest.slots.filter((row) => `${row.host} ${row.topology} ${row.owner} ${Object.keys(row.components).join(' ')}`.toLowerCase().includes(wanted));
+    const rows = latest.slots.filter((row) => `${row.host} ${row.places.join(' ')} ${row.topology} ${row.owner} ${Object.keys(row.components).join(' ')}`.toLowerCase().includes(wanted));
     slots.update(rows);
     setText(shown, wanted ? `${count(rows.length)} of ${plural(latest.slots.length, 'slot')}` : '');
   };

@@ -295,6 +295,7 @@ export function workers(main, name, signal) {
   const slots = new Table([
     { title: 'Slot', num: true, cell: (row) => String(row.slot) },
     { title: 'Tasks', wide: true, mark: (row) => json(row.tasks), cell: (row) => tasksOf(row) },
+    { title: 'Host', mark: (row) => `${row.host} ${row.places}`, cell: (row) => h('div', {}, row.host || '–', row.places.map((place) => h('div', { class: 'note' }, place))) },
     { title: 'Process', num: true, cell: (row) => (row.pid === null ? '–' : String(row.pid)) },
     { title: 'What it does', mark: (row) => row.pid, cell: (row) => stackButtons(name, row, stacks) },
   ], (row) => row.slot);

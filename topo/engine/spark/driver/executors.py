@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ _END = re.compile(r"Executor updated: \S+ is now (?:EXITED|FAILED) \(([^)\n]{1,2
 
 Look = Callable[[], Sequence[Executor]]
 Ends = Callable[[], Sequence[str]]
+Doing = Callable[[], Mapping[int, frozenset[str]]]
 
 
 class Executors:
@@ -42,7 +44,8 @@ class Executors:
 
     `at_once`: all slots, of which each level is one then, run at the same time or not at all.
     `ends`: how executors ended that the cluster started and Spark never saw.
-    `driver`: where the executors have to reach the driver.
+    `driver`: where the executors have to reach the driver. `doing`: the executors that execute each
+    slot at this moment; `placed` alone asks it, from any thread.
     """
 
     def __init__(
@@ -54,7 +57,10 @@ class Executors:
         at_once: bool = False,
         ends: Ends = tuple,
         driver: str = "",
+        doing: Doing = dict,
     ) -> None:
+        self._doing = doing
+        self._places: Mapping[int, frozenset[str]] = {}
         self._ends = ends
         self._driver = driver
         self._at_once = at_once
@@ -129,6 +135,23 @@ class Executors:
             self._looked_at = now
             self.known = self._look()
 
+    def placed(self) -> list[Executor]:
+        """Return the executors as they were seen last, with the slots that they execute.
+
+        Between batches a slot is where it was; one whose executor is lost is nowhere. In real-time
+        mode each level of a slot may have another executor.
+        """
+        self._places = {**self._places, **self._doing()}
+        return [
+            each
+            if each.lost_at is not None
+            else replace(
+                each,
+                slots=tuple(sorted(s for s, where in self._places.items() if each.place in where)),
+            )
+            for each in self.known
+        ]
+
     def idle_slots_block_others(self, batch: int, waiting: int) -> bool:
         """True if idle slots occupy cores that other slots need."""
         now = self._monotonic()
@@ -195,6 +218,7 @@ def executors_of(
         at_once=at_once,
         ends=ends_in(log),
         driver=f"{host}:{port}",
+        doing=doing_at(session),
     )
 
 
@@ -218,6 +242,36 @@ def _executor(summary: Any) -> Executor:
     reason = summary.removeReason()
     why = str(reason.get()).strip().partition("\n")[0] if reason.isDefined() else ""
     return Executor(summary.totalCores(), lost_at, place, why)
+
+
+def doing_at(session: SparkSession) -> Doing:
+    """Return a function that says which executors execute each slot, as Spark's scheduler has it.
+
+    Spark's store of figures has no task before its end, since topo has it written rarely.
+    """
+    jsc: Any = session.sparkContext._jsc
+
+    def doing() -> dict[int, frozenset[str]]:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+        slots: dict[int, set[str]] = {}
+        try:
+            scheduler = jsc.sc().taskScheduler()
+            for entry in scheduler.taskIdToTaskSetManager().entrySet():
+                task = entry.getValue().taskInfos().apply(entry.getKey())
+                if task.running():
+                    slots.setdefault(task.partitionId(), set()).add(task.executorId())
+            summaries = jsc.sc().statusStore().executorList(True)
+            listed = [summaries.apply(number) for number in range(summaries.size())]
+            places = {summary.id(): str(summary.hostPort()) for summary in listed}
+        except (Py4JError, OSError):  # a task ended meanwhile, or this Spark is ending
+            return {}
+        return {
+            slot: frozenset(places[each] for each in of if each in places)
+            for slot, of in slots.items()
+        }
+
+    return doing
 
 
 def ends_in(log: Path | None) -> Ends:

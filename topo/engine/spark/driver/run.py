@@ -254,8 +254,8 @@ class SparkRun(Completion):
         self._ask("deactivated", lambda: self._ending.set_active(False))
 
     def placed(self) -> Sequence[Executor]:
-        """Return the executors of its cluster as they were seen last; none on one machine."""
-        return self.executors.known if self.executors is not None else ()
+        """Return the executors of its cluster, and the slots at each; none on one machine."""
+        return self.executors.placed() if self.executors is not None else ()
 
     @property
     def slots(self) -> int:
