@@ -99,6 +99,7 @@ class BusyDriver(StagedDriver):
         }  # fmt: skip
         if of.kind == "spout":
             figures |= {"failed": 3, "failed_by": {"timeout": 2, "failed": 1}, "pending": 1200}
+            figures |= {"complete_by": {"0.3": count // 2, "1": count // 2}}
         else:
             each_ms = busy * of.parallelism * 1000 / self._rates[name]
             figures |= {"executed": count, "execute_ms": each_ms, "capacity": busy}

@@ -90,7 +90,7 @@ def component(kind: str, tasks: int = 2, **figures: Any) -> dict[str, Any]:
     }  # fmt: skip
     one |= figures
     whole = {key: value * tasks if type(value) is int else value for key, value in one.items()}
-    for name in ("emitted_by", "failed_by"):
+    for name in {"emitted_by", "failed_by", "complete_by"} & one.keys():
         whole[name] = {key: count * tasks for key, count in one[name].items()}
     return {**whole, "by_task": {str(task + 1): dict(one) for task in range(tasks)}}
 

@@ -78,7 +78,7 @@ QUIET = {
 def promtool(place: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     tool = shutil.which("promtool")
     if tool is None:
-        pytest.skip("promtool is not installed (Debian has it in the package prometheus)")
+        pytest.skip("promtool is not installed; .ci/servers installs it")
     (place / "topo.rules.yml").write_text(TEXT)
     return subprocess.run(
         [tool, *argv], cwd=place, capture_output=True, text=True, check=False, timeout=60
