@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,21 @@ class BusyDriver(StagedDriver):
         names = list(topology.components)
         bolts = [name for name in names if topology.components[name].kind != "spout"]
         self.slow, self.broken = bolts[len(bolts) // 2], bolts[0]
-        self._rates = {name: 2400.0 / (1 + at % 9) for at, name in enumerate(names)}
+        spouts = [name for name in names if name not in bolts]
+        self._rates = {name: 2400.0 / (1 + at % 7) for at, name in enumerate(spouts)}
+        for level in topology_levels(topology):
+            self._rates |= {name: self._flow_to(topology, name) for name in level}
         self._busy = {name: 0.04 + 0.07 * (at % 7) for at, name in enumerate(names)}
         self._busy |= {self.slow: SLOW, self.broken: BROKEN}
         self._topology, self._tasks = topology, TaskLayout(topology)
+
+    def _flow_to(self, topology: Topology, bolt: str) -> float:
+        """Return the tuples that a bolt executes in a second, and emits as many."""
+        of = topology.components[bolt]
+        return sum(
+            self._rates[read.component] * (of.parallelism if read.grouping.kind == "all" else 1)
+            for read in of.inputs
+        )
 
     def stats(self, window_secs: float | None) -> dict[str, Any]:
         lived = time.time() - self._began
@@ -141,6 +153,19 @@ class BusyDriver(StagedDriver):
         }
 
 
+def topology_levels(topology: Topology) -> Iterator[list[str]]:
+    """Yield the bolts whose inputs have been yielded, until all have been."""
+    known = {name for name, of in topology.components.items() if of.kind == "spout"}
+    while known < topology.components.keys():
+        level = [
+            name
+            for name, of in topology.components.items()
+            if name not in known and all(read.component in known for read in of.inputs)
+        ]
+        known |= {*level}
+        yield level
+
+
 def add_busy(world: World, name: str, components: int) -> RunRecord:
     """Add a busy topology, with errors, logs, marks and settings as one has them after an hour."""
     conf = {"topology.max.spout.pending": 2000, "kafka.password": "hunter2"}
@@ -148,6 +173,9 @@ def add_busy(world: World, name: str, components: int) -> RunRecord:
     driver = world.drivers[name]
     assert isinstance(driver, BusyDriver)
     now = time.time()
+    file = run.directory / "submission.json"
+    submission = json.loads(file.read_text())
+    file.write_text(json.dumps(submission | {"submitted_at": now - _BEHIND_SECS}))
     driver.errors_found = [
         error_of(driver.broken, "no price for 'tea'", now - 70, first=now - 3000, count=1204),
         error_of(driver.broken, "could not convert string to float: '12,50'", now - 400, count=3),
@@ -161,7 +189,7 @@ def add_busy(world: World, name: str, components: int) -> RunRecord:
         ("INFO", json.dumps({"order": 7741, "items": ["tea"] * 9})),
     ):  # fmt: skip
         world.log(run, text, level=level)
-    return run
+    return world.registry.reload(run)
 
 
 _TRACEBACK = """Traceback (most recent call last):

@@ -7,6 +7,7 @@ but its server fails the test.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -489,6 +490,29 @@ def test_what_a_component_counts_and_notes_is_shown_with_units(
         spread = ('body_bytes{kind="a"}', "100", "90 kB", "≤ 10 B", "≤ 5 kB", "≤ 10 MB")
         for text in ("bad_records", "12", "2 MB", "2026-01-01 00:00:00", *spread):
             watched.shows(text)
+
+
+def test_figures_of_a_component_are_drawn_since_its_page_was_opened(
+    chrome: Browser, world: World, site: Site
+) -> None:
+    world.add("words")
+    own = world.drivers["words"].figures["components"]["split"]
+    own |= {"counters": {"hits": 100}, "gauges": {"queue_bytes": 2e6}, "executed": 1000}
+    with shown(chrome, site) as watched:
+        watched.go("topology/words/component/split")
+        page = watched.page
+        page.get_by_role("row", name="queue_bytes").locator("path").wait_for(state="attached")
+        own |= {"counters": {"hits": 9000}, "gauges": {"queue_bytes": 5e6}, "executed": 90_000}
+        level = page.get_by_role("img", name="between 2 MB and 5 MB since the page was opened")
+        level.wait_for()
+        assert level.locator("path").get_attribute("d")
+        page.get_by_role("img", name=re.compile(r"between 0.s and [\d.]+ k.s since")).wait_for()
+        chart = page.locator(".chart", has=page.get_by_role("img", name="Throughput since"))
+        chart.locator("path.line").nth(1).wait_for(state="attached")
+        assert page.get_by_role("img", name="Busiest task since").is_visible()
+        watched.go("topology/words/component/words")
+        watched.shows("Emitted tuples")
+        page.get_by_role("img", name="Busiest task since").wait_for(state="hidden")
 
 
 def test_a_server_that_comes_back_is_found(chrome: Browser, world: World) -> None:

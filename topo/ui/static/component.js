@@ -4,6 +4,7 @@ import { follow, get, of, post, who } from './api.js';
 import { h, link, setText } from './dom.js';
 import { bytes, count, duration, level, ms, percent, rate } from './format.js';
 import { Errors, meter, panel, segments, Table, Tiles, toast } from './parts.js';
+import { Past, Spark } from './past.js';
 import { head, WINDOWS } from './topology.js';
 
 export function component(main, name, id, signal) {
@@ -24,7 +25,8 @@ export function component(main, name, id, signal) {
     { title: 'Grouping', cell: (row) => row.grouping },
     { title: 'Now', num: true, cell: (row) => rate(row.rate) },
   ], (row) => `${row.component}/${row.stream}`, { onempty: 'It reads nothing: it is a spout.' });
-  const ownFigures = [...['counters', 'gauges'].map((kind) => new OwnFigures(kind)), new Spreads()];
+  const past = new Past();
+  const ownFigures = [...['counters', 'gauges'].map((kind) => new OwnFigures(kind, past)), new Spreads()];
   let plan = null;
   let chosen = '10m';
   let windowed = null;
@@ -67,6 +69,7 @@ export function component(main, name, id, signal) {
   const about = h('span', { class: 'note' });
   const body = head(main, name, null, signal, (view, rates) => {
     [latest, nowRates] = [view, rates];
+    past.add(view.components[id], rates.of(id));
     show();
     if (view.errors !== known) {
       known = view.errors;
@@ -79,7 +82,7 @@ export function component(main, name, id, signal) {
   });
   body.replaceChildren(h('div', { class: 'row between' }, h('div', {}, h('h1', {}, id), about), h('div', { class: 'row' },
     choice, h('a', { class: 'button', href: `${link('topology', name, 'logs')}?component=${encodeURIComponent(id)}` }, 'Logs'))),
-  tiles.element, samplePanel(name, id, signal), panel('Tasks', tasks.element, skew), panel('Reads', inputs.element), panel('Emits', streams.element), ...ownFigures.map((own) => own.element), panel('Errors', errors.element));
+  tiles.element, past.element, samplePanel(name, id, signal), panel('Tasks', tasks.element, skew), panel('Reads', inputs.element), panel('Emits', streams.element), ...ownFigures.map((own) => own.element), panel('Errors', errors.element));
   get(of(name, 'plan'), {}, signal).then((found) => {
     plan = found;
     const placed = plan.components.find((one) => one.id === id);
@@ -160,18 +163,29 @@ function tilesOf(figures, now) {
 /** What the component itself counts, or notes as levels; hidden if there is none. */
 class OwnFigures {
   /** @param {'counters' | 'gauges'} kind */
-  constructor(kind) {
-    this.kind = kind;
+  constructor(kind, past) {
+    [this.kind, this.past, this.sparks] = [kind, past, new Map()];
+    const isCounter = kind === 'counters';
     this.table = new Table([
       { title: 'Name', sort: (row) => row.name, cell: (row) => row.name },
-      { title: kind === 'counters' ? 'Count' : 'Level', num: true, sort: (row) => row.value, cell: (row) => level(row.name, row.value) },
+      { title: 'Since this page was opened', num: true, mark: (row) => row.name, cell: (row) => this.spark(row.name).element },
+      ...(isCounter ? [{ title: 'A second', num: true, sort: (row) => row.lately.at(-1), cell: (row) => rate(row.lately.at(-1)) }] : []),
+      { title: isCounter ? 'Count' : 'Level', num: true, sort: (row) => row.value, cell: (row) => level(row.name, row.value) },
     ], (row) => row.name);
     this.element = panel(kind === 'counters' ? 'Counters' : 'Gauges', this.table.element);
     this.element.hidden = true;
   }
 
+  /** The line of a figure; made once, since a row is kept as well. */
+  spark(name) {
+    if (!this.sparks.has(name)) this.sparks.set(name, new Spark());
+    return this.sparks.get(name);
+  }
+
   update(figures) {
-    const rows = Object.entries(figures[this.kind] ?? {}).map(([name, value]) => ({ name, value }));
+    const isCounter = this.kind === 'counters';
+    const rows = Object.entries(figures[this.kind] ?? {}).map(([name, value]) => ({ name, value, lately: isCounter ? this.past.counter(name) : this.past.gauge(name) }));
+    for (const row of rows) this.spark(row.name).update(row.lately, isCounter ? rate : (value) => level(row.name, value));
     this.table.update(rows);
     this.element.hidden = !rows.length;
   }

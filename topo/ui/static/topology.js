@@ -98,6 +98,7 @@ export function overview(main, name, signal) {
   const tiles = new Tiles(['Tuples in', 'Acked', 'Failed', 'Pending', 'Lag', 'Batch, median', 'State']);
   const errors = new Errors();
   const components = componentsTable(name);
+  components.element.classList.add('low');
   const charts = chartsOf();
   let graph = null;
   let failing = new Set();
