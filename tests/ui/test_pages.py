@@ -17,6 +17,7 @@ import pytest
 
 from tests.ui.browsers import browser
 from tests.ui.conftest import Serve, Site, serving
+from tests.ui.gallery import FILLED
 from tests.ui.worlds import HOSTILE, World, decision, error_of, fan, word_count
 from topo.logs.requests import read_requests
 from topo.manage.marks import note_mark
@@ -750,8 +751,6 @@ SCREENS = (
     "topology/words/plan", "topology/words/errors", "topology/words/logs", "topology/words/state",
     "topology/words/workers", "topology/words/settings", "topology/fan", "nothing/here",
 )  # fmt: skip
-FILLED = """() => [...document.querySelectorAll('tbody')]
-  .every((body) => body.children.length || body.closest('[hidden]'))"""
 BARRIERS = """() => {
   const shown = (element) => element.getClientRects().length > 0;
   const all = (selector) => [...document.querySelectorAll(selector)].filter(shown);
