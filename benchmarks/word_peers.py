@@ -16,6 +16,7 @@ import importlib
 import importlib.util
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from time import process_time
@@ -37,10 +38,11 @@ Counted = tuple[dict[str, int], float]
 def run(options: BenchOptions) -> list[Measurement]:
     total = _BATCH * max(1, int(options.seconds * _SENTENCES_A_SECOND) // _BATCH)
     sides: dict[tuple[str, bool], Callable[[int], Counted]] = {
-        ("topo by values", False): lambda total: _with_topo(total, False, "values"),
-        ("topo by values", True): lambda total: _with_topo(total, True, "values"),
-        ("topo by batch", False): lambda total: _with_topo(total, False, "batch"),
-        ("topo by batch", True): lambda total: _with_topo(total, True, "batch"),
+        (f"topo by {way}", tracked): partial(
+            count_with_topo, tracked=tracked, way=way, clock=process_time
+        )
+        for way in ("values", "batch")
+        for tracked in (False, True)
     }
     for name, package in _PACKAGES.items():
         if importlib.util.find_spec(package) is None:
@@ -52,15 +54,16 @@ def run(options: BenchOptions) -> list[Measurement]:
     loop_rates: list[float] = []
     words = total * WORDS_A_SENTENCE
     for repeat in range(options.repeat):
+        given = sentences()
         started = process_time()
-        expected, _ = count_in_a_loop(sentences(), total)
+        expected, _ = count_in_a_loop(given, total)
         loop_rates.append(words / (process_time() - started))
         for key, side in sides.items():
             options.progress(f"word-peers {key[0]}: {repeat + 1} of {options.repeat}")
             share = _SPARK_SHARE if key[0] == "spark" else 1
             counts, seconds = side(total * share)
             rates[key].append(words * share / seconds)
-            wanted = expected if share == 1 else count_in_a_loop(sentences(), total * share)[0]
+            wanted = expected if share == 1 else count_in_a_loop(given, total * share)[0]
             right[key] = right[key] and counts == wanted
     return [
         Measurement.of(
@@ -76,12 +79,6 @@ def run(options: BenchOptions) -> list[Measurement]:
 
 
 _PACKAGES = {"bytewax": "bytewax", "spark": "pyspark"}
-
-
-def _with_topo(total: int, tracked: bool, way: str) -> Counted:
-    started = process_time()
-    counts, _ = count_with_topo(total, tracked, way)
-    return counts, process_time() - started
 
 
 def with_bytewax(total: int) -> Counted:
