@@ -125,7 +125,7 @@ class Reader:
         self._of = of = translation
         self._pick = Picker(of.connector, of.fields, of.missing, spout.report_error)
         self.decode = decoder(translation.value, translation.connector, "value")
-        self._decode_many = decoder_of_many(translation.value)
+        self._decode_many = decoder_of_many(translation.value) if of.of_value else None
         chosen = attrgetter(*translation.fields) if not self._is_by_value else None
         self._single = len(translation.fields) == 1
         self._chosen = chosen
@@ -146,12 +146,17 @@ class Reader:
             return self._pick(value)
         return self.chosen(record(value))
 
+    @property
+    def decodes_many(self) -> bool:
+        """True iff `columns_of_raws` may return columns."""
+        return self._decode_many is not None
+
     def columns_of_raws(self, raws: Sequence[bytes]) -> Columns | None:
         """Return by field what is emitted of many values as bytes, decoded at once.
 
         None: their rows are to be made one by one, as by `columns_of`.
         """
-        if len(raws) < LEAST_OF_COLUMNS or self._decode_many is None or not self._of.of_value:
+        if len(raws) < LEAST_OF_COLUMNS or self._decode_many is None:
             return None
         values = self._decode_many(raws)
         return self.columns_of(values) if values is not None else None

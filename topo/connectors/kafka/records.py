@@ -85,6 +85,8 @@ class MessageReader(Reader):
 
     def read_messages(self, messages: Sequence[Message]) -> Columns | None:
         """Return by field what is emitted of messages; None: each is to be read by itself."""
+        if not self.decodes_many:
+            return None
         raws = [message.value() for message in messages]
         if None in raws:  # tombstones, which have all the fields
             raws = [_NO_FIELDS if raw is None else raw for raw in raws]
