@@ -22,15 +22,16 @@ from pathlib import Path
 import psutil
 
 _NETWORK = "10.99.0"
-_TOOLS = ("ip", "unshare", "nsenter")
+_TOOLS = ("ip", "unshare", "nsenter", "setpriv")
 _KINDS = ("--net", "--uts", "--ipc", "--mount", "--pid", "--mount-proc")
-_UNSHARE = ("unshare", *_KINDS, "--fork", "--kill-child")
-# Whoever is left without a parent is reaped by the kernel, since the first process ignores that.
+# A test that is killed takes its hosts with it.
+_UNSHARE = ("setpriv", "--pdeathsig", "KILL", "unshare", *_KINDS, "--fork", "--kill-child")
+# Nobody reaps what is left without a parent; that ends with the host.
 _INIT = """
 echo "$0" > /proc/sys/kernel/hostname &&
 mount --bind "$1" /etc/hosts &&
 ip link set lo up &&
-trap '' CHLD HUP INT TERM && echo up && exec sleep infinity
+trap '' HUP INT TERM && echo up && exec sleep infinity
 """
 
 
@@ -86,8 +87,10 @@ class _Namespaces:
         self.pid: int = first.pid
 
     def has(self, pid: int) -> bool:
-        """True iff a process is in these namespaces, and not the first one there."""
-        with contextlib.suppress(OSError):
+        """True iff a process lives in these namespaces, and is not the first one there."""
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return False
             theirs, own = (os.readlink(f"/proc/{each}/ns/pid") for each in (pid, self.pid))
             return theirs == own and pid != self.pid
         return False

@@ -131,7 +131,8 @@ class Pair:
         for name in ("a", "b"):
             for process in self.hosts[name].processes():
                 kill(process)
-        for keeper in self._keepers:
+        for keeper in self._keepers:  # what entered the host may stand still, as that did
+            keeper.kill()
             keeper.wait()
 
 
