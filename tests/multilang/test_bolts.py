@@ -150,6 +150,8 @@ def test_a_program_that_is_not_there(run_of: Callable[..., Any]) -> None:
         ("garbage", "unreadable", ["this is no message", "stdout belongs to the protocol"]),
         ("half", "shell-ended", ["ended with exit code 0 within a message", '{"command": "em']),
         ("endless", "unreadable", ["more than 64 MB"]),
+        ("prints", "unreadable", ["is no message", "connecting to db-1", "print to stderr"]),
+        ("stops", "shell-silent", ["has said nothing for", "begins with", '{"command": "emit"']),
         ("silent", "shell-silent", ["has said nothing for", "topology.subprocess.timeout.secs"]),
         ("deaf", "shell-silent", ["has said nothing for"]),
         ("mute", "shell-ended", ["has closed its stdout, and runs on"]),

@@ -185,6 +185,35 @@ def test_ctrl_c_finishes_what_is_in_flight(place: Path) -> None:
     assert (last["reason"], last["pending"]) == ("interrupted", 0)
 
 
+CLOSES = """
+class Closes(Sink):
+    def cleanup(self):
+        open("closed", "w").close()
+
+def closes(): return wired(Closes())
+"""
+
+
+def test_a_terminal_that_is_closed_ends_a_run_in_order(place: Path) -> None:
+    (place / "endless.py").write_text(CODE + CLOSES)
+    argv = ("local", "endless.py:closes", "--engine", "inline", "--show", "sink")
+    with start(*argv, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # it runs
+        for _ in range(2):  # the kernel and the shell tell of it
+            process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    assert (place / "closed").exists()
+
+
+def test_ctrl_c_while_a_command_is_loaded_has_no_traceback(place: Path) -> None:
+    (place / "click.py").write_text("import os; os.kill(os.getpid(), 2)")
+    with start("list", stderr=subprocess.PIPE) as process:
+        assert process.communicate(timeout=60) == (b"", b"")
+        assert process.returncode == 130
+
+
 def test_a_reader_that_goes_away(place: Path) -> None:
     argv = ("local", "endless.py", "--engine", "inline", "--show", "sink", "-q")
     with start(*argv, stderr=subprocess.PIPE) as process:

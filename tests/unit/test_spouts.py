@@ -33,6 +33,21 @@ class Replays(Spout):
         return not self.left and not self.pending_count
 
 
+class Returns(Replays):
+    """Returns its row instead of emitting it."""
+
+    def next_tuple(self) -> Any:
+        return (self.left.pop(), "cow")
+
+
+def test_a_row_that_is_returned_is_an_error() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("s", Returns())
+    with pytest.raises(TopoError, match=r"next_tuple returned \(3, 'cow'\)") as caught:
+        complete_topology(builder.create_topology())
+    assert "self.emit" in caught.value.hint
+
+
 class Greets(Spout):
     """Emits one message when it is opened, and none later."""
 

@@ -162,7 +162,9 @@ def _parse_show(text: str, topology: Topology) -> tuple[str, str]:
 class Interrupts:
     """A counter of Ctrl-C and SIGTERM, which are then not raised at arbitrary places.
 
-    The third ends the process as it stands, whatever does not return.
+    The third ends the process as it stands, whatever does not return. A terminal that is closed
+    counts as one Ctrl-C, though shell and kernel may both tell of it; nothing is written to it any
+    more. A run whose starter ignores SIGHUP, as `nohup` does, continues without the terminal.
     """
 
     def __init__(self) -> None:
@@ -170,10 +172,14 @@ class Interrupts:
         self.first = 0
         """The number of the first signal; 0 before there is one."""
         self._before: dict[int, Any] = {}
+        self._terminals: list[int] = []
 
     def __enter__(self) -> Interrupts:
+        self._terminals = [handle for handle in (0, 1, 2) if os.isatty(handle)]
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._note)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._note_hangup)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -185,6 +191,16 @@ class Interrupts:
         self.first = self.first or number
         if self.count >= FORCED:
             os._exit(INTERRUPTED)
+
+    def _note_hangup(self, number: int, frame: object) -> None:
+        if self._terminals:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for handle in self._terminals:
+                os.dup2(nothing, handle)
+            os.close(nothing)
+            self._terminals = []
+        if not self.count:
+            self._note(number, frame)
 
 
 class Foreground:

@@ -243,9 +243,13 @@ class ShellProcess:
         except subprocess.TimeoutExpired:
             return self.error("has closed its stdout, and runs on", "shell-ended")
         self._keeper.join(1.0)  # which reads stderr to its end
+        return self.error(f"{ending_of(code)}{self.within_a_message}", "shell-ended")
+
+    @property
+    def within_a_message(self) -> str:
+        """The words about a message that it has not written to its end; "" if there is none."""
         unread = self._wire.unread()
-        within = f" within a message that begins with {unread[:80]!r}" if unread else ""
-        return self.error(f"{ending_of(code)}{within}", "shell-ended")
+        return f" within a message that begins with {unread[:80]!r}" if unread else ""
 
     def kill(self) -> None:
         """End the process at once."""

@@ -143,7 +143,7 @@ class Shell(Component):
         if silent > self._timeout_secs:
             raise process.error(
                 f"has said nothing for {silent:.0f} s and has tuples or commands to answer "
-                "(topology.subprocess.timeout.secs)",
+                f"(topology.subprocess.timeout.secs){process.within_a_message}",
                 "shell-silent",
             )
 

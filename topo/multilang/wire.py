@@ -64,6 +64,9 @@ class JsonWire:
         self._searched = max(0, len(rest) - len(_END) + 1)
         if len(rest) > _MOST_BYTES:
             raise _unreadable(rest, f"has more than {_MOST_BYTES >> 20} MB and no line 'end'")
+        line, is_whole, _ = rest[:_SHOWN_BYTES].lstrip().partition(b"\n")
+        if is_whole and not line.startswith((b"{", b"[")):  # whose end would be waited for
+            raise _unreadable(line, "is no message")
         return messages
 
     def unread(self) -> bytes:

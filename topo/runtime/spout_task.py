@@ -15,7 +15,7 @@ import numpy as np
 
 from topo.collectors import SpoutOutputCollector
 from topo.components import Spout
-from topo.errors import ComponentError, TopoError, Unavailable, UncaughtError
+from topo.errors import ComponentError, EmitError, TopoError, Unavailable, UncaughtError, shown
 from topo.metrics.figure import BOUNDS, BUCKETS, in_buckets
 from topo.runtime import user_errors as failures
 from topo.runtime.arrow_columns import declared_types
@@ -233,12 +233,14 @@ class SpoutTask(Task):
         so_far = waiting() + outlet.dealt
         while True:
             try:
-                ask()
+                returned = ask()
+                rows = waiting()
+                before, so_far = so_far, rows + outlet.dealt
+                if returned is not None and so_far == before:
+                    _check_returned(returned)
             except BaseException as error:
                 self._pause_for(error)
                 return waiting() + outlet.dealt - first
-            rows = waiting()
-            before, so_far = so_far, rows + outlet.dealt
             if rows >= _FLUSH_AT:
                 self.settle()
             if so_far == before or so_far - first >= most or monotonic() >= until:
@@ -454,3 +456,12 @@ def takes_reason(spout: Spout) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _check_returned(returned: object) -> None:
+    """Raise EmitError if a call that emitted nothing returned what looks like a row."""
+    if returned and isinstance(returned, (list, tuple, dict)):
+        raise EmitError(
+            f"next_tuple returned {shown(returned)}, which nobody emits",
+            hint="write self.emit([...]) and return nothing",
+        )

@@ -12,6 +12,12 @@ def garbage(tup):
     wire.write("this is no message\nend\n")
 
 
+def prints(tup):
+    """Print to the stream of the protocol, and wait for what to do."""
+    print("connecting to db-1", flush=True)
+    time.sleep(60)
+
+
 def half(tup):
     wire.write('{"command": "em')
     os._exit(0)
@@ -20,6 +26,12 @@ def half(tup):
 def endless(tup):
     while True:
         wire.write("x" * (1 << 20))
+
+
+def stops(tup):
+    """Begin a message that never ends."""
+    wire.write('{"command": "emit"')
+    time.sleep(60)
 
 
 def silent(tup):
