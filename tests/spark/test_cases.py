@@ -291,8 +291,10 @@ class TableProgram:
         return {key: repr(value) for key, value in values.items() if value is not None}
 
 
-def recorded_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[TableProgram]:
-    """Run the cases of tables, and yield what they run."""
+def worlds_of_tables(
+    monkeypatch: pytest.MonkeyPatch, feeder: type[FeederSpout]
+) -> Iterator[tuple[dict[str, Any], Topology, str, Any]]:
+    """Run the cases of tables; yield each with its topologies, what comes out, and the feeders."""
     worlds: list[tuple[Topology, str, Any]] = []
 
     class NotingWorld(test_table_cases.World):
@@ -300,16 +302,21 @@ def recorded_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[TableProgram]:
             super().__init__(topology, component, seed, feeders)
             worlds.append((topology, component, feeders))
 
-    monkeypatch.setattr(test_table_cases, "FeederSpout", NotingFeeder)
+    monkeypatch.setattr(test_table_cases, "FeederSpout", feeder)
     monkeypatch.setattr(test_table_cases, "World", NotingWorld)
     for case in cases_run(test_table_cases):
-        if case["kind"] not in TABLES or case["name"] in TRACES:
-            worlds.clear()
-        for topology, component, feeders in worlds:
+        for world in worlds:
+            yield case, *world
+        worlds.clear()
+
+
+def recorded_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[TableProgram]:
+    """Run the cases of tables, and yield what they run."""
+    for case, topology, component, feeders in worlds_of_tables(monkeypatch, NotingFeeder):
+        if case["kind"] in TABLES and case["name"] not in TRACES:
             spouts: dict[str, Any] = {s.id: load_component(s) for s in topology.spouts}
             rows = {name: FED.get(spout.number, []) for name, spout in spouts.items()}
             yield TableProgram(case["name"], topology, component, rows, feeders)
-        worlds.clear()
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])

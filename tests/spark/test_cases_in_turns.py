@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import test_join_cases, test_table_cases
+from tests.conformance import test_join_cases
 from tests.conformance.join_world import cases as join_cases
 from tests.property.scale import scaled
-from tests.spark.test_cases import cases_run
+from tests.spark.test_cases import worlds_of_tables
 from topo import Spout, Topology
 from topo.shipping.pickling import load_component, pickle_locally, pickle_to_travel
 from topo.testing import FeederSpout, complete_topology
@@ -111,21 +111,10 @@ class Lookups:
 
 def recorded_lookups(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lookups]:
     """Run the cases of lookups, and yield what they run."""
-    worlds: list[tuple[Topology, str, Any]] = []
-
-    class NotingWorld(test_table_cases.World):
-        def __init__(self, topology: Topology, component: str, seed: int, feeders: Any) -> None:
-            super().__init__(topology, component, seed, feeders)
-            worlds.append((topology, component, feeders))
-
-    monkeypatch.setattr(test_table_cases, "FeederSpout", NotingFeeder)
-    monkeypatch.setattr(test_table_cases, "World", NotingWorld)
-    for case in cases_run(test_table_cases):
+    for case, topology, component, feeders in worlds_of_tables(monkeypatch, NotingFeeder):
         says_more = any("now" in step or "watermark" in step for step in case["steps"])
         if case["kind"] in LOOKUPS and not says_more:
-            for topology, component, feeders in worlds:
-                yield _lookups(case["name"], topology, component, feeders)
-        worlds.clear()
+            yield _lookups(case["name"], topology, component, feeders)
 
 
 def _lookups(name: str, topology: Topology, component: str, feeders: Any) -> Lookups:
