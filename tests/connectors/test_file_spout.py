@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterable
@@ -218,6 +219,25 @@ def test_a_first_line_that_names_no_columns_makes_the_file_bad(tmp_path: Path, t
     assert emitted(FileSpout(tmp_path / "a", "csv", fields="user", on_bad="skip")) == []
     with pytest.raises(ComponentError, match="its first line names no columns"):
         emitted(FileSpout(tmp_path / "a", "csv", fields="user"))
+
+
+def test_a_file_is_read_without_a_look_at_all_those_that_were_read(tmp_path: Path) -> None:
+    files = 400
+    for number in range(files):
+        (tmp_path / f"f{number}").write_text("a\n")
+    calls = 0
+
+    def counted(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        assert len(emitted(FileSpout(tmp_path))) == files
+    finally:
+        sys.setprofile(before)
+    assert calls < 1_000 * files  # some 500; with such looks they were 3,800
 
 
 def test_deeply_nested_json_is_a_bad_record(tmp_path: Path) -> None:

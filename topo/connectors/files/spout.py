@@ -67,6 +67,7 @@ class FileSpout(StatefulSpout):
         "_listed",
         "_queue",
         "_keys",
+        "_may_replay",
         "_next_listing",
         "_store",
     )
@@ -145,6 +146,7 @@ class FileSpout(StatefulSpout):
         self._queue: list[ListedFile] = []  # of them, those that are not read to their end
         self._next_listing = 0.0
         self._keys: dict[tuple[str, int], str] = {}  # of logs, by directory and inode
+        self._may_replay = True  # what was restored may hold records that failed
         self.has_listed = False
 
     def close(self) -> None:
@@ -163,7 +165,9 @@ class FileSpout(StatefulSpout):
         """Return True if every file of this task has been read to its end."""
         if self.mode != "once" or self._listed is None or self._queue:
             return False
-        return not any(entry.get("failed") for entry in self.state.raw().values())
+        return not (
+            self._may_replay and any(entry.get("failed") for entry in self.state.raw().values())
+        )
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -171,10 +175,14 @@ class FileSpout(StatefulSpout):
         if self._replay():
             return
         self._list()
-        for found in list(self._queue):
-            moved = self._read(found)
-            if self._entry(found.path).get("done"):
-                self._queue.remove(found)
+        place = 0
+        while place < len(self._queue):
+            current = self._queue[place]
+            moved = self._read(current)
+            if self._entry(current.path).get("done"):
+                del self._queue[place]
+            else:
+                place += 1
             if moved:
                 return
 
@@ -316,6 +324,7 @@ class FileSpout(StatefulSpout):
             entry["at"] = 0
             entry["cut"] = entry.get("cut", 0) + 1
             entry["gone"] = [*entry.get("gone", ()), *entry.pop("failed", ())]
+            self._may_replay = True
             self.state[self._key(found)] = entry
         return bool(now.size > entry["at"])
 
@@ -400,6 +409,7 @@ class FileSpout(StatefulSpout):
         entry = self.state.get(key)
         if entry is None:
             return
+        self._may_replay = True
         if not _is_of_now(entry, cut):
             entry.setdefault("gone", []).append(start)
             return
@@ -436,8 +446,13 @@ class FileSpout(StatefulSpout):
 
     def _replay(self) -> bool:
         """Emit a record that failed again; return False if there is none."""
+        if not self._may_replay:  # there may be files without number
+            return False
+        self._may_replay = False
         for key, entry in self.state.raw().items():
+            self._may_replay |= bool(entry.get("failed"))
             if entry.get("gone"):
+                self._may_replay = True
                 self._tell_gone(key)
                 return True
             start = self._due(entry)
