@@ -34,13 +34,15 @@ from topo.tracking.clock import monotonic
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
 
-GOES_ON_SECS = 30.0
+ALL = bool(os.environ.get("TOPO_HOSTS"))
+LENIENCE = 1 if ALL else 2
+"""The goals are of a machine that does nothing else, as it is for who asks for all scenarios."""
+GOES_ON_SECS = 30.0 * LENIENCE
 """Within that a run goes on after a worker's host fell silent."""
-OTHER_DRIVER_SECS = 60.0
+OTHER_DRIVER_SECS = 60.0 * LENIENCE
 """The same for its driver's, if another host is on standby."""
 FAR_SECS = 0.05
 """How long a packet takes to a driver that is far away, and from it."""
-ALL = bool(os.environ.get("TOPO_HOSTS"))
 by_option = pytest.mark.skipif(not ALL, reason="TOPO_HOSTS=1 runs it")
 REDUCED: dict[str, Any] = {**REAL_TIME, "topology.workers.after.loss.secs": 1.0}
 
