@@ -197,7 +197,12 @@ def closes(): return wired(Closes())
 def test_a_terminal_that_is_closed_ends_a_run_in_order(place: Path) -> None:
     (place / "endless.py").write_text(CODE + CLOSES)
     argv = ("local", "endless.py:closes", "--engine", "inline", "--show", "sink")
-    with start(*argv, stderr=subprocess.PIPE) as process:
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what ignores it has its children do so
+    try:
+        process = start(*argv, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with process:
         assert process.stdout is not None
         process.stdout.readline()  # it runs
         for _ in range(2):  # the kernel and the shell tell of it

@@ -54,7 +54,7 @@ def run_rules(
         gauge=lambda *_: None, counter=lambda *_, **__: None, this_task_index=0
     )
     task: Any = SimpleNamespace(owner="bolt 'rules'", emit=lambda rows, _: alerts.extend(rows))
-    task.component = SimpleNamespace(context=nothing)
+    task.component, task.now = SimpleNamespace(context=nothing), lambda: 0.0
     bolt = RuleBolt(RULES, key="key", time=EventTime("ts", lag=LAG))
     fields = ("ts", "key", "kind", "n")
     bolt.read_inputs([InputFields("events", "default", fields, "fields", ("key",))])
