@@ -83,11 +83,43 @@ def test_a_finite_topology_completes_with_a_last_tick_and_a_close() -> None:
     assert driver.ask(IDLE, DONE) is None  # the first that does is in work
     assert driver.ask(BUSY, TICKED) is None  # committed, but the tick made messages
     assert driver.ask(IDLE, TICKED) == Mode.CLOSE
-    assert driver.ending.is_completed
     assert driver.ask(IDLE, TICKED) is None
     assert not driver.ending.is_over
+    assert not driver.ending.is_completed
     assert driver.ask(IDLE, CLOSED) is None
     assert driver.ending.is_over
+    assert driver.ending.is_completed
+
+
+def closing() -> Driver:
+    driver = Driver(Lifecycle(FINITE, active=True))
+    assert driver.ask(IDLE, DONE) == Mode.LAST_TICK
+    assert driver.ask(IDLE, TICKED) == Mode.CLOSE
+    return driver
+
+
+def test_what_was_committed_is_published_however_long_its_target_is_away() -> None:
+    driver = closing()
+    assert driver.ask(IDLE, TICKED, 3_600) is None
+    assert not driver.ending.is_over
+    assert driver.ask(IDLE, CLOSED, 3_601) is None
+    assert driver.ending.is_over
+    assert driver.ending.is_completed
+
+
+def test_a_kill_ends_what_waits_for_its_target_and_it_is_not_complete() -> None:
+    driver = closing()
+    driver.ending.kill(100, wait_secs=10)
+    assert driver.ask(IDLE, TICKED, 139) is None
+    assert not driver.ending.is_over
+    assert driver.ask(IDLE, TICKED, 141) is None
+    assert driver.ending.is_over
+    assert not driver.ending.is_completed
+    driver = closing()
+    driver.ending.stop(5)
+    assert driver.ask(IDLE, TICKED, 5) is None
+    assert driver.ending.is_over
+    assert not driver.ending.is_completed
 
 
 @pytest.mark.parametrize("topology", [ENDLESS, FINITE], ids=["endless", "inactive"])

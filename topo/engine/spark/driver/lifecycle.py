@@ -32,8 +32,10 @@ class Lifecycle:
         was emitted before it, while that batch itself may wait for long: it has nothing to do."""
         self._close_until: float | None = None
         self._closing_secs = _CLOSING_SECS
+        self._completes = False
         self.is_over = False
         self.is_completed = False
+        """All is done: what the last batches wrote is published, and the components are closed."""
 
     def set_active(self, active: bool) -> None:
         self.wants_active = active
@@ -45,6 +47,8 @@ class Lifecycle:
         until = now + wait_secs
         before = self._drain_until
         self._drain_until = until if before is None else min(before, until)
+        if self.mode == Mode.CLOSE and self._close_until is None:
+            self._close_until = self._drain_until + self._closing_secs
 
     def stop(self, now: float) -> None:
         """End now, without closing the components."""
@@ -84,6 +88,7 @@ class Lifecycle:
         if self.mode == Mode.CLOSE:
             patient = self._close_until is None or now < self._close_until
             self.is_over = committed or not patient
+            self.is_completed = committed and self._completes
         elif self._drain_until is not None:
             drained = idle and (committed or self._drains) and self.mode == Mode.DRAIN
             self._drains = self.mode == Mode.DRAIN and self._is_in_work(status)
@@ -92,14 +97,15 @@ class Lifecycle:
                 self._close(now)
         elif self.mode == Mode.LAST_TICK:
             if idle and committed:
-                self.is_completed = True
+                self._completes = True
                 self._close(now)
         elif self._finite and idle and self.mode == Mode.ACTIVE and _are_exhausted(reports):
             self.mode = Mode.LAST_TICK
 
     def _close(self, now: float) -> None:
+        """Begin the end, which publishes what was committed: only who is killed waits no longer."""
         self.mode = Mode.CLOSE
-        self._close_until = now + self._closing_secs
+        self._close_until = None if self._completes else now + self._closing_secs
 
     def _is_in_work(self, status: AckerStatus) -> bool:
         """True iff some slot has begun a batch in the present mode."""
