@@ -10,7 +10,7 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,14 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cases import read_cases
 from tests.connectors.moving import moved_until
-from tests.connectors.scripted_kafka import Broker, Keeps, Log, Reading, ScriptedSpout
+from tests.connectors.scripted_kafka import (
+    Broker,
+    Keeps,
+    Log,
+    Reading,
+    ScriptedClient,
+    ScriptedSpout,
+)
 from topo import (
     Bolt,
     ComponentError,
@@ -332,6 +339,30 @@ def test_another_partition_goes_on_where_one_is_at_its_limit(broker: Broker) -> 
 
     reading = Reading(ScriptedSpout("t", max_in_flight=10), HoldsOne()).settle()
     assert Counter(reading.offsets(1)) == {0: 10, 1: 30}
+
+
+def test_what_waited_at_a_limit_comes_in_the_order_of_its_partition(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.write("t", 0, 5)
+    broker.write("t", 1, 3)
+    came = [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (0, 4)]
+    fetch = ScriptedClient.fetch
+
+    def as_it_came(client: ScriptedClient, most: int) -> Sequence[Any]:
+        fetched = fetch(client, most)
+        return sorted(fetched, key=lambda one: came.index((one.partition(), one.offset())))
+
+    monkeypatch.setattr(ScriptedClient, "fetch", as_it_came)
+    Told.held.update(range(5))
+    spout, conf = ScriptedSpout("t", max_in_flight=3), {"topology.max.spout.pending": 5}
+    reading = Reading(spout, Told(), conf=conf).settle()
+    assert reading.offsets() == [0, 1, 2, 0, 1]  # the limit of a partition, and of all
+    Told.held.clear()
+    reading.cluster.advance(3)
+    rows = reading.run.tuples("kafka")
+    assert [row[2] for row in rows if row[1] == 0] == [0, 1, 2, 3, 4]
+    assert [row[2] for row in rows if row[1] == 1] == [0, 1, 2]
 
 
 def test_no_ackers_track_nothing_and_lose_nothing(broker: Broker) -> None:

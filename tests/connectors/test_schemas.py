@@ -79,7 +79,7 @@ class Writes(KafkaBolt):
         super().prepare(conf, context, collector)
         self._sender: Any = self
 
-    def await_topic(self, topic: str) -> None:
+    def look_for_topic(self, topic: str) -> None:
         """Find every topic."""
 
     def send(self, records: Iterable[Any]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,12 @@ def run_wire_case(case: Case) -> None:
         check_written(case)
     else:
         check_read(settings["reader"], case["steps"][0]["bytes"].encode(), expect)
+
+
+def test_the_mark_of_utf_8_before_the_first_message_is_no_text() -> None:
+    wire = JsonWire()
+    assert wire.decode(BOM_UTF8 + b'{"pid": 1}\n') == []
+    assert wire.decode(b"end\n") == [{"pid": 1}]
 
 
 def check_read(reader: str, data: bytes, expect: Case) -> None:

@@ -133,6 +133,17 @@ def test_what_can_be_no_join_is_refused_at_once(made: Any, said: str) -> None:
         (interval(right=("b", "other")), None, 1, "joins 'b' stream 'other', which it does not"),
         (interval(right="c"), None, 1, "reads 'b', which it does not join"),
         (interval(time=EventTime("ts", untimed=["b"])), None, 1, "in event time, which is untimed"),
+        (
+            CoGroup(
+                ["a", "b"],
+                on="k",
+                window=Tumbling(timedelta(seconds=1)),
+                time=EventTime("ts", untimed=["b"]),
+            ),
+            None,
+            1,
+            "groups 'b' in event time, which is untimed",
+        ),
         (CoGroup(["a", "b"], on="k", values="w"), None, 1, "the value 'w' is no field"),
         (
             JoinBolt("a", "k").join("b", "k", "a").select("k").with_window(2),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from topo.engine.shapes import Executor
-from topo.engine.spark.driver.executors import Executors, ends_in
+from topo.engine.spark.driver.executors import LOOK_SECS, Executors, ends_in
 
 NEVER: Callable[[], bool] = lambda: False  # noqa: E731
 
@@ -222,8 +222,11 @@ def test_a_slot_is_where_it_is_executed_or_was_until_its_executor_is_lost() -> N
     executors.look()
     assert [each.slots for each in executors.placed()] == [(0, 1), (1,)]
     now = {1: frozenset({"w2:2"})}
+    assert [each.slots for each in executors.placed()] == [(0, 1), (1,)]  # not asked so soon
+    cluster.now += LOOK_SECS
     assert [each.slots for each in executors.placed()] == [(0,), (1,)]
     now = {}  # between batches
+    cluster.now += LOOK_SECS
     assert [each.slots for each in executors.placed()] == [(0,), (1,)]
     executors.known = [Executor(2, LOST.lost_at, "w1:1"), other]
     assert [each.slots for each in executors.placed()] == [(), (1,)]

@@ -189,6 +189,8 @@ def test_a_clusters_sockets_are_short_and_its_silent_hosts_are_noticed(
     assert settings["spark.network.timeout"] == "20s"
     own = core_settings(master, {"topology.mode": mode, "spark.network.timeout": "90s"})
     assert own["spark.network.timeout"] == "90s"
+    own = core_settings(master, {"topology.mode": mode, "spark.executor.heartbeatInterval": "30s"})
+    assert "spark.network.timeout" not in own  # which has to be longer: Spark's own is
 
 
 def unescaped(line: str) -> list[str]:

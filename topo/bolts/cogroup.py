@@ -23,6 +23,7 @@ from topo.operators.inputs import (
     input_problems,
     missing_fields,
     parse_inputs,
+    untimed_problems,
 )
 from topo.operators.time import ARRIVAL
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
@@ -108,6 +109,9 @@ class CoGroup(TimedBolt):
         self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
     ) -> Iterator[Problem]:
         yield from input_problems(self.sides, where, inputs, tasks)
+        if self.window is not None:
+            hint = "look it up in a table"
+            yield from untimed_problems(self.event_time, where, "groups", inputs, hint)
         for side in self.sides:
             read, name = side.found_in(inputs), self.value_field(side)
             if read is not None and name is not None:

@@ -8,7 +8,14 @@ from typing import Any
 from topo.components import OutputFieldsDeclarer
 from topo.errors import JoinError, Problem
 from topo.event_time import EventTime
-from topo.operators.inputs import StreamName, check_how, check_widths, input_problems, parse_inputs
+from topo.operators.inputs import (
+    StreamName,
+    check_how,
+    check_widths,
+    input_problems,
+    parse_inputs,
+    untimed_problems,
+)
 from topo.operators.selection import (
     Merge,
     Own,
@@ -111,11 +118,8 @@ class PairJoin(TimedBolt):
         fields = [read.fields for read in reads if read is not None]
         if self.select is not None and len(fields) == 2:
             yield from SidePair(self.sides).problems(self.select, where, fields, self.bounds())
-        untimed = [] if self.event_time is None else self.event_time.untimed
-        for read in inputs:
-            if read.component in untimed:
-                text = f"{where} joins {read.component!r} in event time, which is untimed"
-                yield Problem("time-field", where, text, "look it up in a table")
+        hint = "look it up in a table"
+        yield from untimed_problems(self.event_time, where, "joins", inputs, hint)
 
     def output(self) -> ResultFields:
         """Return the fields of a result that come from the two sides."""

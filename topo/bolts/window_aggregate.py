@@ -10,7 +10,7 @@ from topo.errors import Problem, WindowError
 from topo.event_time import Duration, EventTime
 from topo.operators.aggregates.combiners import Combiner
 from topo.operators.aggregates.inputs import AggregateInputs, Bound, check_aggregates
-from topo.operators.inputs import key_fields, key_problems, missing_fields
+from topo.operators.inputs import key_fields, key_problems, missing_fields, untimed_problems
 from topo.operators.time import ARRIVAL
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
@@ -142,9 +142,8 @@ class WindowAggregate(TimedBolt):
                 except WindowError as error:
                     yield Problem("window-field", where, f"{where}: {error.message}", error.hint)
             yield from key_problems(self.key, where, read, tasks)
-            if self.event_time is not None and read.component in self.event_time.untimed:
-                text = f"{where} aggregates {read.component!r} in event time, which is untimed"
-                yield Problem("time-field", where, text, "read it in another bolt")
+        hint = "read it in another bolt"
+        yield from untimed_problems(self.event_time, where, "aggregates", inputs, hint)
 
     def records_by_key(self, inputs: Sequence[InputFields]) -> Sequence[str]:
         by_key = all(tuple(read.grouping_fields) == tuple(self.key) for read in inputs)

@@ -164,7 +164,7 @@ class Interrupts:
 
     The third ends the process as it stands, whatever does not return. A terminal that is closed
     counts as one Ctrl-C, though shell and kernel may both tell of it; nothing is written to it any
-    more. A run whose starter ignores SIGHUP, as `nohup` does, continues without the terminal.
+    more. A run whose starter ignores SIGHUP, as `nohup` does, hears nothing of it.
     """
 
     def __init__(self) -> None:

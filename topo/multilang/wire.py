@@ -8,6 +8,7 @@ What comes from a child is checked here, so that the components read nothing tha
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -64,7 +65,8 @@ class JsonWire:
         self._searched = max(0, len(rest) - len(_END) + 1)
         if len(rest) > _MOST_BYTES:
             raise _unreadable(rest, f"has more than {_MOST_BYTES >> 20} MB and no line 'end'")
-        line, is_whole, _ = rest[:_SHOWN_BYTES].lstrip().partition(b"\n")
+        unread = rest[:_SHOWN_BYTES].lstrip().removeprefix(BOM_UTF8)
+        line, is_whole, _ = unread.partition(b"\n")
         if is_whole and not line.startswith((b"{", b"[")):  # whose end would be waited for
             raise _unreadable(line, "is no message")
         return messages

@@ -21,6 +21,7 @@ from topo.errors import (
     did_you_mean,
     unhashable_key,
 )
+from topo.event_time import EventTime
 from topo.storage.saving import keys_of
 from topo.timed import InputFields
 from topo.tuples import DEFAULT_STREAM, Fields
@@ -175,6 +176,16 @@ def key_problems(
         f"{read.grouping} grouping: tuples of one key come to several tasks"
     )
     yield Problem(code, where, text, f"write {KeyedInput.of(read, key).grouping_line()}")
+
+
+def untimed_problems(
+    time: EventTime | None, where: str, does: str, reads: Sequence[InputFields], hint: str
+) -> Iterator[Problem]:
+    """Yield a problem for each input that has no time, where `where` does something by time."""
+    for read in reads:
+        if time is not None and read.component in time.untimed:
+            text = f"{where} {does} {read.component!r} in event time, which is untimed"
+            yield Problem("time-field", where, text, hint)
 
 
 def input_problems(

@@ -169,11 +169,10 @@ class Sender(_Producer):
     """Sends records as they come; idempotent, so that librdkafka's own retries write none twice."""
 
     def send(self, records: Iterable[Record], secs: float = 30.0) -> Rejected:
-        """Send records; return those that no broker will take, with the reasons."""
-        until = time.monotonic() + secs
+        """Send records, each within `secs`; return those that no broker takes, with the reasons."""
         for record in records:
             try:
-                self.produce(record, until)
+                self.produce(record, time.monotonic() + secs)
             except self.kafka.KafkaException as error:
                 self.heard.judge(error.args[0], list(record))
         self.producer.poll(0)

@@ -8,7 +8,7 @@ that also says which batch it was. Nothing is open in Kafka between batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 from topo.columns import TakesColumns
 from topo.config.secrets import revealed
@@ -34,12 +34,15 @@ from topo.connectors.formats import (
 )
 from topo.connectors.kafka.client import REQUIRES, check_settings
 from topo.connectors.kafka.publisher import Batch, Publisher, Record, Sender
-from topo.connectors.kafka.topics import NewTopic, await_topic, ensure_topic
+from topo.connectors.kafka.topics import NewTopic, admin_client, await_topic, ensure_topic
 from topo.connectors.publication import PublishingSink, Rejected
-from topo.errors import ComponentError, did_you_mean
+from topo.errors import ComponentError, FailTuple, did_you_mean, sentence_of, shown
 from topo.takeover import Belongings, Claim, close_earlier, hold, let_go
 from topo.tuples import Tuple
 from topo.ways import BY_BATCH, BY_TUPLE
+
+Bad: TypeAlias = dict[int, tuple[list[Any], Exception]]
+"""The tuples of a section that cannot be written, by their places: values, and why not."""
 
 _NAME = "KafkaBolt"
 _MOST_BYTES = 1_000_000
@@ -63,8 +66,9 @@ class KafkaBolt(TakesColumns, PublishingSink):
     `timestamp` (milliseconds) and `headers` are a field's name or a function of the tuple. With
     `create=NewTopic(partitions=6)` a topic that is missing is made before the first record.
 
-    Where no function chooses anything, tuples are taken by the column. Rejected records go to their
-    stream with the tuple that each is of, so that `on_bad="stream"` takes tuples.
+    With no more than a topic, a field as key, and forms by name, tuples are taken by the column.
+    Rejected records go to their stream with the tuple that each is of, so that `on_bad="stream"`
+    takes tuples.
     """
 
     requires: Iterable[str] = (REQUIRES,)
@@ -72,11 +76,13 @@ class KafkaBolt(TakesColumns, PublishingSink):
     transient = (
         "_sender",
         "_publisher",
+        "_admin",
         "_open",
         "_claim",
         "_batch",
         "_columns",
         "_encoders",
+        "_fails",
         "_most",
         "_has_more",
     )
@@ -131,8 +137,10 @@ class KafkaBolt(TakesColumns, PublishingSink):
         self._encoders: dict[str, tuple[Encode, Encode]] = {}  # by topic
         self._batch: list[Record] = []
         self._columns: list[Batch] = []
+        self._fails = conf.get("topology.uncaught.error") == "fail"
         self._most = int(self.settings.get("message.max.bytes", _MOST_BYTES))
         self._has_more = any((self.partition, self.timestamp, self.headers))
+        self._admin: Any = None
         self._sender: Sender | None = None
         self._publisher: Publisher | None = None
         close_earlier(self.context)
@@ -142,7 +150,7 @@ class KafkaBolt(TakesColumns, PublishingSink):
             self.publisher().connect(min(self.retry_secs, _CONNECT_SECS))
 
     def cleanup(self) -> None:
-        sender, self._sender, self._publisher = self._sender, None, None
+        sender, self._sender, self._publisher, self._admin = self._sender, None, None, None
         try:
             if sender is not None:
                 sender.flush(self.retry_secs)
@@ -170,14 +178,14 @@ class KafkaBolt(TakesColumns, PublishingSink):
             self._open.add(self._publisher.close)
         return self._publisher
 
-    def ensure_topic(self, topic: str, new: NewTopic) -> None:
-        """Make a topic that is missing."""
-        if ensure_topic(_NAME, self.servers, revealed(self.settings), topic, new):
+    def look_for_topic(self, topic: str) -> None:
+        """Make a topic that is missing, or raise Unavailable."""
+        if self._admin is None:
+            self._admin = admin_client(_NAME, self.servers, revealed(self.settings))
+        if self.create is None:
+            await_topic(self._admin, self.servers, topic)
+        elif ensure_topic(self._admin, self.servers, topic, self.create):
             self.context.counter("topics_created")
-
-    def await_topic(self, topic: str) -> None:
-        """Raise Unavailable if a topic is missing."""
-        await_topic(_NAME, self.servers, revealed(self.settings), topic)
 
     # -- a batch ------------------------------------------------------------------------------
 
@@ -222,10 +230,7 @@ class KafkaBolt(TakesColumns, PublishingSink):
 
     def _encoders_of(self, topic: str) -> tuple[Encode, Encode]:
         """Return what makes keys and values of a topic, which is there then, or is made."""
-        if self.create is not None:
-            self.ensure_topic(topic, self.create)
-        else:
-            self.await_topic(topic)
+        self.look_for_topic(topic)
         encoders = self._encoders[topic] = (
             encoder(self.key_format, _NAME, "key_format", Place(topic, "key")),
             encoder(self.value, _NAME, "value", Place(topic, "value")),
@@ -235,25 +240,29 @@ class KafkaBolt(TakesColumns, PublishingSink):
     def process_columns(
         self, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
     ) -> None:
-        """Do what `execute` does with each."""
+        """Write what can be written of them; reject, skip or stop at the others."""
         assert isinstance(self.topic, str)
+        bad: Bad = {}
         try:
-            keys, values = self._raw_columns(self.topic, fields, columns, count)
+            batch = self._raw(self.topic, fields, columns, count)
         except Exception as error:
             if passes_on(error):
                 raise
-            keys, values = self._raw_rows(self.topic, fields, columns, count)
-        batch = Batch(self.topic, keys, values, None)
+            batch = self._raw_of_each(self.topic, fields, columns, count, bad)
         if self.guarantee == "exactly_once":
             self._columns.append(batch)
         elif batch:
             for row, reason in self.sender().send(batch.records()):
                 self.reject(row, reason)
+        if bad and self.on_bad == "stop":
+            self._stop_at(bad)
+        for values, why in bad.values():
+            self.reject(values, why)
 
-    def _raw_columns(
+    def _raw(
         self, topic: str, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
-    ) -> tuple[list[bytes | None], list[bytes | None]]:
-        """Return keys and values as bytes; raise if one of them cannot be, or is too long."""
+    ) -> Batch:
+        """Return tuples as records; raise if one of them cannot be one, or is too long."""
         encode_key, encode = self._encoders.get(topic) or self._encoders_of(topic)
         values: list[bytes | None]
         if encode is dump_json:
@@ -273,25 +282,35 @@ class KafkaBolt(TakesColumns, PublishingSink):
         for key, value in zip(keys, values, strict=True):
             if len(key or b"") + len(value or b"") > self._most:
                 raise ValueError(f"a record of more than {self._most} bytes (message.max.bytes)")
-        return keys, values
+        return Batch(topic, keys, values, None)
 
-    def _raw_rows(
-        self, topic: str, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
-    ) -> tuple[list[bytes | None], list[bytes | None]]:
-        """Return those of them that can be written, and reject the others."""
-        keys: list[bytes | None] = []
-        values: list[bytes | None] = []
-        for row in zip(*columns, strict=True) if columns else [()] * count:
+    def _raw_of_each(
+        self,
+        topic: str,
+        fields: Sequence[str],
+        columns: Sequence[Sequence[Any]],
+        count: int,
+        bad: Bad,
+    ) -> Batch:
+        """Return those of them that can be records, and note the others."""
+        batches = [Batch(topic, [], [], None)]
+        for place, row in enumerate(zip(*columns, strict=True) if columns else [()] * count):
             try:
-                key, value = self._raw_columns(topic, fields, [[each] for each in row], 1)
+                batches.append(self._raw(topic, fields, [[each] for each in row], 1))
             except Exception as error:
                 if passes_on(error):
                     raise
-                self.reject(list(row), error)
-            else:
-                keys += key
-                values += value
-        return keys, values
+                bad[place] = list(row), error
+        return Batch.joined(batches)
+
+    def _stop_at(self, bad: Bad) -> NoReturn:
+        """Raise for tuples that cannot be written; where errors fail tuples, these alone fail."""
+        self.context.counter("rejected", len(bad))
+        values, error = next(iter(bad.values()))
+        words = f"{sentence_of(error)}, of a tuple with the values {shown(values, 200)}"
+        if self._fails:
+            raise FailTuple(words, report=True, rows=[*bad]) from error
+        raise ValueError(words) from error
 
     def pre_commit(self, batch_id: int) -> None:
         """Wait for the brokers; or keep the batch until it has committed."""

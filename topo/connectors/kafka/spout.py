@@ -313,7 +313,8 @@ class KafkaSpout(PartitionReader):
             partition: Partition = self.state.raw()[key]
             partition.offsets.settle()
             if partition.offsets.span < self.max_in_flight:
-                self._queue.extend(self._held.pop(key))
+                # What is still in the queue of this partition came later.
+                self._queue.extendleft(reversed(self._held.pop(key)))
                 self._client.resume([key])
 
     def _emit_of_earlier_batches(self) -> None:

@@ -32,18 +32,22 @@ class NewTopic:
         check_positive("NewTopic", partitions=self.partitions, replicas=self.replicas)
 
 
-def ensure_topic(
-    connector: str, servers: str, settings: Mapping[str, Any], name: str, new: NewTopic
-) -> bool:
+def admin_client(connector: str, servers: str, settings: Mapping[str, Any]) -> Any:
+    """Return what asks brokers of topics, and makes them."""
+    admins = load_client("confluent_kafka.admin", connector, "kafka")
+    own = {**settings, "bootstrap.servers": servers, "log_level": 2}
+    return made(connector, admins.AdminClient, own)
+
+
+def ensure_topic(admin: Any, servers: str, name: str, new: NewTopic) -> bool:
     """Make a topic unless it is there; return True if it was made.
 
     Raise Unavailable if no broker answers, and ComponentError if it is not allowed.
     """
-    kafka = load_client("confluent_kafka", connector, "kafka")
-    admins = load_client("confluent_kafka.admin", connector, "kafka")
-    own = {**settings, "bootstrap.servers": servers, "log_level": 2}
-    admin = made(connector, admins.AdminClient, own)
-    request = admins.NewTopic(
+    import confluent_kafka as kafka
+    from confluent_kafka.admin import NewTopic as Request
+
+    request = Request(
         name,
         num_partitions=new.partitions or _AS_BROKER,
         replication_factor=new.replicas or _AS_BROKER,
@@ -59,23 +63,22 @@ def ensure_topic(
     return True
 
 
-def await_topic(connector: str, servers: str, settings: Mapping[str, Any], name: str) -> None:
+def await_topic(admin: Any, servers: str, name: str) -> None:
     """Raise Unavailable, with its name, if a topic is not there; librdkafka says so after 30 s.
 
     To ask for it has brokers make it that are set so, of which the first answer does not know yet.
     Brokers that do not answer are waited for by what writes.
     """
-    kafka = load_client("confluent_kafka", connector, "kafka")
-    admins = load_client("confluent_kafka.admin", connector, "kafka")
-    own = {**settings, "bootstrap.servers": servers, "log_level": 2}
-    admin = made(connector, admins.AdminClient, own)
+    from confluent_kafka import KafkaError, KafkaException
+
     for _ in range(_LOOKS):
         try:
             topic = admin.list_topics(name, timeout=_LOOK_SECS).topics.get(name)
-        except kafka.KafkaException:
+        except KafkaException:
             return
-        unknown = kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
-        if topic is None or topic.error is None or topic.error.code() != unknown:
+        if topic is None or topic.error is None:
+            return
+        if topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             return
         time.sleep(_LOOK_AGAIN_SECS)
     raise Unavailable(f"Kafka at {servers}: there is no topic {name!r}; create=NewTopic() makes it")

@@ -54,7 +54,7 @@ class Exact(RetractableAggregate):
     def total(self, acc: Any) -> Any:
         """Return the sum."""
         _, _, floats, rest, parts, odd = acc
-        if not floats:
+        if not (floats or parts[0] or odd):  # rows of an earlier topo had numpy's among the others
             return 0 if rest is None else rest
         if odd:
             return sum(float(name) for name, _ in odd)

@@ -8,6 +8,7 @@ missing, and a slot whose spouts have no data soon leaves its core to other slot
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -61,6 +62,8 @@ class Executors:
     ) -> None:
         self._doing = doing
         self._places: Mapping[int, frozenset[str]] = {}
+        self._asked_at: float | None = None
+        self._asking = threading.Lock()  # however many pages look, Spark is asked once a second
         self._ends = ends
         self._driver = driver
         self._at_once = at_once
@@ -141,7 +144,11 @@ class Executors:
         Between batches a slot is where it was; one whose executor is lost is nowhere. In real-time
         mode each level of a slot may have another executor.
         """
-        self._places = {**self._places, **self._doing()}
+        with self._asking:
+            now = self._monotonic()
+            if self._asked_at is None or now - self._asked_at >= LOOK_SECS:
+                self._places = {**self._places, **self._doing()}
+                self._asked_at = now
         return [
             each
             if each.lost_at is not None

@@ -113,10 +113,11 @@ _CORE_LOCAL = {
 # 10 for an answer, 1, and 10 for another connection. A JVM of topo's has little garbage, so a
 # pause that long is no collection; and a loss that was none costs a start of the query. What is
 # asked of the driver itself may take longer, since a busy one answers late.
+_SILENCE, _HEARTBEAT = "spark.network.timeout", "spark.executor.heartbeatInterval"
 _SILENT_HOSTS = {
-    "spark.network.timeout": "20s",
+    _SILENCE: "20s",
     "spark.network.timeoutInterval": "2s",
-    "spark.executor.heartbeatInterval": "3s",
+    _HEARTBEAT: "3s",
     "spark.rpc.askTimeout": "60s",
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "1s",
@@ -204,6 +205,8 @@ def core_settings(
         kind = {**cluster, **_REAL_TIME_CLUSTER, **_share(master, conf, places)}
     else:
         kind = {**_CORE_CLUSTER, **_share(master, conf, conf.get("topology.workers"))}
+    if _HEARTBEAT in users:  # Spark refuses a silence that is no longer; its own is 120 s
+        kind = {key: value for key, value in kind.items() if key != _SILENCE}
     return {
         "spark.master": with_room(master),
         "spark.app.name": str(conf.get("topology.name") or "topo"),
