@@ -547,6 +547,35 @@ def test_a_failed_record_comes_again_and_its_file_stays_until_it_is_acked(tmp_pa
         assert not path.exists()
 
 
+@pytest.mark.parametrize("mode", ["once", "watch", "tail"])
+def test_a_failed_record_comes_alone_though_the_line_behind_it_has_no_end(
+    tmp_path: Path, cluster: TestCluster, mode: Any
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("one\ntwo\nthr")
+    after = "keep" if mode == "tail" else "delete"
+    spout = FileSpout(path, mode=mode, guarantee="at_least_once", after=after)
+    run = started(cluster, spout, FailsFirst())
+    cluster.advance(5)
+    if mode == "tail":
+        with path.open("a") as file:
+            file.write("ee\n")
+        cluster.advance(5)
+    last = "three" if mode == "tail" else "thr"
+    assert Counter(row[0] for row in run.tuples("s")) == {"one": 2, "two": 2, last: 2}
+    assert sorted(msg_id[1] for msg_id in run.acked["s"]) == [0, 4, 8]
+    assert run.pending == 0
+    assert path.exists() == (mode == "tail")
+
+
+def test_a_page_has_no_more_records_than_were_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\nthree")
+    reader = open_reader(str(tmp_path / "a"), "lines", (), True)
+    pages = [reader.read(0, 2, whole=True), reader.read(8, 2, whole=True)]
+    assert [piece.records for piece in pages] == [["one", "two"], ["three"]]
+    assert [piece.finished for piece in pages] == [False, True]
+
+
 class Log:
     """A log file under a spout that follows it."""
 

@@ -120,7 +120,7 @@ class LineReader:
         if not self._add_all(piece, page):
             for line in page:
                 self._add(piece, line, len(line))
-        if at_end and not self._ahead:
+        if at_end and not self._ahead and (len(page) < most or not (whole and self._rest)):
             if whole and self._rest:
                 self._add(piece, self._rest, len(self._rest))
                 self._rest = b""
