@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +30,8 @@ from topo import (
     WindowAggregate,
 )
 from topo.connectors.files import FileBolt, FileSpout
-from topo.connectors.files.listing import family
+from topo.connectors.files.listing import ListedFile, look_at
+from topo.connectors.files.logs import dealt_name, family, is_same_log, log_key
 from topo.connectors.files.readers import open_reader
 from topo.connectors.retries import Backoff
 from topo.testing import TestCluster
@@ -645,7 +647,8 @@ def test_a_renamed_log_is_read_to_its_end_before_the_new_one(
 def test_a_log_that_is_renamed_before_its_suffix_is_read_once(
     tmp_path: Path, cluster: TestCluster, pattern: str, name: str, restarts: bool
 ) -> None:
-    tasks = 1 if name == "old.log" else 3  # nothing tells another task whose name that was
+    # Nothing tells another task whose log it was that has this name.
+    tasks = 3 if pattern == "app.log" else 1
     log = Log(tmp_path, cluster, pattern, tasks=tasks)
     log.write("a\nb\n")
     assert log.read() == ["a", "b"]
@@ -656,6 +659,61 @@ def test_a_log_that_is_renamed_before_its_suffix_is_read_once(
         log.run.restart()
     assert log.read() == ["a", "b", "c", "d"]
     assert log.read() == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("name", ["b.log", "app-2026-11-21.log", "app.log"])
+def test_a_log_that_gets_the_inode_of_a_removed_one_is_read_from_its_beginning(
+    tmp_path: Path, cluster: TestCluster, name: str, restarts: bool
+) -> None:
+    log = Log(tmp_path, cluster, "*.log", tasks=1)
+    log.write("of a 1\n")
+    assert log.read() == ["of a 1"]
+    log.path.rename(tmp_path / "app.1.log")
+    assert log.read() == ["of a 1"]
+    # What follows is what a file system does that gives the inode of a removed file to the next.
+    (tmp_path / "app.1.log").rename(tmp_path / name)
+    (tmp_path / name).write_text("of b, the first\nof b 2\n")
+    if restarts:
+        log.run.restart()
+    assert log.read() == ["of a 1", "of b, the first", "of b 2"]
+    assert log.read() == ["of a 1", "of b, the first", "of b 2"]
+    with (tmp_path / name).open("a") as file:
+        file.write("of b 3\n")
+    assert log.read()[3:] == ["of b 3"]
+
+
+def test_a_log_outside_the_pattern_is_not_taken_for_one_whose_inode_it_has(
+    tmp_path: Path, cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FailsA, "fails", True)
+    log = Log(tmp_path, cluster, bolt=FailsA(), guarantee="at_least_once", on_bad="stream")
+    log.write("b\na\n")
+    assert set(log.read()) == {"a", "b"}
+    log.path.rename(tmp_path / "secrets.txt")
+    (tmp_path / "secrets.txt").write_text("nothing of this\nwas ever a log\n")
+    assert set(log.read()) == {"a", "b"}
+    ((_, error, place),) = log.run.tuples("s", "bad")
+    assert place == f"{log.path} at 2"
+    assert "a record of it failed, and it is gone" in error
+    assert log.run.pending == 0
+
+
+def test_a_position_of_an_earlier_version_is_of_the_log_that_has_the_name(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "app.1.log"
+    path.write_text("one\ntwo\n")
+    found = look_at(str(path))
+    assert found is not None
+    entry = {"at": 4, "inode": found.inode, "path": str(tmp_path / "app.log")}
+    assert is_same_log(entry, found)
+    assert not is_same_log({**entry, "path": str(tmp_path / "b.log")}, found)
+    assert is_same_log({**entry, "head": (4, crc32(b"one\n"))}, found)
+    assert not is_same_log({**entry, "head": (4, crc32(b"two\n"))}, found)
+    assert not is_same_log({**entry, "head": (9, crc32(b"one\ntwo\n"))}, found)
+    path.unlink()
+    assert not is_same_log({**entry, "head": (4, crc32(b"one\n"))}, found)
 
 
 def test_a_log_that_was_empty_when_it_was_last_seen_is_read_though_it_is_renamed(
@@ -751,6 +809,49 @@ def test_a_record_that_failed_is_told_of_if_its_log_is_truncated(
 )
 def test_a_rotated_log_is_of_the_name_it_was_written_under(name: str, written: str) -> None:
     assert family(f"/logs/{name}") == f"/logs/{written}"
+
+
+@pytest.mark.parametrize(
+    ("name", "dealt"),
+    [
+        ("app.log.1", "app.log"),
+        ("app.log-20240131-1200.gz", "app.log"),
+        ("app-20240131.log", "app-20240131.log"),
+        ("app-2024-01-31.log", "app-2024-01-31.log"),
+        ("app.log.2024-01-31", "app.log.2024-01-31"),
+        ("app.log_20240131", "app.log_20240131"),
+        ("node.17.log", "node.17.log"),
+        (".1", ".1"),
+    ],
+)
+def test_logs_are_dealt_by_the_names_that_positions_were_saved_under(name: str, dealt: str) -> None:
+    found = ListedFile(f"/logs/{name}", 1, 0.0, 7, "")
+    assert log_key(found) == f"/logs/{dealt}#7"
+    assert dealt_name(log_key(found)) == f"/logs/{dealt}"
+
+
+class FromTasks(Bolt):
+    """Notes the tasks that emit."""
+
+    tasks: ClassVar[Counter[int]] = Counter()
+
+    def execute(self, tup: Tuple) -> None:
+        FromTasks.tasks[tup.source_task] += 1
+        self.ack(tup)
+
+
+def test_logs_of_many_nodes_are_dealt_over_the_tasks(
+    tmp_path: Path, cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FromTasks, "tasks", Counter())
+    for number in range(32):
+        (tmp_path / f"node.{number}.log").write_text(f"{number}\n")
+    log = Log(tmp_path, cluster, "node.*.log", FromTasks(), tasks=4)
+    assert sorted(map(int, log.read())) == list(range(32))
+    assert len(FromTasks.tasks) == 4
+    assert max(FromTasks.tasks.values()) < 20
+    log.run.restart()
+    assert len(log.read()) == 32
 
 
 def test_a_log_that_is_copied_and_truncated_begins_anew(

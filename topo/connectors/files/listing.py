@@ -11,19 +11,6 @@ from dataclasses import dataclass
 from itertools import count
 
 _WILD = re.compile(r"[*?\[]")
-_ROTATED = tuple(
-    map(
-        re.compile,
-        (
-            r"[-._]\d{8}\d*(?:[-T_.]\d+)*$",
-            r"[-._]\d{4}-\d\d-\d\d(?:[-T_.:]\d+)*$",
-            r"\.\d+$",
-            r"\.(?:gz|bz2|xz|zst)$",
-        ),
-    )
-)
-"""The ends that rotation gives to names. They are taken off one by one: a pattern that repeats
-them has many ways to read the same digits, and tries them all."""
 
 
 @dataclass(frozen=True)
@@ -76,27 +63,6 @@ def with_inode(directory: str, inode: int) -> str | None:
             return next((entry.path for entry in entries if entry.inode() == inode), None)
     except OSError:
         return None
-
-
-def family(path: str) -> str:
-    """Return the name under which a log file was written before it was rotated.
-
-    What rotation adds comes behind the name, or in front of its suffix: `app.log.1`, `app.1.log`.
-    """
-    head, name = os.path.split(path)
-    base = _without_ends(name) or name
-    stem, suffix = os.path.splitext(base)
-    return os.path.join(head, (_without_ends(stem) or stem) + suffix)
-
-
-def _without_ends(name: str) -> str:
-    while True:
-        shorter = name
-        for end in _ROTATED:
-            shorter = end.sub("", shorter)
-        if shorter == name:
-            return name
-        name = shorter
 
 
 def fixed_part(pattern: str) -> str:

@@ -128,6 +128,9 @@ class LineReader:
         self._at = piece.end
         return piece
 
+    def fileno(self) -> int:
+        return self._file.fileno()
+
     def _add_all(self, piece: Piece, lines: list[bytes]) -> bool:
         """Add lines that are decoded at once; return False if one by one has to be looked at."""
         if self._records_of is None or not lines or max(map(len, lines)) > self._max:

@@ -19,14 +19,14 @@ from topo.connectors.arguments import answering
 from topo.connectors.base import BadRecord, OnBad, check_choice, check_positive
 from topo.connectors.files.listing import (
     ListedFile,
-    family,
     list_files,
     look_at,
     move_aside,
     with_inode,
 )
+from topo.connectors.files.logs import KnownLogs, dealt_name, head_of, is_same_log
 from topo.connectors.files.objects import ObjectStore, check_place, is_object
-from topo.connectors.files.readers import MAX_RECORD, Piece, Reader, open_reader
+from topo.connectors.files.readers import MAX_RECORD, LineReader, Piece, Reader, open_reader
 from topo.connectors.files.records import RecordReader, Translation
 from topo.connectors.inflight import DEAD_FIELDS
 from topo.connectors.picking import Missing
@@ -66,7 +66,7 @@ class FileSpout(StatefulSpout):
         "_reading",
         "_listed",
         "_queue",
-        "_keys",
+        "_logs",
         "_may_replay",
         "_next_listing",
         "_store",
@@ -145,7 +145,7 @@ class FileSpout(StatefulSpout):
         self._listed: list[ListedFile] | None = None  # those of this task
         self._queue: list[ListedFile] = []  # of them, those that are not read to their end
         self._next_listing = 0.0
-        self._keys: dict[tuple[str, int], str] = {}  # of logs, by directory and inode
+        self._logs = KnownLogs({})
         self._may_replay = True  # what was restored may hold records that failed
         self.has_listed = False
 
@@ -158,8 +158,8 @@ class FileSpout(StatefulSpout):
         self._let_go()
 
     def owner(self, key: Any, tasks: int) -> int:
-        """Return the task of a file; a rotated log's is that of the name it was written under."""
-        return super().owner(key.rpartition("#")[0] if self.mode == "tail" else key, tasks)
+        """Return the task of a file; a log's is that of its name without the number behind it."""
+        return super().owner(dealt_name(key) if self.mode == "tail" else key, tasks)
 
     def is_exhausted(self) -> bool:
         """Return True if every file of this task has been read to its end."""
@@ -201,10 +201,7 @@ class FileSpout(StatefulSpout):
             )
         if self.mode == "tail":
             listed = [found for found in listed if not found.path.endswith(".gz")]
-            self._keys = {
-                (os.path.dirname(entry["path"]), entry["inode"]): key
-                for key, entry in self.state.raw().items()
-            }
+            self._recognise(listed)
         else:
             listed = [found for found in listed if not self._is_aside(found.path)]
             self._look_for_others(listed)
@@ -220,6 +217,22 @@ class FileSpout(StatefulSpout):
             return
         self._queue = [one for one in self._listed if not self._entry(one.path).get("done")]
         self.context.gauge("files_waiting", len(self._queue))
+
+    def _recognise(self, listed: list[ListedFile]) -> None:
+        """Find the positions of logs that were renamed since they were listed."""
+        self._logs = KnownLogs(self.state.raw())
+        for log in listed:
+            name = self._logs.key(log)
+            if self._known(log) is None and name in self.state:  # of another text
+                self._begin_anew(self.state[name])
+                self.state[name]["path"] = log.path
+
+    def _known(self, log: ListedFile) -> str | None:
+        """Return the key of a log that is followed already; remember the name it has now."""
+        key = self._logs.find(log)
+        if key is not None and self._entry(key)["path"] != log.path:
+            self.state[key]["path"] = log.path
+        return key
 
     def _look_for_others(self, listed: list[ListedFile]) -> None:
         """Forget files whose names have another content now; tell of those that went half read."""
@@ -262,6 +275,8 @@ class FileSpout(StatefulSpout):
             entry = self.state.raw()[key]
             path = with_inode(os.path.dirname(entry["path"]), entry["inode"])
             found = look_at(path) if path is not None else None
+            if found is not None and self._known(found) != key:
+                found = None  # another file has its inode
             if found is None or (entry.get("left") and found.size <= entry["at"]):
                 if not entry.get("open"):
                     del self.state[key]
@@ -272,8 +287,7 @@ class FileSpout(StatefulSpout):
     def _key(self, found: ListedFile) -> str:
         """Return what a file's position is filed under: a log's stays when it is renamed."""
         if self.mode == "tail":
-            key = f"{family(found.path)}#{found.inode}"
-            return self._keys.get((os.path.dirname(found.path), found.inode), key)
+            return self._logs.key(found)
         return found.path
 
     def _entry(self, key: str) -> dict[str, Any]:
@@ -298,6 +312,8 @@ class FileSpout(StatefulSpout):
             return self._unreadable(found, entry, error)
         moved = piece.end != entry["at"]
         entry["at"] = piece.end
+        if is_tail and isinstance(reader, LineReader):
+            entry["head"] = head_of(reader.fileno(), piece.end, entry.get("head", (0, 0)))
         self.collector.from_split(key)
         rows, ids, others = self._rows(key, entry, piece)
         count = others + (piece.count if isinstance(rows, dict) else len(rows))
@@ -320,13 +336,18 @@ class FileSpout(StatefulSpout):
             self._next_listing = 0.0
             return False
         if now.size < entry["at"]:
-            self._let_go()
-            entry["at"] = 0
-            entry["cut"] = entry.get("cut", 0) + 1
-            entry["gone"] = [*entry.get("gone", ()), *entry.pop("failed", ())]
-            self._may_replay = True
+            self._begin_anew(entry)
             self.state[self._key(found)] = entry
         return bool(now.size > entry["at"])
+
+    def _begin_anew(self, entry: dict[str, Any]) -> None:
+        """Take what a log holds for another text, of which nothing was read."""
+        self._let_go()
+        entry["at"] = 0
+        entry.pop("head", None)
+        entry["cut"] = entry.get("cut", 0) + 1
+        entry["gone"] = [*entry.get("gone", ()), *entry.pop("failed", ())]
+        self._may_replay = True
 
     def _reader_of(self, key: str, path: str) -> Reader:
         if self._reader is None or self._reading != key:
@@ -501,9 +522,10 @@ class FileSpout(StatefulSpout):
         if there is not None and there.inode == entry["inode"]:
             return path
         renamed = with_inode(os.path.dirname(path), entry["inode"])
-        if renamed is None:
+        log = look_at(renamed) if renamed is not None else None
+        if log is None or not is_same_log(entry, log):
             raise FileNotFoundError(path)
-        return renamed
+        return log.path
 
     def pre_commit(self, batch_id: int) -> None:
         """Tell which files there are to read: one that waits holds watermarks back."""
