@@ -225,6 +225,21 @@ def test_run_spout_shows_what_a_spout_did() -> None:
     assert spout.pending_count == 1
 
 
+class OfParts(Retries):
+    def next_tuple(self) -> None:
+        self.collector.from_split("a part")
+        super().next_tuple()
+
+    def pre_commit(self, batch_id: int) -> None:
+        if self.collector.hears_splits:
+            raise AssertionError("nothing reads it in event time")
+        self.collector.read_splits({"a part": True})
+
+
+def test_run_spout_takes_a_spout_that_tells_the_parts_of_its_source() -> None:
+    assert run_spout(OfParts(), calls=2).commit().emitted == [[1], [2]]
+
+
 def test_run_spout_refuses_what_is_no_spout() -> None:
     with pytest.raises(TypeError, match="run_spout takes a spout"):
         run_spout(Sink())  # type: ignore[arg-type]

@@ -316,6 +316,9 @@ class BoltRun(_Recorder):
 class SpoutRun(_Recorder):
     """The record of a spout's emits, with calls to ack and fail them."""
 
+    hears_splits = False
+    """No bolt in event time reads the spout."""
+
     def __init__(self, spout: Spout) -> None:
         super().__init__(spout)
         self.spout = spout
@@ -361,6 +364,12 @@ class SpoutRun(_Recorder):
         return self.emit_many(
             dict(zip(fields, arrays, strict=True)), stream=stream, msg_ids=msg_ids
         )
+
+    def from_split(self, split: str) -> None:
+        """Take no note of the part of the source that the next emits are of."""
+
+    def read_splits(self, splits: Mapping[str, bool]) -> None:
+        """Take no note of the parts that the source has."""
 
     def commit(self, batch_id: int = 0) -> SpoutRun:
         """Tell the spout that a batch is at its end, and committed."""
