@@ -34,7 +34,8 @@ from topo.connectors.files.listing import ListedFile, look_at
 from topo.connectors.files.logs import dealt_name, family, is_same_log, log_key
 from topo.connectors.files.readers import open_reader
 from topo.connectors.retries import Backoff
-from topo.testing import TestCluster
+from topo.errors import Unavailable
+from topo.testing import SpoutRun, TestCluster, run_spout
 
 ROWS = [{"user": f"u{number}", "count": number} for number in range(50)]
 
@@ -784,6 +785,75 @@ def test_a_record_that_failed_is_told_of_if_its_log_is_truncated(
     assert place == f"{log.path} at 2"
     assert "a record of it failed, and it was truncated" in error
     assert log.run.pending == 0
+
+
+def followed(path: Path, **options: Any) -> SpoutRun:
+    """Follow a log whose records are acked and failed by hand."""
+    spout = FileSpout(path, mode="tail", guarantee="at_least_once", list_secs=0.0, **options)
+    return run_spout(spout)
+
+
+def ids_of(run: SpoutRun) -> list[Any]:
+    return [emitted.msg_id for emitted in run.emitted if emitted.stream == "default"]
+
+
+def test_failures_of_what_was_truncated_do_not_count_for_what_is_there_now(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("a\nb\n")
+    run = followed(path, retry=Backoff(period=0, retries=1), on_bad="skip")
+    for msg_id in ids_of(run):
+        run.fail(msg_id)
+    path.write_text("c\n")
+    run.next(2)
+    assert [list(emitted) for emitted in run.emitted] == [["a"], ["b"], ["c"]]
+    for _ in range(2):
+        run.fail(ids_of(run)[-1]).next()
+    assert [list(emitted) for emitted in run.emitted] == [["a"], ["b"], ["c"], ["c"]]
+    (error,) = run.errors
+    assert "a record failed 2 times, and is given up" in str(error)
+    (entry,) = run.state.values()
+    assert entry["open"] == 0
+    assert not any(entry.get(name) for name in ("failures", "failed", "gone"))
+
+
+def test_a_failed_record_that_is_gone_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("a\n")
+    run = followed(path, on_bad="skip")
+    run.ack(*ids_of(run))
+    path.write_text("")
+    run.next()
+    path.write_text("b\n")
+    run.next().fail(ids_of(run)[-1])
+    (entry,) = run.state.values()
+    assert (entry["open"], set(entry["failures"])) == (1, {0})
+    path.unlink()
+    run.next()
+    assert entry["open"] == 0
+    assert not any(entry.get(name) for name in ("failures", "failed", "gone"))
+    assert run.next().state == {}
+
+
+def test_all_records_that_are_gone_are_told_of_though_the_disk_goes_meanwhile(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "logs" / "app.log"
+    path.parent.mkdir()
+    path.write_text("a\nb\n")
+    run = followed(path, on_bad="stream")
+    path.write_text("c\n")
+    run.next()
+    for msg_id in ids_of(run)[:2]:
+        run.fail(msg_id)
+    path.parent.rename(tmp_path / "unmounted")
+    with pytest.raises(Unavailable, match="its directory is not there"):
+        run.next()
+    (tmp_path / "unmounted").rename(path.parent)
+    run.next()
+    places = [emitted[2] for emitted in run.emitted if emitted.stream == "bad"]
+    assert places == [f"{path} at 0", f"{path} at 2"]
+    (entry,) = run.state.values()
+    assert entry["open"] == 1
 
 
 @pytest.mark.parametrize(

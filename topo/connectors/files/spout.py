@@ -340,6 +340,11 @@ class FileSpout(StatefulSpout):
             self.state[self._key(found)] = entry
         return bool(now.size > entry["at"])
 
+    def _is_truncated(self, path: str, entry: Mapping[str, Any]) -> bool:
+        """Return True if a log has less than was read of it."""
+        now = look_at(path) if self.mode == "tail" else None
+        return bool(now is not None and now.size < entry["at"])
+
     def _begin_anew(self, entry: dict[str, Any]) -> None:
         """Take what a log holds for another text, of which nothing was read."""
         self._let_go()
@@ -347,6 +352,7 @@ class FileSpout(StatefulSpout):
         entry.pop("head", None)
         entry["cut"] = entry.get("cut", 0) + 1
         entry["gone"] = [*entry.get("gone", ()), *entry.pop("failed", ())]
+        entry.pop("failures", None)
         self._may_replay = True
 
     def _reader_of(self, key: str, path: str) -> Reader:
@@ -402,17 +408,15 @@ class FileSpout(StatefulSpout):
         What goes to other streams is emitted; their number comes third.
         """
         others = 0
-        times_cut = entry.get("cut", 0)
-        cut = (times_cut,) if times_cut else ()
 
         def emit_other(stream: str, values: Any, start: int) -> None:
             nonlocal others
             others += 1
-            msg_id = (key, start, *cut) if self._is_tracked else None
+            msg_id = _id_of(key, start, entry) if self._is_tracked else None
             self.emit(values, stream=stream, msg_id=msg_id)
 
         rows, starts = self._records.rows(self, entry["path"], piece, emit_other)
-        ids = [(key, start, *cut) for start in starts] if self._is_tracked else None
+        ids = [_id_of(key, start, entry) for start in starts] if self._is_tracked else None
         return rows, ids, others
 
     # -- what becomes of records --------------------------------------------------------------
@@ -462,7 +466,7 @@ class FileSpout(StatefulSpout):
                 f"{where}: a record failed {failures} times, and is given up; "
                 f"the last time: {reason}"
             )
-        self.ack((key, start))
+        self.ack(_id_of(key, start, self.state.raw()[key]))
         return True
 
     def _replay(self) -> bool:
@@ -482,12 +486,16 @@ class FileSpout(StatefulSpout):
             path = entry["path"]
             try:
                 path = self._place_of(entry)
+                if self._is_truncated(path, entry):  # and not seen by what reads it
+                    self._begin_anew(self.state[key])
+                    self._tell_gone(key)
+                    return True
                 with closing(self._opened(path)) as reader:
                     piece = reader.read(start, 1, whole=True)
             except FileNotFoundError:
                 self._lost(path, start, "a record of it failed, and it is gone")
                 self.state[key]["failed"].remove(start)
-                self.ack((key, start))
+                self.ack(_id_of(key, start, self.state.raw()[key]))
                 return True
             except OSError as error:
                 raise Unavailable(
@@ -506,10 +514,14 @@ class FileSpout(StatefulSpout):
     def _tell_gone(self, key: str) -> None:
         """Tell of the records that failed, and were in a log before it was truncated."""
         entry = self.state[key]
-        for start in entry.pop("gone"):
-            entry["open"] = entry.get("open", 0) - 1
-            entry.get("failures", {}).pop(start, None)
-            self._lost(entry["path"], start, "a record of it failed, and it was truncated")
+        starts, count = entry["gone"], 0
+        try:
+            for start in starts:
+                self._lost(entry["path"], start, "a record of it failed, and it was truncated")
+                count += 1
+        finally:
+            del starts[:count]
+            entry["open"] = entry.get("open", 0) - count
 
     def _place_of(self, entry: Mapping[str, Any]) -> str:
         """Return where a file is now; raise FileNotFoundError if it is gone, or another one."""
@@ -585,6 +597,12 @@ class FileSpout(StatefulSpout):
     @staticmethod
     def _is_over(entry: dict[str, Any]) -> bool:
         return bool(entry.get("done")) and not entry.get("open")
+
+
+def _id_of(key: str, start: int, entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the message id of a record of what a file holds now."""
+    cut = entry.get("cut", 0)
+    return (key, start, cut) if cut else (key, start)
 
 
 def _is_of_now(entry: Mapping[str, Any], cut: Sequence[int]) -> bool:
