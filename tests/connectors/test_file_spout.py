@@ -612,6 +612,42 @@ def cluster() -> Any:
         yield cluster
 
 
+@pytest.mark.parametrize("max_record", [10, 1_000, 300_000, 4 << 20])
+@pytest.mark.parametrize("last", ["\nlast\n", "\r\nlast\n", "", "end"])
+def test_a_line_that_is_written_for_ever_takes_little_memory(
+    tmp_path: Path, max_record: int, last: str
+) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("first\n")
+    reader = open_reader(str(path), "lines", (), True, max_record)
+    assert reader.read(0, 9, whole=False).records == ["first"]
+    tracemalloc.start()
+    try:
+        with path.open("ab", buffering=0) as file:
+            for _ in range(20):
+                file.write(b"x" * 200_000)
+                piece = reader.read(6, 9, whole=False)
+                assert (piece.end, piece.count, piece.bad, piece.finished) == (6, 0, [], True)
+            _, most = tracemalloc.get_traced_memory()
+            file.write(last.encode())
+    finally:
+        tracemalloc.stop()
+    assert most < 3 * min(max_record, 4_000_000) + (2 << 20)
+    pieces = [reader.read(6, 9, whole=True)]
+    pieces.append(reader.read(pieces[0].end, 9, whole=True))
+    records = [record for piece in pieces for record in piece.records]
+    bad = [each for piece in pieces for each in piece.bad]
+    size = 4_000_000 + len(last.removesuffix("last\n"))
+    if max_record > size:
+        long = "x" * 4_000_000 + last.partition("\r")[0].partition("\n")[0]
+        assert (records.pop(0), bad) == (long, [])
+    else:
+        assert [each.error for each in bad] == [f"a record of {size:,} bytes; {max_record=:,}"]
+    assert records == (["last"] if "last" in last else [])
+    assert pieces[-1].end == path.stat().st_size
+    assert pieces[-1].finished
+
+
 def test_half_a_line_waits_for_its_other_half(tmp_path: Path, cluster: TestCluster) -> None:
     log = Log(tmp_path, cluster)
     log.write("one\ntw")

@@ -98,21 +98,25 @@ class LineReader:
         self._at = 0
         self._ahead: deque[bytes] = deque()  # lines behind `_at` that were read, and not used
         self._rest = b""  # and the beginning of the line behind them
+        self._passed = 0  # bytes of that line that were read, and are not kept
 
     def read(self, start: int, most: int, *, whole: bool) -> Piece:
         if self._at != start:
             self._file.seek(start)
             self._at = start
             self._ahead.clear()
-            self._rest = b""
+            self._rest, self._passed = b"", 0
         at_end = False
+        if self._passed:
+            return self._read_long(start, whole)
         if len(self._ahead) < most:
             read = self._file.read(_CHUNK_BYTES)
             at_end = len(read) < _CHUNK_BYTES
             data = self._rest + read
             lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
             self._rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
-            if self._rest and not (lines or self._ahead or at_end):
+            is_long = not at_end or len(self._rest) > self._kept
+            if self._rest and is_long and not (lines or self._ahead):
                 return self._read_long(start, whole)
             self._ahead.extend(lines)
         piece = Piece(end=start)
@@ -142,25 +146,35 @@ class LineReader:
         *piece.starts, piece.end = accumulate(map(len, lines), initial=piece.end)
         return True
 
+    @property
+    def _kept(self) -> int:
+        """How many bytes of a line are kept at most: no more than tell that it is too long."""
+        return max(self._max + len(b"\r\n"), _SHOWN_BYTES)
+
     def _read_long(self, start: int, whole: bool) -> Piece:
-        """Read a line that is longer than a chunk, whose beginning was read."""
-        line, self._rest = self._rest, b""
-        line += self._file.readline(max(0, self._max + 1 - len(line)))
-        size, last = len(line), line
+        """Read on in a line that is longer than a chunk or a record, whose beginning was read."""
+        line = last = self._rest[: self._kept]
+        size = len(self._rest) + self._passed
+        if size < self._kept:
+            last = self._file.readline(self._kept - size)
+            line += last
+            size += len(last)
         while last and not last.endswith(b"\n"):
             last = self._file.readline(_CHUNK_BYTES)
             size += len(last)
         piece = Piece(end=start, finished=not last)
-        self._at, self._rest = -1, b""
         if last or whole:
+            self._rest, self._passed = b"", 0
             self._add(piece, line, size)
             self._at = piece.end
+        else:  # it is still written
+            self._rest, self._passed = line, size - len(line)
         return piece
 
     def _add(self, piece: Piece, line: bytes, size: int) -> None:
         text = _unmarked(line, piece.end).rstrip(b"\r\n")
         try:
-            if len(text) > self._max:
+            if len(text) > self._max or size > len(line):
                 piece.bad.append(_too_long(self._path, piece.end, text, size, self._max))
             elif text:
                 record = self._record_of(text)
