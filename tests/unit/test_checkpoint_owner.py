@@ -27,6 +27,7 @@ from topo.storage.ownership import (
     OwnerRecord,
     Ownership,
     Sighting,
+    StillHeld,
     owner_of,
 )
 from topo.storage.trust import ON_A_CLUSTER, UnwritablePlace
@@ -156,10 +157,41 @@ def test_another_host_that_starts_the_same_run_waits_for_the_lease() -> None:
     time = Time(first.beat)
     second = shared(file, "a", time)
     second._record = replace(second._record, host="another")
-    with pytest.raises(CheckpointError, match=r"is the checkpoint of 'topology of a'"):
+    with pytest.raises(StillHeld, match=r"is still held by process \d+ on a, which had this run"):
         second.claim()
+    assert time.slept < 2 * LEASE_SECS + SAME_RUN_SECS, "nobody waits for ever"
     first.confirm()
     first.close()
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_a_former_host_that_comes_back_has_time_to_see_it_and_end(
+    tmp_path: Path, is_local: bool
+) -> None:
+    """It beats in the middle of the watch, and again, before it looks at the registry."""
+    file = LocalOwnerFile(tmp_path) if is_local else SharedFile()
+    first = Ownership("x", "orders", "a", file=file, sleep=Time())
+    first._record = replace(first._record, host="former", machine="another")
+    first.claim()
+
+    def come_back() -> None:
+        if time.slept in (10.0, 15.0):
+            first.beat()
+        if time.slept == 18:
+            first.close()
+
+    time = Time(come_back)
+    (tmp_path / LOCK_FILE).write_bytes(b"")
+    with held(tmp_path / LOCK_FILE):
+        directory = tmp_path if is_local else None
+        second = Ownership("x", "orders", "a", directory=directory, file=file, sleep=time)
+        second._record = replace(second._record, host="next")
+        second.claim()
+    assert 18 <= time.slept < 20, "it need not run out, if it is given free"
+    with pytest.raises(CheckpointError, match="taken over"):
+        first.confirm()
+    second.confirm()
+    second.close()
 
 
 def test_a_run_that_was_moved_here_waits_for_less() -> None:
@@ -217,7 +249,8 @@ def test_a_lock_of_another_host_counts_as_long_as_that_beats(tmp_path: Path, run
             file.write(json.dumps(asdict(replace(elsewhere, beat=int(1000 * time.slept)))))
 
         time = Time(beat)
-        with pytest.raises(CheckpointError, match="process 7 on gone"):
+        refused = StillHeld if run == "a" else CheckpointError
+        with pytest.raises(refused, match="process 7 on gone"):
             local(tmp_path, run, time).claim()
         time = Time()
         taken = local(tmp_path, run, time).claim()

@@ -65,6 +65,7 @@ from topo.metrics.history import Windows
 from topo.metrics.prometheus import Exposed
 from topo.metrics.series import Series, sample_of
 from topo.shipping.sources import SOURCES
+from topo.storage.ownership import StillHeld
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 
@@ -100,6 +101,8 @@ class Driver:
         self.submission = read_submission(directory)
         self._state = replace(read_state(directory), status="STARTING", since=time.time())
         self._is_said = False  # as it is, in the registry
+        self._is_taken = False
+        """Another host has the run by now, which was seen when a file was to be written."""
         self._engine: Engine | None = None
         self._run: Run | None = None
         self._starting = threading.Lock()
@@ -140,6 +143,8 @@ class Driver:
         )
         ends = ExitStack()
         try:
+            if self._is_taken:
+                return 1
             run = self._start()
             ends.enter_context(pushed_figures(run.name, conf, lambda: self._exposed(run)))
             with self._starting:
@@ -351,7 +356,7 @@ class Driver:
     def _follow(self, run: Run) -> None:
         figures_due = counts_due = 0.0
         counted = -1
-        while not self._ending:
+        while not self._ending and not self._is_taken:
             status = run.status
             if status in FINAL:
                 break
@@ -371,8 +376,10 @@ class Driver:
                 counts_due = ended + (ended - now) / COUNTS_SHARE
             self._wake.wait(POLL_SECS)
             self._wake.clear()
-        if self._ending:
+        if self._ending or self._is_taken:
             run.stop()  # and closes no component: the next driver resumes
+            if self._is_taken:
+                return
             self._write_figures(run)
             why = "its driver was told to end"
             self._say(replace(self._state, status="FAILED", reason=why, address=""))
@@ -420,9 +427,9 @@ class Driver:
         words = sentence_of(error)
         if not isinstance(error, TopoError):
             words = f"{type(error).__name__}: {words}"
-        # What has never worked has to be seen to by somebody; Spark's death is nobody's fault.
+        # What has never worked has to be seen to by somebody; some failures are nobody's fault.
         has_worked = self._state.has_committed or self.submission.resumed
-        may_pass = has_worked or getattr(error, "code", "") == "spark-died"
+        is_nobodys = isinstance(error, StillHeld) or getattr(error, "code", "") == "spark-died"
         self._say(
             replace(
                 self._state,
@@ -433,7 +440,7 @@ class Driver:
                 code=getattr(error, "code", ""),
                 hint=getattr(error, "hint", ""),
                 traceback=users,
-                may_restart=may_pass and not isinstance(error, _FINAL_ERRORS),
+                may_restart=(has_worked or is_nobodys) and not isinstance(error, _FINAL_ERRORS),
             )
         )
 
@@ -470,9 +477,17 @@ class Driver:
         self._is_said = self._write("state.json", asdict(state))
 
     def _write(self, name: str, document: object) -> bool:
-        """Write a file of the run, unless another host has taken the run over."""
-        is_ours = is_of(self._directory, self.submission.host)
-        return is_ours and write_json_if_possible(self._directory / name, document)
+        """Write a file of the run; end the run here if another host has taken it over."""
+        if not is_of(self._directory, self.submission.host):
+            self._leave()
+            return False
+        return write_json_if_possible(self._directory / name, document)
+
+    def _leave(self) -> None:
+        if not self._is_taken:
+            log.warning("another host has taken %s over: ending here", self.submission.name)
+        self._is_taken = True
+        self._wake.set()
 
 
 def _written_history(directory: Path) -> object:

@@ -227,7 +227,7 @@ def is_of(directory: Path, host: str) -> bool:
         document = read_json(directory / "submission.json")
     except (OSError, ValueError):  # the storage is away for a while
         return True
-    return document is None or document.get("host", host) == host
+    return not isinstance(document, dict) or document.get("host", host) == host
 
 
 def read_state(directory: Path) -> State:

@@ -12,7 +12,8 @@ lives.
 - **On shared storage** no lock reaches all machines. Whoever finds another's record watches it for
   LEASE_SECS: a beat that goes on refuses the newcomer, one that has stopped gives the checkpoint
   free. No clock of another machine is asked for that. A driver of the same run on another host
-  watches for less: whoever moved the run there has waited for that host (`topo up --standby`).
+  watches for less: whoever moved the run there has waited for that host (`topo up --standby`). If
+  that one beats again, its driver is given time to see that the run is no longer its own, and ends.
 - **The fence**: a driver that was only suspended finds a higher generation in the record when it
   comes back, and stops for good. Until it looks, Spark itself keeps it from committing a batch that
   the new owner has written down.
@@ -35,7 +36,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from topo.errors import CheckpointError, words_of
+from topo.errors import CheckpointError, TopoError, words_of
 from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE, local_path
 from topo.storage.trust import ON_ONE_MACHINE, check_trusted, make_place, writing
 
@@ -46,9 +47,17 @@ LEASE_SECS = 30.0
 """How long a record without a new beat counts as that of a living driver."""
 SAME_RUN_SECS = 12.0
 """The same where the run has been moved here; a living owner beats twice in it."""
+_LEAVING_SECS = 60.0
+"""How long a driver whose run was moved may take to see that, and to end."""
 _LOOK_SECS = 0.5
 _SETTLE_SECS = 1.0
 """Two drivers that claim at the same moment see each other after that, where there is no lock."""
+
+
+class StillHeld(TopoError):
+    """A checkpoint that another driver of the same run has; another try may find it free."""
+
+    code = "checkpoint-in-use"
 
 
 @dataclass(frozen=True)
@@ -170,8 +179,8 @@ class Ownership:
     def claim(self) -> Ownership:
         """Take the checkpoint.
 
-        Raises CheckpointError if another driver lives that has it, or others may write into it, and
-        UnwritablePlace if this one cannot.
+        Raises CheckpointError if another driver lives that has it, or others may write into it,
+        StillHeld if that one is of this run, and UnwritablePlace if this one cannot write there.
         """
         with writing("the checkpoint", self._path):
             self._take()
@@ -187,7 +196,7 @@ class Ownership:
                 silent = self._silent_owner()
                 self._lock = DirectoryLock.take(self._directory, anew=True)
             if self._lock is None:
-                raise in_use(self._path, self._read())
+                raise self._in_use(self._read())
         try:
             before = self._read()
             if before is not None and before != silent and not self._is_free(before):
@@ -284,7 +293,7 @@ class Ownership:
         """Return the owner on another host that has a lock and no beat; else raise an error."""
         before = self._read()
         if before is None or before.host == self._record.host:
-            raise in_use(self._path, before)
+            raise self._in_use(before)
         return self._watch(before)
 
     def _is_free(self, before: OwnerRecord) -> bool:
@@ -300,19 +309,43 @@ class Ownership:
         return self._lock is not None or _start_of(before.pid) != before.started
 
     def _watch(self, before: OwnerRecord) -> OwnerRecord:
-        """Wait until the owner's lease is over; raise a CheckpointError if it is renewed."""
+        """Wait until the owner's lease is over; raise an error if it is renewed.
+
+        An owner of the same run may renew it for a while: it ends once it sees its registry again.
+        """
         log.info("%s was %s's: looking whether it lives", self._path, before.words)
         waited = self._sighting.secs(before) if self._sighting is not None else 0.0
-        lease = SAME_RUN_SECS if before.run == self._record.run else LEASE_SECS
+        is_same = before.run == self._record.run
+        lease, left = (SAME_RUN_SECS, _LEAVING_SECS) if is_same else (LEASE_SECS, 0.0)
         while waited < lease:
             self._sleep(_LOOK_SECS)
             waited += _LOOK_SECS
+            left -= _LOOK_SECS
             now = self._read()
             if now is not None and now.released:
                 return now
             if now is not None and now != before:
-                raise in_use(self._path, now)
+                if left <= 0 or now.run != before.run:
+                    raise self._in_use(now)
+                before, waited = now, 0.0
         return before
+
+    def _in_use(self, owner: OwnerRecord | None) -> TopoError:
+        """Return the error for a checkpoint that another driver has."""
+        if owner is not None and owner.run == self._record.run:
+            return StillHeld(
+                f"{self._path} is still held by process {owner.pid} on {owner.host}, "
+                "which had this run before",
+                at=self._path,
+                hint=f"end that process, if {owner.host} does not see this registry any more",
+            )
+        whose = f"of {owner.words}, which runs" if owner else "of a topology that runs"
+        return CheckpointError(
+            f"{self._path} is the checkpoint {whose}",
+            at=self._path,
+            hint="choose another topology.checkpoint.dir, or kill that one first",
+            code="checkpoint-in-use",
+        )
 
     def _read(self) -> OwnerRecord | None:
         """Return the record, None if there is none that can be read: a power cut may tear one."""
@@ -384,17 +417,6 @@ class DirectoryLock:
         with self._guard:
             os.close(self._handle)
             self._held.discard(self._path)
-
-
-def in_use(path: str, owner: OwnerRecord | None) -> CheckpointError:
-    """Return the error for a checkpoint that another driver has."""
-    whose = f"of {owner.words}, which runs" if owner else "of a topology that runs"
-    return CheckpointError(
-        f"{path} is the checkpoint {whose}",
-        at=path,
-        hint="choose another topology.checkpoint.dir, or kill that one first",
-        code="checkpoint-in-use",
-    )
 
 
 def owner_of(directory: Path) -> OwnerRecord | None:
