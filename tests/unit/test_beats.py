@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_control_registry import held, make
-from topo.manage.beats import BEAT_SECS, GONE_SECS, Beats, Stillness
+from topo.manage.beats import BEAT_SECS, GONE_SECS, LOOK_SECS, UNSEEN_SECS, Beats, Stillness
 from topo.manage.files import lock_holder, read_json, write_json
 from topo.manage.keeping import Keeper, should_run
 from topo.manage.records import State, read_submission
@@ -31,6 +31,14 @@ def beats(home: Path, host: str, clock: Clock) -> Beats:
     return Beats(home, host, clock)
 
 
+def watched(seeing: Beats, clock: Clock, secs: float = GONE_SECS) -> set[str]:
+    """Look for so long, and return who is silent then."""
+    for _ in range(round(secs)):
+        seeing.silent()
+        clock.now += 1
+    return seeing.silent()
+
+
 def test_a_host_is_gone_once_its_beat_has_stood_still(tmp_path: Path) -> None:
     clock = Clock()
     first, second = beats(tmp_path, "a", clock), beats(tmp_path, "b", clock)
@@ -39,10 +47,8 @@ def test_a_host_is_gone_once_its_beat_has_stood_still(tmp_path: Path) -> None:
         second.beat()
         assert second.silent() == set()
         clock.now += BEAT_SECS
-    clock.now += GONE_SECS - BEAT_SECS - 1
-    assert second.silent() == set()
-    clock.now += 1
-    assert second.silent() == {"a"}, "and not itself, which has not beaten either"
+    assert watched(second, clock, GONE_SECS - BEAT_SECS - 1) == set()
+    assert watched(second, clock, 1) == {"a"}, "and not itself, which has not beaten either"
     first.beat()
     assert second.silent() == set(), "it is back"
 
@@ -53,17 +59,49 @@ def test_who_looks_for_the_first_time_waits_as_well(tmp_path: Path) -> None:
     clock.now += 1000
     second = beats(tmp_path, "b", clock)
     assert second.silent() == set()
-    clock.now += GONE_SECS
-    assert second.silent() == {"a"}
+    assert watched(second, clock) == {"a"}
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_an_outage_of_the_storage_is_nobodys_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
+) -> None:
+    """Over it a look stands still, or finds nothing it can read; then all beat again, in turn."""
+    clock = Clock()
+    first, second = beats(tmp_path, "a", clock), beats(tmp_path, "b", clock)
+    first.beat()
+    assert watched(second, clock, GONE_SECS - 2) == set()
+    if raises:
+        with monkeypatch.context() as away:
+            away.setattr("topo.manage.beats.read_json", refused)
+            watched(second, clock, UNSEEN_SECS + 1)
+    else:
+        clock.now += UNSEEN_SECS + 1
+    assert second.silent() == set(), "it has been watched for less than its time"
+    assert watched(second, clock, GONE_SECS - 1) == set()
+    assert watched(second, clock, 1) == {"a"}, "it was silent all the time"
+
+
+def test_a_look_that_comes_late_now_and_then_is_one(tmp_path: Path) -> None:
+    clock = Clock()
+    first, second = beats(tmp_path, "a", clock), beats(tmp_path, "b", clock)
+    first.beat()
+    second.silent()
+    for _ in range(round(GONE_SECS / LOOK_SECS / 3) + 1):
+        clock.now += UNSEEN_SECS
+        silent = second.silent()
+    assert silent == {"a"}
+
+
+def refused(path: Path) -> None:
+    raise OSError("stale file handle")
 
 
 def test_a_host_that_was_stopped_in_order_is_not_gone(tmp_path: Path) -> None:
     clock = Clock()
     first, second = beats(tmp_path, "a", clock), beats(tmp_path, "b", clock)
     first.stop()
-    second.silent()
-    clock.now += 10 * GONE_SECS
-    assert second.silent() == set()
+    assert watched(second, clock, 3 * GONE_SECS) == set()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"host": 7}', '{"beat": 1}'])
@@ -72,9 +110,7 @@ def test_a_damaged_beat_is_none(tmp_path: Path, text: str) -> None:
     seeing = beats(tmp_path, "b", clock)
     seeing.beat()
     (tmp_path / "hosts" / "a.json").write_text(text)
-    seeing.silent()
-    clock.now += GONE_SECS
-    assert seeing.silent() == set()
+    assert watched(seeing, clock) == set()
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", ".", "w1.example"])
@@ -84,9 +120,7 @@ def test_the_name_of_a_host_is_no_path(tmp_path: Path, name: str) -> None:
     clock = Clock()
     beats(home, name, clock).beat()
     seeing = beats(home, "b", clock)
-    seeing.silent()
-    clock.now += GONE_SECS
-    assert seeing.silent() == {name}
+    assert watched(seeing, clock) == {name}
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 

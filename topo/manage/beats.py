@@ -5,6 +5,9 @@ its own; whoever has not seen another's change for GONE_SECS counts that host as
 power, no network or no storage. No clock of another host is asked for that, and no lock: a file
 system's server may keep the locks of a silent host for minutes.
 
+While the shared storage is away nobody sees anybody's beat, which is nobody's silence: only time
+counts in which this process looked, again and again, and saw something.
+
 A keeper that was stopped in order says so, and nobody takes over what it has: it comes back. One
 that was killed leaves drivers that live: each of them writes its figures every few seconds.
 """
@@ -23,22 +26,26 @@ from topo.tracking.clock import monotonic
 BEAT_SECS = 5.0
 GONE_SECS = 20.0
 """How long a host without a new beat counts as a living one."""
+LOOK_SECS = 2.0
+UNSEEN_SECS = 3 * LOOK_SECS
+"""The longest pause between two looks that counts as watched."""
 
 
 class Stillness:
-    """The durations for which things have not changed, as this process sees them."""
+    """The durations for which things were seen not to change, by looks all along."""
 
     def __init__(self, monotonic: Callable[[], float] = monotonic) -> None:
         self._monotonic = monotonic
-        self._seen: dict[str, tuple[object, float]] = {}
+        self._seen: dict[str, tuple[object, float, float]] = {}
+        """What it was, since when, and when it was last looked at."""
 
     def secs(self, name: str, state: object) -> float:
-        """Return for how long this has had this state; 0 if it is a new one."""
+        """Return for how long this has had this state; 0 if new, or after a time unseen."""
         now = self._monotonic()
-        before, since = self._seen.get(name, (None, now))
-        if before != state:
+        before, since, looked_at = self._seen.get(name, (None, now, now))
+        if before != state or now - looked_at > UNSEEN_SECS:
             since = now
-        self._seen[name] = state, since
+        self._seen[name] = state, since, now
         return now - since
 
 

@@ -24,14 +24,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from topo.manage.beats import GONE_SECS, Beats, Stillness
+from topo.manage.beats import GONE_SECS, LOOK_SECS, Beats, Stillness
 from topo.manage.files import read_json
 from topo.manage.marks import note_mark
 from topo.manage.records import FINAL, RunRecord, is_of
 from topo.manage.registry import Registry
 from topo.manage.supervisor import supervisor_command
 
-LOOK_SECS = 2.0
 _END_SECS = 60.0
 
 
