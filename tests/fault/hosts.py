@@ -1,7 +1,8 @@
 """Hosts of a test: each has a network, processes, a name and temporary files of its own.
 
 A host is a set of Linux namespaces of this machine, on a bridge that is another one; what they
-share is the file system, as machines with a common mount do. So a host can do what no killed
+share is the file system, as machines with a common mount do, and not the id by which a machine that
+was started is known. So a host can do what no killed
 process does: stay silent. A packet to one that is silent is lost, and nobody is told: neighbours
 are known for good, so that no "no route to host" comes after some seconds, as it would in one small
 network and not in a large one.
@@ -30,6 +31,8 @@ _UNSHARE = ("setpriv", "--pdeathsig", "KILL", "unshare", *_KINDS, "--fork", "--k
 _INIT = """
 echo "$0" > /proc/sys/kernel/hostname &&
 mount --bind "$1" /etc/hosts &&
+cat /proc/sys/kernel/random/uuid > "$1-$0" &&
+mount --bind "$1-$0" /proc/sys/kernel/random/boot_id &&
 ip link set lo up &&
 trap '' HUP INT TERM && echo up && exec sleep infinity
 """

@@ -264,6 +264,22 @@ def test_a_lock_of_another_host_counts_as_long_as_that_beats(tmp_path: Path, run
         taken.close()
 
 
+@pytest.mark.parametrize("run", ["a", "b"])
+def test_a_lock_of_another_container_counts_though_its_driver_stands_still(
+    tmp_path: Path, run: str
+) -> None:
+    """It has another name of its host, and another namespace of processes, under one kernel."""
+    boot = ownership._machine().split()[0]
+    beside = OwnerRecord("a", "orders", "container", 7, f"{boot} pid:[1]", "then", 3, "its claim")
+    LocalOwnerFile(tmp_path).write(json.dumps(asdict(beside)))
+    (tmp_path / LOCK_FILE).write_bytes(b"")
+    time = Time()
+    refused = StillHeld if run == "a" else CheckpointError
+    with held(tmp_path / LOCK_FILE), pytest.raises(refused, match="7 on container"):
+        local(tmp_path, run, time).claim()
+    assert (time.slept, owner_of(tmp_path)) == (0, beside)
+
+
 def test_a_dead_process_of_this_machine_is_known_without_a_lock() -> None:
     file = SharedFile()
     machine = ownership._machine()

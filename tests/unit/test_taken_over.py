@@ -64,7 +64,7 @@ def owned_on(host: str, directory: Path, run: RunRecord, time: Time) -> Ownershi
     """What a driver on that host claims the checkpoint by, where no lock reaches both."""
     directory.mkdir(exist_ok=True)
     owned = Ownership("x", run.name, run.id, directory=directory, sleep=time)
-    owned._record = replace(owned._record, host=host, machine=f"machine {host}")
+    owned._record = replace(owned._record, host=host, machine=f"boot-of-{host} 1")
     return owned
 
 

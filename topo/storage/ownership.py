@@ -8,7 +8,7 @@ lives.
 - **In a local directory** it holds a record lock on a file as well, which the kernel drops with the
   process: another driver is refused while it lives, and need not wait once it is dead. The lock of
   another host's driver counts as long as that one beats: a file system's server may keep it for
-  minutes after that host has lost its power.
+  minutes after that host has lost its power. Two containers of one machine are not two hosts.
 - **On shared storage** no lock reaches all machines. Whoever finds another's record watches it for
   LEASE_SECS: a beat that goes on refuses the newcomer, one that has stopped gives the checkpoint
   free. No clock of another machine is asked for that. A driver of the same run on another host
@@ -292,7 +292,7 @@ class Ownership:
     def _silent_owner(self) -> OwnerRecord:
         """Return the owner on another host that has a lock and no beat; else raise an error."""
         before = self._read()
-        if before is None or before.host == self._record.host:
+        if before is None or before.host == self._record.host or self._is_beside(before):
             raise self._in_use(before)
         return self._watch(before)
 
@@ -307,6 +307,11 @@ class Ownership:
         if not before.machine or before.machine != self._record.machine:
             return False
         return self._lock is not None or _start_of(before.pid) != before.started
+
+    def _is_beside(self, before: OwnerRecord) -> bool:
+        """True if one kernel knows both processes, as of two containers: its locks are true."""
+        boot, own = (record.machine.partition(" ")[0] for record in (before, self._record))
+        return bool(own) and boot == own
 
     def _watch(self, before: OwnerRecord) -> OwnerRecord:
         """Wait until the owner's lease is over; raise an error if it is renewed.
