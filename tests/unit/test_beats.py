@@ -177,6 +177,76 @@ def test_a_keeper_on_standby_takes_over_what_should_run(
     assert told == ([f"{run.id}: a is silent; taking it over"] if host == "b" else [])
 
 
+def test_only_a_keeper_that_was_told_to_end_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Defect(Exception):
+        """The error of a keeper."""
+
+    def fail() -> list[str]:
+        raise Defect
+
+    def stopped() -> object:
+        return (read_json(tmp_path / "hosts" / "b.json") or {})["stopped"]
+
+    keeper = Keeper(Registry(tmp_path), host="b")
+    keeper.look()
+    with monkeypatch.context() as broken:
+        broken.setattr(keeper, "due", fail)
+        with pytest.raises(Defect):
+            keeper.keep()
+    assert not stopped()
+    keeper.stop()
+    keeper.keep()
+    assert stopped()
+
+
+def test_a_keeper_outlives_its_storage_and_tells_of_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    keeper = Keeper(Registry(tmp_path), told.append, "b", True)
+    is_away = iter([True, True, False, True])
+
+    def runs() -> list[str]:
+        match next(is_away, None):
+            case True:
+                refused(tmp_path)
+            case None:
+                keeper.stop()
+        return []
+
+    monkeypatch.setattr("topo.manage.keeping.LOOK_SECS", 0)
+    monkeypatch.setattr(keeper, "due", runs)
+    keeper.keep()
+    assert told == ["looking at the registry: stale file handle; it is tried again"] * 2
+
+
+def test_what_cannot_be_taken_over_keeps_nothing_else_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, clock = Registry(tmp_path), Clock()
+    damaged = make(registry, host="a")
+    (damaged.directory / "wanted.json").write_text("[")
+    own = make(registry, "own", host="b", submitted_at=1.0)
+    write_json(own.directory / "state.json", {**vars(State("ACTIVE"))})
+    told: list[str] = []
+    keeper = Keeper(registry, told.append, "b", True)
+    keeper._beats, keeper._stillness = beats(tmp_path, "b", clock), Stillness(clock)
+    starts: list[Path] = []
+    monkeypatch.setattr("topo.manage.keeping._start", starts.append)
+    monkeypatch.setattr(registry, "move", lambda run, host: refused(run.directory))
+    beats(tmp_path, "a", clock).beat()
+    for _ in range(round(GONE_SECS) + 2):
+        keeper._supervisors.clear()
+        keeper.look()
+        clock.now += 1
+    assert set(starts) == {own.directory}
+    failed = f"{damaged.id}: taking it over: stale file handle; it is tried again"
+    assert told.count(failed) == 1
+    assert set(told) == {failed, f"{own.id}: starting it again"}
+
+
 def test_the_former_hosts_supervisor_ends_and_writes_no_more(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     run = make(registry)

@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from topo.manage.files import read_json, write_json_if_possible
+from topo.manage.records import DAMAGED
 from topo.tracking.clock import monotonic
 
 BEAT_SECS = 5.0
@@ -75,7 +76,7 @@ class Beats:
         silent = set()
         for path in self._directory.glob("*.json"):
             document = None
-            with suppress(OSError, ValueError):  # it is being written, or damaged: no beat
+            with suppress(OSError, *DAMAGED):  # it is being written, or damaged: no beat
                 document = read_json(path)
             host = document.get("host") if isinstance(document, dict) else None
             if document is None or not isinstance(host, str) or host == self._host:

@@ -47,7 +47,7 @@ from topo.manage.autoscaling import Autoscaling
 from topo.manage.control import DriverStatus
 from topo.manage.documents import plain
 from topo.manage.exposing import announce, pages_of, pushed_figures
-from topo.manage.files import ProcessLock, read_json, write_json_if_possible
+from topo.manage.files import ProcessLock, write_json_if_possible
 from topo.manage.marks import note_mark
 from topo.manage.records import (
     FINAL,
@@ -57,6 +57,7 @@ from topo.manage.records import (
     read_state,
     read_submission,
     read_supervision,
+    read_wanted,
 )
 from topo.manage.service import DriverServer
 from topo.manage.timeline import Timeline
@@ -307,7 +308,7 @@ class Driver:
         self._write("wanted.json", {"status": wanted})
 
     def _wanted(self) -> str:
-        return str((read_json(self._directory / "wanted.json") or {}).get("status", ""))
+        return read_wanted(self._directory)
 
     def _started(self) -> Run:
         if self._run is None:

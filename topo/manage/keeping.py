@@ -11,6 +11,9 @@ fallen silent. It writes itself down as the host of the run, which keeps the pro
 one from writing to the registry should they live, and replaces the files of their locks, which a
 file system's server may not know to be free. What keeps them from the state is the checkpoint's
 owner (`topo/storage/ownership.py`).
+
+It outlives an outage of its storage, with the supervisors that it has. Only one that was told to
+end says so: the topologies of one that died are another host's to take over.
 """
 
 from __future__ import annotations
@@ -19,15 +22,15 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from topo.errors import TopoError, sentence_of
 from topo.manage.beats import GONE_SECS, LOOK_SECS, Beats, Stillness
-from topo.manage.files import read_json
 from topo.manage.marks import note_mark
-from topo.manage.records import FINAL, RunRecord, is_of
+from topo.manage.records import FINAL, RunRecord, is_of, read_wanted
 from topo.manage.registry import Registry
 from topo.manage.supervisor import supervisor_command
 
@@ -43,8 +46,7 @@ def should_run(run: RunRecord, host: str) -> bool:
 
 def is_wanted(run: RunRecord) -> bool:
     """True if the run has come to no end, and nobody has asked for one."""
-    order = str((read_json(run.directory / "wanted.json") or {}).get("status", ""))
-    if order == "KILLED":
+    if read_wanted(run.directory) == "KILLED":
         return False
     gave_up = run.supervision is not None and run.supervision.gave_up
     return run.state.status not in FINAL or (
@@ -69,6 +71,8 @@ class Keeper:
         self._beats = Beats(self.registry.home, self.host)
         self._stillness = Stillness()
         """Of what is written of the runs, by drivers that live."""
+        self._troubles: dict[str, str] = {}
+        """What does not succeed, and why, as it was told."""
 
     def stop(self) -> None:
         """Have `keep` end; any thread, and a signal's handler, may call it."""
@@ -78,11 +82,26 @@ class Keeper:
         """Start what should run, now and whenever something should; return after `stop`."""
         try:
             while not self._stopping.is_set():
-                self.look()
+                with self._going_on("looking at the registry"):
+                    self.look()
                 self._stopping.wait(LOOK_SECS)
         finally:
-            self._beats.stop()  # first: the ends of drivers take longer than a beat
+            if self._stopping.is_set():  # else it died of an error, and another host is to see that
+                self._beats.stop()  # first: the ends of drivers take longer than a beat
             self._end()
+
+    @contextmanager
+    def _going_on(self, what: str) -> Iterator[None]:
+        """Go on after an error of the storage or the system, which is told once."""
+        try:
+            yield
+        except (OSError, TopoError) as error:
+            why = sentence_of(error)
+            if self._troubles.get(what) != why:
+                self.tell(f"{what}: {why}; it is tried again")
+            self._troubles[what] = why
+        else:
+            self._troubles.pop(what, None)
 
     def look(self) -> list[str]:
         """Start what should run now; return the ids of the runs that were started."""
@@ -94,12 +113,15 @@ class Keeper:
             elif not is_of(self.registry.directory_of(run_id), self.host):
                 process.terminate()
         if self.standby:
-            self._take_over(self._beats.silent())
-        runs = self.due()
-        for run_id in runs:
-            self._supervisors[run_id] = _start(self.registry.directory_of(run_id))
-            self.tell(f"{run_id}: starting it again")
-        return runs
+            with self._going_on("looking at other hosts"):
+                self._take_over(self._beats.silent())
+        started = []
+        for run_id in self.due():
+            with self._going_on(f"{run_id}: starting it"):
+                self._supervisors[run_id] = _start(self.registry.directory_of(run_id))
+                self.tell(f"{run_id}: starting it again")
+                started.append(run_id)
+        return started
 
     def due(self) -> list[str]:
         """Return the ids of the runs that should be started."""
@@ -117,9 +139,10 @@ class Keeper:
             still = self._stillness.secs(run.id, run.last_seen) >= GONE_SECS
             if not still or host not in silent or not is_wanted(run):
                 continue
-            if self.registry.move(run, self.host):
-                self.tell(f"{run.id}: {host} is silent; taking it over")
-                note_mark(run.directory, "restart", f"taken over from {host}, which is silent")
+            with self._going_on(f"{run.id}: taking it over"):
+                if self.registry.move(run, self.host):
+                    self.tell(f"{run.id}: {host} is silent; taking it over")
+                    note_mark(run.directory, "restart", f"taken over from {host}, which is silent")
 
     def _end(self) -> None:
         for process in self._supervisors.values():

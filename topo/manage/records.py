@@ -225,9 +225,18 @@ def is_of(directory: Path, host: str) -> bool:
     """True unless another host has taken the run over: what is written then is that one's."""
     try:
         document = read_json(directory / "submission.json")
-    except (OSError, ValueError):  # the storage is away for a while
+    except (OSError, *DAMAGED):  # the storage is away for a while
         return True
     return not isinstance(document, dict) or document.get("host", host) == host
+
+
+def read_wanted(directory: Path) -> str:
+    """Return the status that was last asked for, or ""; a damaged file counts as a missing one."""
+    try:
+        document = read_json(directory / "wanted.json")
+    except DAMAGED:
+        return ""
+    return str(document.get("status", "")) if isinstance(document, dict) else ""
 
 
 def read_state(directory: Path) -> State:

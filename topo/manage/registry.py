@@ -44,7 +44,6 @@ from topo.manage.records import (
     RunRecord,
     State,
     Submission,
-    is_of,
     read_state,
     read_submission,
     read_supervision,
@@ -138,9 +137,10 @@ class Registry:
         on files that nobody looks at.
         """
         with self.exclusive():
-            if not is_of(run.directory, run.submission.host):
+            latest = self._load(run.id)  # its driver may have stored other settings meanwhile
+            if latest is None or latest.submission.host != run.submission.host:
                 return False
-            moved = replace(run.submission, host=host)
+            moved = replace(latest.submission, host=host)
             try:
                 write_json(run.directory / "submission.json", asdict(moved))
                 for lock in _LOCKS:

@@ -25,7 +25,7 @@ from topo.config import Config
 from topo.errors import ending_of, words_of
 from topo.manage.files import ProcessLock, read_json, write_json_if_possible
 from topo.manage.marks import note_mark
-from topo.manage.records import FINAL, State, Supervision, is_of, read_state
+from topo.manage.records import FINAL, State, Supervision, is_of, read_state, read_wanted
 
 LONGEST_PAUSE_SECS = 60.0
 AFTER_PROGRESS_SECS = 0.1
@@ -152,7 +152,7 @@ class Supervisor:
             self._say_state(killed)
 
     def _wanted(self) -> str:
-        return str((read_json(self._directory / "wanted.json") or {}).get("status", ""))
+        return read_wanted(self._directory)
 
     def _say(self, said: Supervision) -> None:
         self._said = said
