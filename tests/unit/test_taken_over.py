@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.unit.test_control_registry import make
 from topo.manage.driver import Driver
 from topo.manage.files import read_json, write_json
 from topo.manage.keeping import is_wanted
-from topo.manage.records import RunRecord
+from topo.manage.records import RegistryError, RunRecord, Submission
 from topo.manage.registry import Registry
 from topo.metrics.figures import BatchStats, RunStats
 from topo.running import ACTIVE, COMPLETED
@@ -142,3 +143,37 @@ def test_what_is_damaged_is_no_other_hosts(run: RunRecord) -> None:
     write_json(run.directory / "submission.json", {"host": "b"})
     former._remember("KILLED")
     assert read_json(run.directory / "wanted.json") == {"status": "ACTIVE"}
+
+
+def test_settings_that_a_driver_stores_do_not_undo_a_takeover(
+    registry: Registry, run: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other host takes the run over between the driver's look and its write."""
+    former = Driver(run.directory)
+    assert former._write_conf({"topology.workers": 3})
+    exclusive = Registry.exclusive
+
+    def late(self: Registry) -> AbstractContextManager[None]:
+        monkeypatch.undo()
+        assert registry.move(run, "b")
+        return exclusive(self)
+
+    monkeypatch.setattr(Registry, "exclusive", late)
+    assert not former._write_conf({"topology.workers": 4})
+    found = registry.reload(run).submission
+    assert (found.host, found.workers, found.conf) == ("b", 3, {"topology.workers": 3})
+    running = Running(Ownership("x", "words", run.id, directory=run.directory), ACTIVE)
+    former._follow(running)  # type: ignore[arg-type]
+    assert running.is_stopped
+
+
+def test_settings_that_cannot_be_stored_end_nothing(
+    registry: Registry, run: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Registry, submission: Submission) -> bool:
+        raise RegistryError("no space left on device")
+
+    former = Driver(run.directory)
+    monkeypatch.setattr(Registry, "amend", fail)
+    assert former._write_conf({"topology.workers": 3})
+    assert former.submission.workers == 3

@@ -52,6 +52,7 @@ from topo.manage.marks import note_mark
 from topo.manage.records import (
     FINAL,
     LIVE,
+    RegistryError,
     State,
     is_of,
     read_state,
@@ -59,6 +60,7 @@ from topo.manage.records import (
     read_supervision,
     read_wanted,
 )
+from topo.manage.registry import Registry
 from topo.manage.service import DriverServer
 from topo.manage.timeline import Timeline
 from topo.metrics.continued import all_errors, continued
@@ -99,6 +101,7 @@ class Driver:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._registry = Registry(directory.parent.parent)
         self.submission = read_submission(directory)
         self._state = replace(read_state(directory), status="STARTING", since=time.time())
         self._is_said = False  # as it is, in the registry
@@ -107,6 +110,7 @@ class Driver:
         self._engine: Engine | None = None
         self._run: Run | None = None
         self._starting = threading.Lock()
+        self._storing = threading.Lock()  # a record lock is no lock between two threads
         self._wake = threading.Event()
         self._ending = False
         self._before = written_figures(directory)
@@ -236,19 +240,28 @@ class Driver:
         what = "".join(f", {name} to {count} tasks" for name, count in sorted(tasks.items()))
         note_mark(self._directory, "rebalance", f"rebalance to {slots} slots{what} begins")
         self._rebalanced_from = (self.submission.workers,)
-        self._write_conf(changed)
+        if not self._write_conf(changed):
+            raise RunError(f"another host has taken {self.submission.name} over")
         self._wake.set()
         return was
 
-    def _write_conf(self, changed: Mapping[str, Any]) -> None:
-        """Store settings for the next driver."""
+    def _write_conf(self, changed: Mapping[str, Any]) -> bool:
+        """Store settings for the next driver; return False if that is another host's."""
         conf = {**self.submission.conf, **changed}
         workers, tasks = conf.get(Config.workers.key), self.submission.tasks
         if Config.task_ids.key in changed:
             topology = Topology.from_bytes((self._directory / "topology.pb").read_bytes())
             tasks = TaskLayout(topology, conf).count
         self.submission = replace(self.submission, conf=conf, workers=workers, tasks=tasks)
-        self._write("submission.json", asdict(self.submission))
+        try:
+            with self._storing:
+                is_ours = self._registry.amend(self.submission)
+        except RegistryError as error:  # the disk may be full
+            log.warning("%s", sentence_of(error))
+            return True
+        if not is_ours:
+            self._leave()
+        return is_ours
 
     def _follow_rebalance(self, run: Run) -> None:
         """Take back what the next driver would do if this one could not."""

@@ -44,6 +44,7 @@ from topo.manage.records import (
     RunRecord,
     State,
     Submission,
+    is_of,
     read_state,
     read_submission,
     read_supervision,
@@ -145,6 +146,18 @@ class Registry:
                 write_json(run.directory / "submission.json", asdict(moved))
                 for lock in _LOCKS:
                     write_atomically(run.directory / lock, b"")
+            except OSError as error:
+                raise self._unwritable(error) from None
+        return True
+
+    def amend(self, submission: Submission) -> bool:
+        """Store other options of a run; return False, and store none, if its host has changed."""
+        directory = self.directory_of(submission.id)
+        with self.exclusive():
+            if not is_of(directory, submission.host):
+                return False
+            try:
+                write_json(directory / "submission.json", asdict(submission))
             except OSError as error:
                 raise self._unwritable(error) from None
         return True
