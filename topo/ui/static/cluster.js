@@ -13,7 +13,7 @@ const number = (title, key, words = count) => ({ title, num: true, sort: (row) =
 
 const hostColumns = [
   { title: 'Host', sort: (row) => row.host, mark: (row) => `${row.host} ${row.is_here}`,
-    cell: (row) => h('div', { class: 'name' }, h('span', { class: 'strong' }, row.host), row.is_here ? h('div', { class: 'note' }, 'this machine') : h('div', { class: 'note' }, /:\/\//.test(row.host) ? 'slots that it has not placed yet, or that its driver does not tell of' : 'its places are known to its cluster only')) },
+    cell: (row) => h('div', { class: 'name' }, h('span', { class: 'strong' }, row.host), row.is_here ? h('div', { class: 'note' }, 'this machine') : h('div', { class: 'note' }, /:\/\//.test(row.host) ? 'slots that it has not placed yet, or that its driver does not tell of' : 'its places are not known here')) },
   { title: 'Places taken', num: true, sort: (row) => row.slots, mark: (row) => `${row.slots} ${row.places}`,
     cell: (row) => (row.places ? meter(row.slots / row.places, `${count(row.slots)} of ${count(row.places)}`) : h('span', {}, count(row.slots))) },
   number('Free', 'free'), number('Topologies', 'topologies'), number('Executors', 'executors'),
