@@ -116,7 +116,7 @@ def test_health_and_readiness_are_asked_of_the_driver(home: Home) -> None:
     assert asked("readyz") == (503, "STALLED: no broker answers\n")
 
 
-@pytest.mark.parametrize("kind", [[], ["--user"]])
+@pytest.mark.parametrize("kind", [[], ["--user"], ["--standby"]])
 def test_the_unit_for_systemd_is_one(home: Home, tmp_path: Path, kind: list[str]) -> None:
     text = home.topo("export", "systemd", *kind)
     assert f"Environment=TOPO_HOME={home.registry.home}" in text

@@ -49,6 +49,13 @@ def checked(text: str, place: Path, *command: str) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.parametrize(("argv", "ends"), [([], "up"), (["--standby"], "up --standby")])
+def test_the_unit_runs_the_keeper(capsys: Captured, argv: list[str], ends: str) -> None:
+    lines = exported(capsys, "systemd", *argv).splitlines()
+    (begun,) = (line for line in lines if line.startswith("ExecStart="))
+    assert begun.endswith(f" {ends}")
+
+
 @given(st.dictionaries(_TEXTS, _TREES, min_size=1))
 def test_trees_are_read_as_they_were_written(tree: dict[str, Any]) -> None:
     assert yaml.safe_load(stream_of([tree])) == tree

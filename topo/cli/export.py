@@ -77,6 +77,7 @@ _OF_ALL = ("systemd", *_FILES)
 )
 @click.option("--monitor", is_flag=True, help="Add a PodMonitor for Prometheus' operator.")
 @click.option("--user", "is_users", is_flag=True, help="Write systemd's for a service of your own.")
+@click.option("--standby", is_flag=True, help="Write systemd's for `topo up --standby`.")
 @common_options()
 @click.pass_obj
 def export(
@@ -94,6 +95,7 @@ def export(
     secret: str,
     monitor: bool,
     is_users: bool,
+    standby: bool,
 ) -> None:
     """Print what other programs run topologies by, or watch them by.
 
@@ -116,7 +118,7 @@ def export(
     elif kind == "systemd":
         from topo.cli.exports.systemd import unit
 
-        text = unit(Runs(out).registry.home.absolute(), is_users=is_users)
+        text = unit(Runs(out).registry.home.absolute(), is_users=is_users, standby=standby)
     else:
         if not target:
             raise usage_error(f"topo export {kind} needs a TARGET", at=kind, hint="wordcount.py")

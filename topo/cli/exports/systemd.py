@@ -18,7 +18,7 @@ After=network-online.target
 [Service]
 Type=notify
 NotifyAccess=main
-ExecStart={topo} up
+ExecStart={topo} up{options}
 Environment=TOPO_HOME={home}
 {user}KillMode=mixed
 TimeoutStopSec={stop_secs}
@@ -47,11 +47,12 @@ WantedBy={target}
 """
 
 
-def unit(home: Path, *, is_users: bool) -> str:
+def unit(home: Path, *, is_users: bool, standby: bool) -> str:
     """Return the unit for a registry: the machine's, or of this user's own."""
     return _UNIT.format(
         home=home,
         topo=_command(),
+        options=" --standby" if standby else "",
         user="" if is_users else f"User={getpass.getuser()}\n",
         stop_secs=_GRACE_SECS + 30,
         target="default.target" if is_users else "multi-user.target",
