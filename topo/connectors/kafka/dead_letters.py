@@ -11,7 +11,7 @@ from typing import Any
 
 from topo.connectors.kafka.client import Message
 from topo.connectors.kafka.publisher import Sender
-from topo.connectors.kafka.topics import NewTopic, admin_client, ensure_topic
+from topo.connectors.kafka.topics import NewTopic, TopicAdmin
 from topo.errors import ComponentError
 
 _NAME = "KafkaSpout"
@@ -28,8 +28,7 @@ class DeadLetters:
 
     def connect(self) -> Sender:
         """Return what writes; make the topic if it is not there."""
-        admin = admin_client(_NAME, self._servers, self._settings)
-        ensure_topic(admin, self._servers, self._topic, NewTopic())
+        TopicAdmin(_NAME, self._servers, self._settings).ensure(self._topic, NewTopic())
         return Sender(self._servers, self._settings)
 
     def bury(self, message: Message, reason: str, failures: int) -> None:

@@ -34,7 +34,7 @@ from topo.connectors.formats import (
 )
 from topo.connectors.kafka.client import REQUIRES, check_settings
 from topo.connectors.kafka.publisher import Batch, Publisher, Record, Sender
-from topo.connectors.kafka.topics import NewTopic, admin_client, await_topic, ensure_topic
+from topo.connectors.kafka.topics import NewTopic, TopicAdmin
 from topo.connectors.publication import PublishingSink, Rejected
 from topo.errors import ComponentError, FailTuple, did_you_mean, sentence_of, shown
 from topo.takeover import Belongings, Claim, close_earlier, hold, let_go
@@ -140,7 +140,7 @@ class KafkaBolt(TakesColumns, PublishingSink):
         self._fails = conf.get("topology.uncaught.error") == "fail"
         self._most = int(self.settings.get("message.max.bytes", _MOST_BYTES))
         self._has_more = any((self.partition, self.timestamp, self.headers))
-        self._admin: Any = None
+        self._admin: TopicAdmin | None = None
         self._sender: Sender | None = None
         self._publisher: Publisher | None = None
         close_earlier(self.context)
@@ -181,10 +181,11 @@ class KafkaBolt(TakesColumns, PublishingSink):
     def look_for_topic(self, topic: str) -> None:
         """Make a topic that is missing, or raise Unavailable."""
         if self._admin is None:
-            self._admin = admin_client(_NAME, self.servers, revealed(self.settings))
+            self._admin = TopicAdmin(_NAME, self.servers, revealed(self.settings))
+            self._open.add(self._admin.close)
         if self.create is None:
-            await_topic(self._admin, self.servers, topic)
-        elif ensure_topic(self._admin, self.servers, topic, self.create):
+            self._admin.look_for(topic)
+        elif self._admin.ensure(topic, self.create):
             self.context.counter("topics_created")
 
     # -- a batch ------------------------------------------------------------------------------

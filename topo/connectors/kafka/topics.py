@@ -32,53 +32,56 @@ class NewTopic:
         check_positive("NewTopic", partitions=self.partitions, replicas=self.replicas)
 
 
-def admin_client(connector: str, servers: str, settings: Mapping[str, Any]) -> Any:
-    """Return what asks brokers of topics, and makes them."""
-    admins = load_client("confluent_kafka.admin", connector, "kafka")
-    own = {**settings, "bootstrap.servers": servers, "log_level": 2}
-    return made(connector, admins.AdminClient, own)
+class TopicAdmin:
+    """A client that asks brokers of topics, and makes them."""
 
+    def __init__(self, connector: str, servers: str, settings: Mapping[str, Any]) -> None:
+        self._kafka = load_client("confluent_kafka", connector, "kafka")
+        self._admins = load_client("confluent_kafka.admin", connector, "kafka")
+        self._servers = servers
+        ours = {"bootstrap.servers": servers, "log_level": 2}
+        self._client: Any = made(connector, self._admins.AdminClient, {**settings, **ours})
 
-def ensure_topic(admin: Any, servers: str, name: str, new: NewTopic) -> bool:
-    """Make a topic unless it is there; return True if it was made.
+    def ensure(self, name: str, new: NewTopic) -> bool:
+        """Make a topic unless it is there; return True if it was made.
 
-    Raise Unavailable if no broker answers, and ComponentError if it is not allowed.
-    """
-    import confluent_kafka as kafka
-    from confluent_kafka.admin import NewTopic as Request
-
-    request = Request(
-        name,
-        num_partitions=new.partitions or _AS_BROKER,
-        replication_factor=new.replicas or _AS_BROKER,
-        config={key: str(value) for key, value in new.settings.items()},
-    )
-    (future,) = admin.create_topics([request], request_timeout=_TIMEOUT_SECS).values()
-    try:
-        future.result(_TIMEOUT_SECS + 1)
-    except kafka.KafkaException as error:
-        if error.args[0].code() == kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-            return False
-        raise in_words(kafka, error.args[0], servers, f"topic {name!r}") from error
-    return True
-
-
-def await_topic(admin: Any, servers: str, name: str) -> None:
-    """Raise Unavailable, with its name, if a topic is not there; librdkafka says so after 30 s.
-
-    To ask for it has brokers make it that are set so, of which the first answer does not know yet.
-    Brokers that do not answer are waited for by what writes.
-    """
-    from confluent_kafka import KafkaError, KafkaException
-
-    for _ in range(_LOOKS):
+        Raise Unavailable if no broker answers, and ComponentError if it is not allowed.
+        """
+        request = self._admins.NewTopic(
+            name,
+            num_partitions=new.partitions or _AS_BROKER,
+            replication_factor=new.replicas or _AS_BROKER,
+            config={key: str(value) for key, value in new.settings.items()},
+        )
+        futures = self._client.create_topics([request], request_timeout=_TIMEOUT_SECS)
         try:
-            topic = admin.list_topics(name, timeout=_LOOK_SECS).topics.get(name)
-        except KafkaException:
-            return
-        if topic is None or topic.error is None:
-            return
-        if topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return
-        time.sleep(_LOOK_AGAIN_SECS)
-    raise Unavailable(f"Kafka at {servers}: there is no topic {name!r}; create=NewTopic() makes it")
+            futures[name].result(_TIMEOUT_SECS + 1)
+        except self._kafka.KafkaException as error:
+            if error.args[0].code() == self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise in_words(self._kafka, error.args[0], self._servers, f"topic {name!r}") from error
+        return True
+
+    def look_for(self, name: str) -> None:
+        """Raise Unavailable, with its name, if a topic is not there; librdkafka says so after 30 s.
+
+        To ask for it has brokers make it that are set so, of which the first answer does not know
+        yet. Brokers that do not answer are waited for by what writes.
+        """
+        for _ in range(_LOOKS):
+            try:
+                topic = self._client.list_topics(name, timeout=_LOOK_SECS).topics.get(name)
+            except self._kafka.KafkaException:
+                return
+            if topic is None or topic.error is None:
+                return
+            if topic.error.code() != self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return
+            time.sleep(_LOOK_AGAIN_SECS)
+        raise Unavailable(
+            f"Kafka at {self._servers}: there is no topic {name!r}; create=NewTopic() makes it"
+        )
+
+    def close(self) -> None:
+        """Free librdkafka's object."""
+        self._client = None
