@@ -163,6 +163,22 @@ def test_restarts_and_rollbacks_double_nothing_and_clients_do_not_notice(taking:
     assert Collects.counts == {n / 2: 1 for n in range(2 * sent)}
 
 
+def test_a_request_before_a_new_instance_is_active_waits(taking: Any, monkeypatch: Any) -> None:
+    one, answers = taking(fields=("n",)), []
+
+    def activate(spout: Any, activates: Any = HttpSpout.activate) -> None:
+        threading.Thread(target=lambda: answers.append(one.post([{"n": 1}]))).start()
+        pause = threading.Event()
+        while not spout._ingest.waiting and not answers:
+            pause.wait(0.01)
+        activates(spout)
+
+    monkeypatch.setattr(HttpSpout, "activate", activate)
+    one.run.restart()
+    one.until(lambda: answers)
+    assert (answers[0].status_code, one.values()) == (200, [1])
+
+
 def test_a_key_is_taken_once(taking: Any) -> None:
     one = taking(Collects(), fields=("n",), remember=3)
     answers = one.asked(*[lambda: one.post({"n": 1}, "a")] * 5)

@@ -159,6 +159,7 @@ class HttpSpout(InflightSpout, StatefulSpout):
         self._keys = deque(key for _, key in known)
         earlier = held_by(self.context)
         if isinstance(earlier, Ingest) and earlier.error is None:
+            self._is_active = earlier.is_active  # or requests were refused until `activate`
             self._adopt(earlier)
             nonce, serial = self.taken
             earlier.rewind(serial if nonce == self._nonce else -1)
