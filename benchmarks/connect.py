@@ -4,6 +4,8 @@
     kafka-out      records into a topic, exactly once beside at least once
     kafka-through  JSON messages, counted by user, each count into a topic, exactly once
     parquet-in     a file, summed up by a vectorised consumer beside a plain loop
+    json-files     JSON lines to Parquet, exactly once, beside a loop with the same reader of JSON
+    csv-files      CSV to Parquet, exactly once, beside a loop with the module csv
     postgres-out   rows into a table by COPY, beside COPY by the bare client
 
 Each side runs in one slot, or in one loop, of this process, and the results are compared. A case
@@ -13,12 +15,15 @@ whose server or package is not installed is left out with a note. The servers ar
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
+import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -28,7 +33,8 @@ import pytest
 from benchmarks.model import BenchOptions, Measurement
 from benchmarks.slots import OneSlot
 from topo import BasicBolt, Spout, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
-from topo.connectors.files import FileSpout
+from topo.connectors.files import FileBolt, FileSpout
+from topo.connectors.formats import decoder
 
 _BATCH = 40_000
 _CHUNK = 4_000
@@ -266,6 +272,54 @@ def parquet_in(directory: Path, total: int) -> Sides:
     return total / seconds, total / plain, (last.rows, last.total) == (rows, summed)
 
 
+def json_files(directory: Path, total: int) -> Sides:
+    source = directory / "rows.jsonl"
+    with source.open("w") as file:
+        for n in range(total):
+            row = {"n": n, "user": f"u{n % _USERS}", "amount": n * 0.25}
+            file.write(json.dumps(row) + "\n")
+    loads = decoder("json", "bench", "value")
+    return _to_parquet(source, "json", total, lambda: map(loads, source.open("rb")))
+
+
+def csv_files(directory: Path, total: int) -> Sides:
+    source = directory / "rows.csv"
+    with source.open("w") as file:
+        file.write("n,user,amount\n")
+        file.writelines(f"{n},u{n % _USERS},{n * 0.25}\n" for n in range(total))
+    return _to_parquet(source, "csv", total, lambda: csv.DictReader(source.open(newline="")))
+
+
+def _to_parquet(
+    source: Path, form: Any, total: int, rows: Callable[[], Iterable[dict[str, Any]]]
+) -> Sides:
+    """Write records as Parquet by a topology, and by a loop with a group of rows a batch."""
+    pa, parquet = (importlib.import_module(name) for name in ("pyarrow", "pyarrow.parquet"))
+    target, plain = source.with_suffix(""), source.with_suffix(".parquet")
+    builder = TopologyBuilder()
+    builder.set_spout("rows", FileSpout(source, form, fields=("n", "user", "amount")))
+    sink = FileBolt(target, "parquet", guarantee="exactly_once")
+    builder.set_bolt("sink", sink).global_grouping("rows")
+    started = perf_counter()
+    slot, _ = run_slot(builder.create_topology())
+    slot.host.close()  # the open file gets its name
+    seconds = perf_counter() - started
+
+    started = perf_counter()
+    writer, given = None, iter(rows())
+    while listed := list(islice(given, _BATCH)):
+        table = pa.Table.from_pylist(listed)
+        writer = writer or parquet.ParquetWriter(plain, table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+    plain_seconds = perf_counter() - started
+    written = parquet.read_table(target)
+    right = written.equals(parquet.read_table(plain)) and written.num_rows == total
+    shutil.rmtree(target)
+    return total / seconds, total / plain_seconds, right
+
+
 @contextmanager
 def postgres_server(directory: Path) -> Iterator[Any]:
     server = importlib.import_module("tests.servers.postgres").start()
@@ -303,6 +357,8 @@ CASES: dict[str, tuple[Any, Callable[[Any, int], Sides], float]] = {
     "kafka-out": (kafka_server, kafka_out, 1.0),
     "kafka-through": (kafka_server, kafka_through, 1.0),
     "parquet-in": (None, parquet_in, 10.0),
+    "json-files": (None, json_files, 6.0),
+    "csv-files": (None, csv_files, 3.0),
     "postgres-out": (postgres_server, postgres_out, 2.0),
 }
 """The server of each case, its two sides, and its share of the amount of work."""

@@ -205,7 +205,7 @@ def test_rows_that_do_not_fit_are_rejected_by_themselves(tmp_path: Path) -> None
     assert rejected[1] == "TypeError: a Alien is no JSON"
     (path,) = visible(tmp_path)
     assert path.read_text() == '{"a":1}\n{"a":2}\n'
-    with pytest.raises(TypeError, match="no JSON"):
+    with pytest.raises(ValueError, match="a Alien is no JSON, of a tuple with the values"):
         run_bolt(FileBolt(tmp_path), batches=[values(Alien())])
     run = run_bolt(FileBolt(tmp_path / "l", "lines", on_bad="skip"), batches=[values("x", "y\nz")])
     (path,) = visible(tmp_path / "l")

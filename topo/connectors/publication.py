@@ -7,10 +7,11 @@ the batch again, by a marker in its own transaction or by ids of records.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from topo.components import BasicBolt, StatefulBasicBolt
 from topo.connectors.base import REJECTED_FIELDS, OnBad, check_choice
+from topo.errors import FailTuple, sentence_of, shown
 
 _TICK_SECS = 1.0
 _OUTBOX = "outbox"
@@ -18,6 +19,9 @@ _REJECTED = "rejected"
 
 Rejected: TypeAlias = "list[tuple[list[Any], Exception]]"
 """The values of records that a target will never take, with the reasons."""
+
+Bad: TypeAlias = "dict[int, tuple[list[Any], Exception]]"
+"""Those of a call's tuples that cannot be written, by their places: values, and why not."""
 
 
 class RejectingSink(BasicBolt):
@@ -39,6 +43,22 @@ class RejectingSink(BasicBolt):
             raise error
         if self.on_bad == "stream":
             self.emit([values, _words(error)], stream=_REJECTED)
+
+    def reject_some(self, bad: Bad) -> None:
+        """Reject some of the tuples that were taken by the column; the others are written."""
+        if bad and self.on_bad == "stop":
+            self._stop_at(bad)
+        for place in sorted(bad):
+            self.reject(*bad[place])
+
+    def _stop_at(self, bad: Bad) -> NoReturn:
+        """Raise for tuples that cannot be written; where errors fail tuples, these alone fail."""
+        self.context.counter("rejected", len(bad))
+        values, error = bad[min(bad)]
+        words = f"{sentence_of(error)}, of a tuple with the values {shown(values, 200)}"
+        if self.context.conf.get("topology.uncaught.error") == "fail":
+            raise FailTuple(words, report=True, rows=[*bad]) from error
+        raise ValueError(words) from error
 
 
 class PublishingSink(RejectingSink, StatefulBasicBolt):

@@ -5,17 +5,21 @@ after a crash the file is cut to the length that is committed. When it is large 
 gets its name, in `committed`; a file under its final name never changes. The other guarantees write
 one file a batch; what an attempt that was rolled back has written is removed or replaced. Objects
 of a store are written by the same rules (`places.py`).
+
+Without `map` nothing is done to a single tuple: rows are collected by the column.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import quote
 
+from topo.columns import TakesColumns
 from topo.components import StatefulBasicBolt
 from topo.connectors.arguments import answering
 from topo.connectors.base import (
@@ -28,10 +32,11 @@ from topo.connectors.base import (
 from topo.connectors.files.objects import check_place, is_object
 from topo.connectors.files.places import Directory, Objects, Place
 from topo.connectors.files.spout import FORMATS
-from topo.connectors.files.writers import SUFFIXES, TEXT, packed
-from topo.connectors.publication import RejectingSink
-from topo.errors import ComponentError, Unavailable
+from topo.connectors.files.writers import SUFFIXES, TEXT, Collected, only_value, part_of
+from topo.connectors.publication import Bad, RejectingSink
+from topo.errors import ComponentError, Unavailable, did_you_mean
 from topo.tuples import Fields, Tuple
+from topo.ways import BY_BATCH, BY_TUPLE
 
 _NAME = "FileBolt"
 log = logging.getLogger("topo.connectors")
@@ -43,13 +48,16 @@ _NUMBER = "number"
 _LAST = "last"  # batch that wrote a file, where each batch writes its own
 
 
-class FileBolt(RejectingSink, StatefulBasicBolt):
+class FileBolt(TakesColumns, RejectingSink, StatefulBasicBolt):
     """A sink of files below a directory, or of objects below a prefix, `s3://BUCKET/PREFIX`.
 
     Rows are dicts of a tuple's fields, or what `map` makes of a tuple; of `format="lines"`, the
     tuple's only field. `partition_by` names fields: their values become directories,
     `city=Rome/day=3`. With `guarantee="exactly_once"` a file ends when it has `roll_bytes`, or is
     `roll_secs` old; `after_roll` is then called with its path, at least once.
+
+    Without `map` tuples are taken by the column. Rejected rows go to their stream with the tuple
+    that each is of, so that `on_bad="stream"` takes tuples.
     """
 
     connector = _NAME
@@ -87,6 +95,8 @@ class FileBolt(RejectingSink, StatefulBasicBolt):
         self.roll_secs, self.roll_bytes = roll_secs, roll_bytes or usual
         self.prefix, self.after_roll = prefix, after_roll
         self.set_on_bad(on_bad)
+        is_own = type(self).execute is FileBolt.execute and map is None
+        self.hook = BY_BATCH if is_own and on_bad != "stream" else BY_TUPLE
 
     def get_component_configuration(self) -> dict[str, Any]:
         """Tick, so that a file ends in time though no tuple comes."""
@@ -97,7 +107,7 @@ class FileBolt(RejectingSink, StatefulBasicBolt):
     # -- life ---------------------------------------------------------------------------------
 
     def prepare(self, conf: Any, context: Any, collector: Any) -> None:
-        self._rows: dict[str, list[Any]] = {}
+        self._rows: dict[str, Collected] = {}  # by partition
         self._place: Place
         self._checked: set[str] = set()  # partitions that can have files
 
@@ -138,35 +148,84 @@ class FileBolt(RejectingSink, StatefulBasicBolt):
 
     def execute(self, tup: Tuple) -> None:
         try:
-            partition = self._partition_of(tup)
-            row = self._row_of(tup)
+            partition = self._directory_of([str(tup[name]) for name in self.partition_by])
+            rows = self._rows_of(partition)
+            rows.add(self._row_of(tup))
         except (ComponentError, Unavailable):
             raise
         except Exception as error:
             self.reject(list(tup.values), error)
-            return
-        self._rows.setdefault(partition, []).append(row)
+        else:
+            self._rows[partition] = rows
 
     def on_tick(self, tup: Tuple) -> None:
         """Do nothing but work in this batch: `pre_commit` looks how old files are."""
 
     def _row_of(self, tup: Tuple) -> Any:
         if self.format == "lines" and self.map is None:
-            if len(tup.fields) != 1:
-                raise ValueError(f"a line is one field; got {len(tup.fields)}: give map=")
-            row: Any = tup[0]
-        else:
-            row = as_record(tup, self.map)
-            if self.format != "lines" and isinstance(row, Mapping):
-                row = {k: v for k, v in row.items() if k not in self.partition_by}
-        if self.format in ("lines", "json"):
-            packed(self.format, [row], first=False)
-        elif not isinstance(row, Mapping):
-            raise TypeError(f"a row of {self.format} is a mapping; got a {type(row).__name__}")
+            return only_value(tup.values)
+        row = as_record(tup, self.map)
+        if self.format != "lines" and isinstance(row, Mapping):
+            row = {k: v for k, v in row.items() if k not in self.partition_by}
         return row
 
-    def _partition_of(self, tup: Tuple) -> str:
-        pairs = ((name, str(tup[name])) for name in self.partition_by)
+    def process_columns(
+        self, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+    ) -> None:
+        """Collect what can be written of them; reject, skip or stop at the others."""
+        bad: Bad = {}
+        stays = [self.format == "lines" or name not in self.partition_by for name in fields]
+        names, values = list(compress(fields, stays)), list(compress(columns, stays))
+        for partition, places in self._partitions_of(fields, columns, count, bad).items():
+            rows = self._rows_of(partition)
+            try:
+                rows.add_columns(names, [part_of(each, places) for each in values], len(places))
+            except Exception:  # it is of one of them, which are added alone
+                for place in places:
+                    try:
+                        rows.add_columns(names, [[each[place]] for each in values], 1)
+                    except Exception as error:
+                        bad[place] = [each[place] for each in columns], error
+            if not all(place in bad for place in places):
+                self._rows[partition] = rows
+        self.reject_some(bad)
+
+    def _partitions_of(
+        self, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int, bad: Bad
+    ) -> dict[str, Sequence[int]]:
+        """Return the places of the tuples of each partition; note those that have none."""
+
+        def note(places: Iterable[int], error: Exception) -> None:
+            bad.update({place: ([each[place] for each in columns], error) for place in places})
+
+        missing = [name for name in self.partition_by if name not in fields]
+        if missing:
+            hint = did_you_mean(missing[0], fields) or f"they are {', '.join(fields)}"
+            note(range(count), ValueError(f"partition_by={missing[0]!r} is no field; {hint}"))
+            return {}
+        alike: dict[tuple[str, ...], list[int]] = {}
+        chosen = [columns[fields.index(name)] for name in self.partition_by]
+        for place, row in enumerate(zip(*chosen, strict=True)):
+            try:
+                alike.setdefault(tuple(map(str, row)), []).append(place)
+            except Exception as error:  # of whatever the user's class raises
+                note([place], error)
+        by_directory: dict[str, Sequence[int]] = {}
+        for values, places in alike.items() if chosen else [((), range(count))]:
+            try:
+                by_directory[self._directory_of(values)] = places
+            except (ComponentError, Unavailable):
+                raise
+            except Exception as error:
+                note(places, error)
+        return by_directory
+
+    def _rows_of(self, partition: str) -> Collected:
+        return self._rows.get(partition) or Collected(self.format)
+
+    def _directory_of(self, values: Iterable[str]) -> str:
+        """Return the directory of a partition; raise if it can be none."""
+        pairs = zip(self.partition_by, values, strict=True)
         directory = "/".join(
             f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs
         )
@@ -185,19 +244,19 @@ class FileBolt(RejectingSink, StatefulBasicBolt):
         elif rows:
             self._write(rows, batch_id)
 
-    def _write(self, rows: dict[str, list[Any]], batch_id: int) -> None:
-        for partition, listed in rows.items():
+    def _write(self, rows: dict[str, Collected], batch_id: int) -> None:
+        for partition, collected in rows.items():
             name = f"{self._task}{batch_id}.{SUFFIXES[self.format]}"
-            data = packed(self.format, listed, first=True)
+            data = collected.packed(first=True)
             self._place.write(self.format, partition, name, data)
         self.state[_LAST] = batch_id
 
-    def _append(self, rows: dict[str, list[Any]], batch_id: int) -> None:
+    def _append(self, rows: dict[str, Collected], batch_id: int) -> None:
         parts: dict[str, Any] = self.state.get(_PARTS, {}) if rows else self._parts()
         now = self.context.now()
-        for partition, listed in rows.items():
+        for partition, collected in rows.items():
             part = parts.get(partition) or self._new_part(partition, batch_id, now)
-            data = packed(self.format, listed, first=part["bytes"] == 0)
+            data = collected.packed(first=part["bytes"] == 0)
             self._place.append(part, data)
             parts[partition] = {**part, "bytes": part["bytes"] + len(data)}
         ended = [

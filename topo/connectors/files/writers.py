@@ -3,6 +3,10 @@
 Text formats are collected as they are. Columnar ones are collected as Arrow streams, one a batch,
 each with its length in front: a stream cannot be continued, and a file that is cut at the end of a
 batch must still be whole.
+
+Rows of lines and JSON become bytes as they come: so a row that cannot be written is told at once,
+and nothing is made twice. Columns stay columns, and those of Arrow reach a file without a Python
+value for each cell, if Arrow finds the same type for these values.
 """
 
 from __future__ import annotations
@@ -11,27 +15,111 @@ import csv
 import io
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from topo.connectors.formats import dump_json
+import numpy as np
+
+from topo.connectors.formats import dump_json, dump_json_rows
+from topo.wire.arrow import ArrowColumn, joined, pyarrow
+from topo.wire.plain_arrays import column_of
 
 _LENGTH = struct.Struct("<Q")
 TEXT = ("lines", "json", "csv")
+_LEAST_TAKEN = 64
+"""Fewer values of an array are taken sooner one by one."""
 SUFFIXES = {"lines": "txt", "json": "json", "csv": "csv", "parquet": "parquet", "arrow": "arrow"}
 
 
-def packed(form: str, rows: Sequence[Any], *, first: bool) -> bytes:
-    """Return rows as the bytes that are appended for a batch; `first`: the file is empty."""
-    if form == "lines":
-        return b"".join(_line(row) for row in rows)
-    if form == "json":
-        return b"".join(dump_json(row) + b"\n" for row in rows)
-    if form == "csv":
-        return _csv(rows, first)
-    stream = _arrow_stream(rows)
-    return _LENGTH.pack(len(stream)) + stream
+@dataclass(slots=True)
+class _Columns:
+    """Rows of the same fields, by the column."""
+
+    fields: tuple[str, ...]
+    columns: list[Sequence[Any]]
+    count: int
+
+    def rows(self) -> Iterable[tuple[Any, ...]]:
+        return zip(*self.columns, strict=True) if self.columns else repeat((), self.count)
+
+    def dicts(self) -> Iterator[dict[str, Any]]:
+        return (dict(zip(self.fields, row, strict=True)) for row in self.rows())
+
+
+class Collected:
+    """The rows that a batch has for one file, in the order in which they came."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self._text: list[bytes] = []
+        self._parts: list[Mapping[str, Any] | _Columns] = []
+        """Rows of the formats that need all of them to begin with."""
+
+    def add(self, row: Any) -> None:
+        """Add a row; raise if the format has no such row."""
+        if self._form == "lines":
+            self._text.append(_line(row))
+        elif self._form == "json":
+            self._text.append(dump_json(row) + b"\n")
+        elif isinstance(row, Mapping):
+            self._parts.append(row)
+        else:
+            raise TypeError(f"a row of {self._form} is a mapping; got a {type(row).__name__}")
+
+    def add_columns(
+        self, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+    ) -> None:
+        """Add rows by the column: all of them, or none if the format has not one of them."""
+        if self._form == "lines":
+            self._text += [_line(only_value(row)) for row in _Columns((), [*columns], count).rows()]
+        elif self._form == "json":
+            self._text.append(b"\n".join([*dump_json_rows(fields, columns, count), b""]))
+        else:
+            plain = [*columns] if self._form == "csv" else [*map(_plain, columns)]
+            self._parts.append(_Columns((*fields,), plain, count))
+
+    def packed(self, *, first: bool) -> bytes:
+        """Return them as the bytes that are appended for a batch; `first`: the file is empty."""
+        if self._form in ("lines", "json"):
+            return b"".join(self._text)
+        alike = self._alike()
+        if self._form == "csv":
+            return _csv(self._dicts(), first) if alike is None else _csv_of_columns(alike, first)
+        pa = pyarrow()
+        if alike is None:
+            return _stream(pa, pa.Table.from_pylist(self._dicts()))
+        each = zip(*(part.columns for part in alike), strict=True)
+        arrays = [_array(columns) for columns in each]
+        return _stream(pa, pa.Table.from_arrays(arrays, names=[*alike[0].fields]))
+
+    def _alike(self) -> list[_Columns] | None:
+        """Return the rows as columns of the same fields; None if they are not."""
+        alike = [part for part in self._parts if isinstance(part, _Columns)]
+        is_whole = len(alike) == len(self._parts) and len({part.fields for part in alike}) == 1
+        return alike if is_whole else None
+
+    def _dicts(self) -> list[Mapping[str, Any]]:
+        parts = (part.dicts() if isinstance(part, _Columns) else [part] for part in self._parts)
+        return list(chain.from_iterable(parts))
+
+
+def part_of(column: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
+    """Return the values of a column at some of its places, which are in order."""
+    if len(places) == len(column):
+        return column
+    if isinstance(column, ArrowColumn) and len(places) >= _LEAST_TAKEN:
+        return column.take(np.array(places))
+    return [column[place] for place in places]
+
+
+def only_value(values: Sequence[Any]) -> Any:
+    """Return the text of a line, which is all that a tuple has; raise if it has more."""
+    if len(values) != 1:
+        raise ValueError(f"a line is one field; got {len(values)}: give map=")
+    return values[0]
 
 
 def finish(form: str, source: Path, target: Path) -> None:
@@ -69,14 +157,40 @@ def _csv(rows: Sequence[Mapping[str, Any]], first: bool) -> bytes:
     return text.getvalue().encode()
 
 
-def _arrow_stream(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    import pyarrow as pa
+def _csv_of_columns(parts: Sequence[_Columns], first: bool) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    if first:
+        writer.writerow(parts[0].fields)
+    for part in parts:
+        writer.writerows(part.rows())
+    return text.getvalue().encode()
 
-    table = pa.Table.from_pylist(list(rows))
+
+def _stream(pa: Any, table: Any) -> bytes:
+    """Return a table as an Arrow stream, with its length in front."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return bytes(sink.getvalue())
+    written = bytes(sink.getvalue())
+    return _LENGTH.pack(len(written)) + written
+
+
+def _plain(column: Sequence[Any]) -> Sequence[Any]:
+    """Return a column as Arrow's if its values alone say that type, else the values."""
+    if not isinstance(column, ArrowColumn):
+        return column
+    plain = column_of(column.array)
+    is_nested = isinstance(plain, ArrowColumn) and pyarrow().types.is_nested(plain.array.type)
+    return list(plain) if is_nested else plain  # an empty list says nothing of what it may hold
+
+
+def _array(columns: Sequence[Sequence[Any]]) -> Any:
+    """Return columns end to end, with the type that Arrow finds for the values of them all."""
+    by_arrow = joined(columns)
+    if by_arrow is not None and by_arrow.array.null_count < len(by_arrow):
+        return by_arrow.array
+    return list(chain.from_iterable(columns))
 
 
 def _tables(pa: Any, source: Path) -> Iterator[Any]:

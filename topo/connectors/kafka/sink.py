@@ -8,7 +8,7 @@ that also says which batch it was. Nothing is open in Kafka between batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any
 
 from topo.columns import TakesColumns
 from topo.config.secrets import revealed
@@ -35,14 +35,11 @@ from topo.connectors.formats import (
 from topo.connectors.kafka.client import REQUIRES, check_settings
 from topo.connectors.kafka.publisher import Batch, Publisher, Record, Sender
 from topo.connectors.kafka.topics import NewTopic, TopicAdmin
-from topo.connectors.publication import PublishingSink, Rejected
-from topo.errors import ComponentError, FailTuple, did_you_mean, sentence_of, shown
+from topo.connectors.publication import Bad, PublishingSink, Rejected
+from topo.errors import ComponentError, did_you_mean
 from topo.takeover import Belongings, Claim, close_earlier, hold, let_go
 from topo.tuples import Tuple
 from topo.ways import BY_BATCH, BY_TUPLE
-
-Bad: TypeAlias = dict[int, tuple[list[Any], Exception]]
-"""The tuples of a section that cannot be written, by their places: values, and why not."""
 
 _NAME = "KafkaBolt"
 _MOST_BYTES = 1_000_000
@@ -82,7 +79,6 @@ class KafkaBolt(TakesColumns, PublishingSink):
         "_batch",
         "_columns",
         "_encoders",
-        "_fails",
         "_most",
         "_has_more",
     )
@@ -137,7 +133,6 @@ class KafkaBolt(TakesColumns, PublishingSink):
         self._encoders: dict[str, tuple[Encode, Encode]] = {}  # by topic
         self._batch: list[Record] = []
         self._columns: list[Batch] = []
-        self._fails = conf.get("topology.uncaught.error") == "fail"
         self._most = int(self.settings.get("message.max.bytes", _MOST_BYTES))
         self._has_more = any((self.partition, self.timestamp, self.headers))
         self._admin: TopicAdmin | None = None
@@ -255,10 +250,7 @@ class KafkaBolt(TakesColumns, PublishingSink):
         elif batch:
             for row, reason in self.sender().send(batch.records()):
                 self.reject(row, reason)
-        if bad and self.on_bad == "stop":
-            self._stop_at(bad)
-        for values, why in bad.values():
-            self.reject(values, why)
+        self.reject_some(bad)
 
     def _raw(
         self, topic: str, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
@@ -303,15 +295,6 @@ class KafkaBolt(TakesColumns, PublishingSink):
                     raise
                 bad[place] = list(row), error
         return Batch.joined(batches)
-
-    def _stop_at(self, bad: Bad) -> NoReturn:
-        """Raise for tuples that cannot be written; where errors fail tuples, these alone fail."""
-        self.context.counter("rejected", len(bad))
-        values, error = next(iter(bad.values()))
-        words = f"{sentence_of(error)}, of a tuple with the values {shown(values, 200)}"
-        if self._fails:
-            raise FailTuple(words, report=True, rows=[*bad]) from error
-        raise ValueError(words) from error
 
     def pre_commit(self, batch_id: int) -> None:
         """Wait for the brokers; or keep the batch until it has committed."""
