@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -48,7 +49,7 @@ def look_at(path: str) -> ListedFile | None:
         status = os.stat(path)
     except OSError:
         return None
-    if not os.path.isfile(path):
+    if not stat.S_ISREG(status.st_mode):
         return None
     version = f"{status.st_ino}:{status.st_mtime_ns}:{status.st_size}"
     return ListedFile(

@@ -28,6 +28,7 @@ from topo.connectors.files.logs import KnownLogs, dealt_name, head_of, is_same_l
 from topo.connectors.files.objects import ObjectStore, check_place, is_object
 from topo.connectors.files.readers import MAX_RECORD, LineReader, Piece, Reader, open_reader
 from topo.connectors.files.records import RecordReader, Translation
+from topo.connectors.files.turns import Turns
 from topo.connectors.inflight import DEAD_FIELDS
 from topo.connectors.picking import Missing
 from topo.connectors.retries import Backoff
@@ -67,6 +68,8 @@ class FileSpout(StatefulSpout):
         "_listed",
         "_queue",
         "_logs",
+        "_left",
+        "_turns",
         "_may_replay",
         "_next_listing",
         "_store",
@@ -146,6 +149,8 @@ class FileSpout(StatefulSpout):
         self._queue: list[ListedFile] = []  # of them, those that are not read to their end
         self._next_listing = 0.0
         self._logs = KnownLogs({})
+        self._left: set[str] = set()  # keys of logs that are followed, and are listed no more
+        self._turns = Turns()
         self._may_replay = True  # what was restored may hold records that failed
         self.has_listed = False
 
@@ -175,6 +180,9 @@ class FileSpout(StatefulSpout):
         if self._replay():
             return
         self._list()
+        if self.mode == "tail":
+            self._follow()
+            return
         place = 0
         while place < len(self._queue):
             current = self._queue[place]
@@ -185,6 +193,15 @@ class FileSpout(StatefulSpout):
                 place += 1
             if moved:
                 return
+
+    def _follow(self) -> None:
+        """Emit some records of the first log in turn that has grown."""
+        self._turns.begin()
+        while (log := self._turns.first()) is not None:
+            if self._read(log):
+                self._turns.was_read()
+                return
+            self._turns.pass_on()
 
     def _list(self) -> None:
         """Look which files there are, but not all the time."""
@@ -210,10 +227,14 @@ class FileSpout(StatefulSpout):
         self.has_listed = True
         self._listed = [found for found in listed if self.owns(self._key(found))]
         if self.mode == "tail":
-            self._queue = [*self._renamed(self._listed), *self._listed]
+            left = self._renamed(self._listed)
+            self._left = {self._key(found) for found in left}
             for found in self._listed:  # an empty one may be renamed before it is read
                 if (key := self._key(found)) not in self.state:
                     self.state[key] = {"at": 0, "inode": found.inode, "path": found.path}
+            logs = [*left, *self._listed]
+            at = {key: entry["at"] for key, entry in self.state.raw().items()}
+            self._turns.set_logs(logs, [log for log in logs if log.size != at.get(self._key(log))])
             return
         self._queue = [one for one in self._listed if not self._entry(one.path).get("done")]
         self.context.gauge("files_waiting", len(self._queue))
@@ -304,7 +325,7 @@ class FileSpout(StatefulSpout):
         if is_tail and not self._has_grown(found, entry):
             return False
         most = self.room(self.page) if self._is_tracked else self.page
-        is_left = is_tail and found not in (self._listed or ())
+        is_left = key in self._left
         try:
             reader = self._reader_of(key, found.path)
             piece = reader.read(entry["at"], most, whole=not is_tail or is_left)
