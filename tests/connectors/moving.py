@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any, ClassVar
 
 from tests.wiring import line
-from topo import BasicBolt, Bolt, Spout, StatefulBasicBolt, Tuple, Unavailable
+from topo import BasicBolt, Bolt, Spout, StatefulBasicBolt, Topology, Tuple, Unavailable
+from topo.engine.inline.run import InlineRun
 from topo.testing import TestCluster
 from topo.testing.cluster import SteppedRun
 
@@ -19,6 +20,12 @@ def moved_until(cluster: TestCluster, condition: Callable[[], Any], secs: float 
     while not condition():
         cluster.advance(secs)
         pause.wait(0.01)
+
+
+def ticking(topology: Topology, conf: Mapping[str, Any] | None = None) -> InlineRun:
+    """Return a run of a topology, unrecorded, under a clock that moves whenever it is looked at."""
+    clock: Iterator[float] = iter(range(10_000))
+    return InlineRun("t", topology, conf or {}, now=lambda: next(clock), strict=False, record=False)
 
 
 def counters(run: SteppedRun, component: str = "s") -> Any:

@@ -6,7 +6,7 @@ The other way is the one that goes over the lists of the values.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.connectors.moving import ticking
 from topo import (
     BasicBolt,
     Bolt,
@@ -148,11 +149,8 @@ def run_of(spout: FileSpout, bolt: Any, **settings: Any) -> InlineRun:
     if spout.translation.on_bad == "stream":
         builder.set_bolt("bad", Told("bad")).shuffle_grouping("s", "bad")
         builder.set_bolt("dead", Told("dead")).shuffle_grouping("s", "dead")
-    clock: Iterator[float] = iter(range(10_000))
     conf = {"topology.max.spout.pending": 500, **settings}
-    return InlineRun(
-        "t", builder.create_topology(), conf, now=lambda: next(clock), strict=False, record=False
-    )
+    return ticking(builder.create_topology(), conf)
 
 
 def noted(
@@ -260,10 +258,7 @@ def test_files_of_the_same_hours_are_not_late_for_each_other(
         )
         builder.set_bolt("w", window).global_grouping("s")
         builder.set_bolt("told", Told("w")).global_grouping("w")
-        clock: Iterator[float] = iter(range(10_000))
-        run = InlineRun(
-            "t", builder.create_topology(), {}, now=lambda: next(clock), strict=False, record=False
-        )
+        run = ticking(builder.create_topology())
         run.settle()
         assert run.stats().components["w"].late == 0
         return list(NOTES)

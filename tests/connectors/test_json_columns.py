@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.connectors.moving import ticking
 from tests.connectors.scripted_kafka import Broker, ScriptedSpout
 from topo import (
     BasicBolt,
@@ -32,7 +32,6 @@ from topo.connectors import formats, translation
 from topo.connectors.files import FileSpout, readers
 from topo.connectors.formats import decoder, decoder_of_many
 from topo.connectors.retries import Backoff
-from topo.engine.inline.run import InlineRun
 from topo.errors import TopoError
 from topo.runtime import bulk_emit
 from topo.wire.arrow import ArrowColumn
@@ -146,7 +145,8 @@ def notes() -> None:
 
 def by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no columns made any more."""
-    monkeypatch.setattr(translation, "LEAST_OF_COLUMNS", 10**9)
+    for name in ("LEAST_OF_COLUMNS", "_LEAST_TOGETHER"):
+        monkeypatch.setattr(translation, name, 10**9)
 
 
 def noted(spout: Any, bolt: Any, cut: int = 0, **conf: Any) -> list[Any]:
@@ -158,10 +158,7 @@ def noted(spout: Any, bolt: Any, cut: int = 0, **conf: Any) -> list[Any]:
     for stream in ("bad", "dead"):
         if stream in spout.translation.outputs:
             builder.set_bolt(stream, Told(stream)).shuffle_grouping("s", stream)
-    clock: Iterator[float] = iter(range(10_000))
-    run = InlineRun(
-        "t", builder.create_topology(), conf, now=lambda: next(clock), strict=False, record=False
-    )
+    run = ticking(builder.create_topology(), conf)
     try:
         for step in range(1, 25):
             if run.status == "COMPLETED":
@@ -342,10 +339,7 @@ def test_times_of_partitions_are_those_of_rows(
         )
         builder.set_bolt("w", window).global_grouping("s")
         builder.set_bolt("told", Told("w")).global_grouping("w")
-        clock: Iterator[float] = iter(range(10_000))
-        run = InlineRun(
-            "t", builder.create_topology(), {}, now=lambda: next(clock), strict=False, record=False
-        )
+        run = ticking(builder.create_topology())
         run.settle()
         assert run.stats().components["w"].late == 0
         run.stop()

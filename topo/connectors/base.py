@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Literal, TypeAlias
 
 from topo.distribution import load_client as load_client
@@ -65,4 +66,14 @@ class BadRecord(Exception):
 
 def as_record(tup: Tuple, mapping: Callable[[Tuple], Any] | None) -> Any:
     """Return what a sink writes for a tuple: a dict of its fields, or what `map` makes of it."""
-    return dict(zip(tup.fields, tup.values, strict=True)) if mapping is None else mapping(tup)
+    return record_of(tup.fields, tup.values) if mapping is None else mapping(tup)
+
+
+def record_of(fields: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
+    """Return the dict of a tuple's fields."""
+    return dict(zip(fields, values, strict=True))
+
+
+def rows_of(columns: Sequence[Sequence[Any]], count: int) -> Iterable[tuple[Any, ...]]:
+    """Return the values of each of so many tuples, which came by the column."""
+    return zip(*columns, strict=True) if columns else repeat((), count)

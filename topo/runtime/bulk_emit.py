@@ -19,10 +19,7 @@ from topo.runtime.threads import CallsFromThreads
 from topo.tuples import DEFAULT_STREAM
 from topo.wire.arrow import ArrowColumn
 from topo.wire.frame import I64, Column
-from topo.wire.plain_arrays import column_of
-
-_MANY = 256
-"""With fewer rows, a flush of their own costs more than it saves."""
+from topo.wire.plain_arrays import LEAST_OF_COLUMNS, column_of
 
 
 class BulkEmit:
@@ -96,7 +93,7 @@ class BulkEmit:
 
     def _takes(self, columns: list[Column], stream: str) -> bool:
         """True iff columns are dealt as they are: enough of them, and nothing looks at rows."""
-        if not columns or len(columns[0]) < _MANY or self._threads.is_elsewhere:
+        if not columns or len(columns[0]) < LEAST_OF_COLUMNS or self._threads.is_elsewhere:
             return False
         out = self._outlet.streams[stream]
         return not out.takes_direct and self._outlet.takes_columns

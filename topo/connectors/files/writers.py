@@ -17,12 +17,13 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from topo.connectors.base import record_of, rows_of
 from topo.connectors.formats import dump_json, dump_json_rows
 from topo.wire.arrow import ArrowColumn, joined, pyarrow
 from topo.wire.plain_arrays import column_of
@@ -43,10 +44,10 @@ class _Columns:
     count: int
 
     def rows(self) -> Iterable[tuple[Any, ...]]:
-        return zip(*self.columns, strict=True) if self.columns else repeat((), self.count)
+        return rows_of(self.columns, self.count)
 
     def dicts(self) -> Iterator[dict[str, Any]]:
-        return (dict(zip(self.fields, row, strict=True)) for row in self.rows())
+        return (record_of(self.fields, row) for row in self.rows())
 
 
 class Collected:
@@ -74,7 +75,7 @@ class Collected:
     ) -> None:
         """Add rows by the column: all of them, or none if the format has not one of them."""
         if self._form == "lines":
-            self._text += [_line(only_value(row)) for row in _Columns((), [*columns], count).rows()]
+            self._text += [_line(only_value(row)) for row in rows_of(columns, count)]
         elif self._form == "json":
             self._text.append(b"\n".join([*dump_json_rows(fields, columns, count), b""]))
         else:

@@ -20,6 +20,8 @@ from topo.connectors.base import (
     check_choice,
     check_positive,
     load_client,
+    record_of,
+    rows_of,
 )
 from topo.connectors.formats import (
     Encode,
@@ -211,8 +213,7 @@ class KafkaBolt(TakesColumns, PublishingSink):
         key, record = _chosen(self.key, tup), as_record(tup, self.map)
         raw_key = None if key is None else encode_key(key)
         raw = None if record is None else encode(record)
-        if len(raw_key or b"") + len(raw or b"") > self._most:
-            raise ValueError(f"a record of more than {self._most} bytes (message.max.bytes)")
+        self._check_sizes([raw_key], [raw])
         if not self._has_more:
             return topic, raw_key, raw, None, None, None
         return (
@@ -260,11 +261,8 @@ class KafkaBolt(TakesColumns, PublishingSink):
         values: list[bytes | None]
         if encode is dump_json:
             values = [*dump_json_rows(fields, columns, count)]
-        elif fields:
-            rows = zip(*columns, strict=True)
-            values = [encode(dict(zip(fields, row, strict=True))) for row in rows]
         else:
-            values = [encode({}) for _ in range(count)]
+            values = [encode(record_of(fields, row)) for row in rows_of(columns, count)]
         keys: list[bytes | None] = [None] * count
         if isinstance(self.key, str):
             if self.key not in fields:
@@ -272,10 +270,13 @@ class KafkaBolt(TakesColumns, PublishingSink):
                 raise ValueError(f"key={self.key!r} is no field; {hint}")
             column = columns[fields.index(self.key)]
             keys = [None if key is None else encode_key(key) for key in column]
+        self._check_sizes(keys, values)
+        return Batch(topic, keys, values, None)
+
+    def _check_sizes(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> None:
         for key, value in zip(keys, values, strict=True):
             if len(key or b"") + len(value or b"") > self._most:
                 raise ValueError(f"a record of more than {self._most} bytes (message.max.bytes)")
-        return Batch(topic, keys, values, None)
 
     def _raw_of_each(
         self,
@@ -287,7 +288,7 @@ class KafkaBolt(TakesColumns, PublishingSink):
     ) -> Batch:
         """Return those of them that can be records, and note the others."""
         batches = [Batch(topic, [], [], None)]
-        for place, row in enumerate(zip(*columns, strict=True) if columns else [()] * count):
+        for place, row in enumerate(rows_of(columns, count)):
             try:
                 batches.append(self._raw(topic, fields, [[each] for each in row], 1))
             except Exception as error:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any
 
+from topo.connectors.base import record_of, rows_of
 from topo.wire.arrow import ArrowColumn, joined, pyarrow
 from topo.wire.column import decode_column, encode_column
 
@@ -65,9 +66,7 @@ class Rows:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Yield the values of each row."""
-        if not self.columns:
-            return repeat((), self.empty)
-        return zip(*self.values, strict=True)
+        return iter(rows_of(self.values, self.empty))
 
     def part(self, start: int, stop: int) -> Rows:
         """Return some rows in their order."""
@@ -76,7 +75,7 @@ class Rows:
         return Rows(self.columns, values, 0 if self.columns else count)
 
     def dicts(self) -> list[dict[str, Any]]:
-        return [dict(zip(self.columns, values, strict=True)) for values in self]
+        return [record_of(self.columns, values) for values in self]
 
     def with_constants(self, more: dict[str, Any]) -> Rows:
         """Return these rows with other columns, in which all have the same values."""
