@@ -20,6 +20,7 @@ from unittest import mock
 import psutil
 import pytest
 
+from tests.fault.spark_processes import wait_until
 from topo.engine.spark.driver.hangs import Hangs
 from topo.engine.spark.driver.restarts import Restarts
 from topo.engine.spark.driver.slots import SlotProcesses
@@ -145,6 +146,36 @@ def test_children_end_with_their_slot() -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         child.wait(20)
     assert not child.is_running()
+
+
+def test_a_slot_that_died_before_has_another_process_in_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("topo.engine.spark.driver.slots._QUICK_SECS", 0.0)
+    with slots(os.getpid) as processes:
+
+        def following(pid: int) -> int:
+            """Kill the slot's process, and return the one that follows it."""
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: processes.pids()[0] != pid, "the next process")
+            return int(processes.pids()[0])
+
+        def waiting() -> int:
+            wait_until(lambda: processes.waiting is not None, "a process that waits")
+            return int(processes.waiting)
+
+        first = asked_of(processes)
+        assert processes.waiting is None, "none has died"
+        second = following(first)
+        third = waiting()
+        assert following(second) == third == asked_of(processes)
+        lost = psutil.Process(waiting())
+        lost.kill()  # it is no use to anybody
+        wait_until(lambda: lost.status() == psutil.STATUS_ZOMBIE, "its end")
+        assert following(third) != lost.pid
+        assert asked_of(processes) == processes.pids()[0]
+        left = psutil.Process(waiting())
+    assert not left.is_running()
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,11 @@ _LOOK_SECS = 2.0
 
 def main() -> None:
     lifeline = Lifeline()
+    # All that topo needs is imported before anything of the user's: a `types.py` of theirs may come
+    # before Python's. A process that waits for its slot has that behind it.
+    importlib.import_module("topo.engine.spark.worker.slot_runner")
     path, import_path, factory = unpack_setup(lifeline.read_setup())
     lifeline.end_with(lambda: _leave(path))
-    # All that topo needs is imported by now: a `types.py` of the user's may come before Python's.
-    importlib.import_module("topo.engine.spark.worker.slot_runner")
     sys.path[:] = import_path
     speak_as(path)
     runner = make_runner(factory)
