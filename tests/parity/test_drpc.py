@@ -47,7 +47,7 @@ class ServerWorld:
 
     def fetch(self, function: str) -> list[Any]:
         holder = Holder("c", function, 0)
-        self.calls.attach(holder, 1_000_000)
+        self.calls.attach(holder, 1_000_000, self.now)
         self.calls.grant(holder, 1)
         return self.calls.take(holder, self.now)
 

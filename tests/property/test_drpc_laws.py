@@ -54,7 +54,7 @@ def test_each_call_ends_once(steps: Any, gathers: bool) -> None:
     def attach(holder: Holder) -> None:
         task = tasks.setdefault(holder, Task())
         task.emitted = {n: id for n, id in task.emitted.items() if n <= task.committed}
-        calls.attach(holder, task.committed, gathers=gathers)
+        calls.attach(holder, task.committed, now, gathers=gathers)
 
     for kind, *arguments in steps:
         match kind, arguments:

@@ -7,7 +7,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, call
 
 import httpx
 import pytest
@@ -26,7 +28,7 @@ from topo import (
 from topo.config.masters import split_address
 from topo.drpc import DrpcError, DrpcSpout, LinearDrpcBuilder, RequestBolt, ReturnResults
 from topo.drpc.access import Access
-from topo.drpc.calls import LARGEST, Calls, Holder
+from topo.drpc.calls import LARGEST, SETTLED, Calls, Holder
 from topo.drpc.client import DrpcClient
 from topo.drpc.server import DrpcServer, ServerOptions
 from topo.errors import ConfigError
@@ -288,11 +290,71 @@ def test_a_call_goes_to_the_task_with_the_fewest_open_ones() -> None:
     calls = Calls()
     tasks = [Holder("c", "f", number) for number in range(3)]
     for holder in tasks:
-        calls.attach(holder, 0)
+        calls.attach(holder, 0, 0)
         calls.grant(holder, 10)
     for number in range(9):
         calls.call("f", str(number), 0)
     assert [len(calls.take(holder, 0)) for holder in tasks] == [3, 3, 3]
+
+
+def taken_call(*, gathers: bool = False) -> tuple[Calls, Holder, str]:
+    """Return a call of 60 s that a task has taken at the time 0."""
+    calls, holder = Calls(["f"]), Holder("c", "f", 0)
+    calls.attach(holder, 0, 0, gathers=gathers)
+    calls.grant(holder, 1)
+    id = calls.call("f", "", 0)
+    assert len(calls.take(holder, 0)) == 1
+    return calls, holder, id
+
+
+def ends_at(calls: Calls, now: float) -> list[str]:
+    """Return the codes of the calls that end at a time, "" for a result."""
+    calls.expire(now)
+    return [end.code for _, end in calls.take_ends()]
+
+
+def test_no_answer_is_missed_while_the_task_is_away() -> None:
+    calls, holder, id = taken_call()
+    calls.done(id, 1)
+    calls.detach(holder)
+    assert calls.next_due() == 60
+    assert ends_at(calls, 40) == []
+    calls.attach(holder, 1, 40)  # whoever has the answer has been away as well
+    assert ends_at(calls, 44) == []
+    assert calls.next_due() == 45
+    assert ends_at(calls, 45) == ["FAILED_REQUEST"]
+
+
+def test_no_answer_is_missed_before_the_request_is_settled() -> None:
+    calls, _, id = taken_call()
+    parts = ("args", SETTLED)
+    calls.done(id, 1, "args", parts)
+    assert ends_at(calls, 30) == []
+    calls.done(id, 30, SETTLED, parts)
+    assert ends_at(calls, 34) == []
+    assert ends_at(calls, 35) == ["FAILED_REQUEST"]
+
+
+def test_an_answer_that_waits_for_the_request_is_given_before_it_is_settled() -> None:
+    calls, _, id = taken_call(gathers=True)
+    assert calls.answer(id, "all", 1)
+    assert ends_at(calls, 1) == []
+    calls.done(id, 2, "args", ("args", SETTLED))
+    assert ends_at(calls, 2) == [""]
+
+
+def test_a_request_is_settled_when_the_batch_after_its_end_has_committed() -> None:
+    spout, context = DrpcSpout("f"), SimpleNamespace(batch_id=7)
+    line = Mock(number="n")
+    spout.context, spout._lines, spout._unsettled = context, [line], []  # type: ignore[assignment]
+    spout._parts = ("args",)
+    spout.ack(("args", "n.1"))
+    line.done.assert_called_once_with("n.1", "args", ("args", SETTLED))
+    spout.committed(6)
+    assert line.done.call_count == 1
+    spout.committed(7)
+    spout.committed(8)
+    assert line.done.call_args_list[1:] == [call("n.1", SETTLED, ("args", SETTLED))]
 
 
 # -- sockets --------------------------------------------------------------------------------------

@@ -36,7 +36,11 @@ LARGEST = 1_000_000
 """Bytes of a request or a result."""
 MOST_WAITING = 1_000
 NO_RESULT_SECS = 5.0
-"""How long an answer may be on its way when everything else of a request is done."""
+"""How long an answer may be on its way when everything else of a request is settled, while the task
+that has taken the request is there."""
+SETTLED = "settled"
+"""A part of a request that is done when a later batch has committed: what was made of the request
+in other slots has been brought by then, however long one of them was away."""
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
 """The limits of the histogram of answered calls."""
 
@@ -83,8 +87,10 @@ class _Call:
     serial: int = 0
     parts: set[str] = field(default_factory=set)
     """The trees of the request that are done."""
+    is_done: bool = False
+    """True once all are."""
     done_at: float | None = None
-    """When all were."""
+    """When all were, and settled; an answer is due soon."""
     result: str | None = None
     """An answer that waits for them."""
 
@@ -177,8 +183,10 @@ class Calls:
 
     # -- tasks --------------------------------------------------------------------------------
 
-    def attach(self, holder: Holder, committed: int, *, gathers: bool = False) -> None:
+    def attach(self, holder: Holder, committed: int, now: float, *, gathers: bool = False) -> None:
         """Let a task compute; what was leased to it behind this serial is sent to it again.
+
+        Answers that were on their way when it went are due anew.
 
         If its topology `gathers` the tuples of a request, an answer may have been made without
         those of a tuple that failed: it waits until all trees of the request are done.
@@ -187,6 +195,8 @@ class Calls:
         task = self._tasks.setdefault(holder, _Task())
         task.is_attached, task.credit, task.gathers = True, 0, gathers
         task.due = deque(call for serial, call in task.open.items() if serial > committed)
+        for call in task.open.values():
+            call.done_at = now if call.is_done else None
 
     def detach(self, holder: Holder) -> None:
         """Send a task nothing until it is back; what is leased to it stays so."""
@@ -228,7 +238,7 @@ class Calls:
         if call.result is not None:
             self._counts.late += 1
             return False
-        if call.holder is not None and self._tasks[call.holder].gathers and call.done_at is None:
+        if call.holder is not None and self._tasks[call.holder].gathers and not call.is_done:
             call.result = result
             return True
         secs = now - call.began
@@ -246,15 +256,19 @@ class Calls:
         return True
 
     def done(self, id: str, now: float, part: str = "", parts: Iterable[str] = ("",)) -> None:
-        """Take note that a tree of a request is done; all of them are `parts`."""
+        """Take note that a tree of a request is done; all of them are `parts`.
+
+        With SETTLED among these no answer is missed before the request is settled too.
+        """
         call = self._calls.get(id)
         if call is not None:
             call.parts.add(part)
-            if call.parts >= set(parts):
+            call.is_done = call.parts >= {*parts} - {SETTLED}
+            if call.parts >= {*parts}:
                 call.done_at = now
-                if call.result is not None:
-                    result, call.result = call.result, None
-                    self.answer(id, result, now)
+            if call.is_done and call.result is not None:
+                result, call.result = call.result, None
+                self.answer(id, result, now)
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -263,13 +277,19 @@ class Calls:
         for call in list(self._calls.values()):
             if call.deadline <= now:
                 self._end(call, End(None, SERVER_TIMEOUT, self._why_late(call)))
-            elif call.done_at is not None and call.done_at + NO_RESULT_SECS <= now:
+            elif self._due(call) <= now:
                 reason = "no result: the last bolt emitted nothing for it"
                 self._end(call, End(None, FAILED_REQUEST, reason))
 
     def next_due(self) -> float | None:
         """Return when `expire` has something to do."""
-        return min(map(_due, self._calls.values()), default=None)
+        return min(map(self._due, self._calls.values()), default=None)
+
+    def _due(self, call: _Call) -> float:
+        is_away = call.holder is not None and not self._tasks[call.holder].is_attached
+        if call.done_at is None or is_away:
+            return call.deadline
+        return min(call.deadline, call.done_at + NO_RESULT_SECS)
 
     @staticmethod
     def _why_late(call: _Call) -> str:
@@ -342,9 +362,3 @@ class Calls:
         del task.open[call.serial]
         if call in task.due:
             task.due.remove(call)
-
-
-def _due(call: _Call) -> float:
-    if call.done_at is None:
-        return call.deadline
-    return min(call.deadline, call.done_at + NO_RESULT_SECS)

@@ -123,7 +123,7 @@ class Desk:
     ) -> DeskLine:
         """Return a task's line; an earlier one of the same task ends."""
         with self._changed:
-            self._calls.attach(holder, committed, gathers=gathers)
+            self._calls.attach(holder, committed, self._clock(), gathers=gathers)
             self._wakes[holder] = wake
         return DeskLine(self, holder)
 

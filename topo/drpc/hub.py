@@ -83,7 +83,7 @@ class Hub:
         if before is not None:
             before.end()
         stream = self._streams[holder] = TaskStream(holder)
-        self.calls.attach(holder, committed, gathers=gathers)
+        self.calls.attach(holder, committed, self._clock(), gathers=gathers)
         self.settle()
         return stream
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from topo.components import Spout
 from topo.context import TopologyContext
+from topo.drpc.calls import SETTLED
 from topo.drpc.desk import PARTS, Line
 from topo.drpc.places import FUNCTION, lines_of
 from topo.errors import ComponentError, shown
@@ -34,7 +35,7 @@ class DrpcSpout(Spout):
     """
 
     outputs: Any = {"default": ("args", "return_info"), REQUESTS: (ID,)}
-    transient: Iterable[str] = ("_lines", "_claim")
+    transient: Iterable[str] = ("_lines", "_claim", "_unsettled")
 
     def __init__(self, function: str) -> None:
         if not isinstance(function, str) or not function or len(function) > _MOST_NAME:
@@ -58,6 +59,7 @@ class DrpcSpout(Spout):
         self.taken: dict[str, int] = {}
         """By server, the serial of the last request that was emitted."""
         self._lines: list[Line] | None = None
+        self._unsettled: list[tuple[int, str]] = []
         self._parts = PARTS if context.this_targets.get(REQUESTS) else PARTS[:1]
 
     def close(self) -> None:
@@ -88,8 +90,18 @@ class DrpcSpout(Spout):
 
     def ack(self, msg_id: Any) -> None:
         part, id = msg_id
+        self._unsettled.append((self.context.batch_id, id))
         for line in self._lines_of(id):
-            line.done(id, part, self._parts)
+            line.done(id, part, (*self._parts, SETTLED))
+
+    def committed(self, batch_id: int) -> None:
+        unsettled, self._unsettled = self._unsettled, []
+        for batch, id in unsettled:
+            if batch > batch_id:
+                self._unsettled.append((batch, id))
+                continue
+            for line in self._lines_of(id):
+                line.done(id, SETTLED, (*self._parts, SETTLED))
 
     def fail(self, msg_id: Any, reason: str = "") -> None:
         _, id = msg_id
