@@ -233,15 +233,15 @@ def test_what_cannot_be_taken_over_keeps_nothing_else_from_running(
     told: list[str] = []
     keeper = Keeper(registry, told.append, "b", True)
     keeper._beats, keeper._stillness = beats(tmp_path, "b", clock), Stillness(clock)
-    starts: list[Path] = []
-    monkeypatch.setattr("topo.manage.keeping._start", starts.append)
+    starts: list[tuple[Path, str]] = []
+    monkeypatch.setattr("topo.manage.keeping._start", lambda *what: starts.append(what))
     monkeypatch.setattr(registry, "move", lambda run, host: refused(run.directory))
     beats(tmp_path, "a", clock).beat()
     for _ in range(round(GONE_SECS) + 2):
         keeper._supervisors.clear()
         keeper.look()
         clock.now += 1
-    assert set(starts) == {own.directory}
+    assert set(starts) == {(own.directory, "b")}
     failed = f"{damaged.id}: taking it over: stale file handle; it is tried again"
     assert told.count(failed) == 1
     assert set(told) == {failed, f"{own.id}: starting it again"}
@@ -264,7 +264,7 @@ def test_the_former_hosts_supervisor_ends_and_writes_no_more(tmp_path: Path) -> 
 
     starts: list[Path] = []
 
-    def start(directory: Path) -> Fenced:
+    def start(directory: Path, host: str) -> Fenced:
         starts.append(directory)
         return Fenced()
 

@@ -28,7 +28,7 @@ class Life:
         self.supervisor = Supervisor(directory, start=self.start, pause=self.pauses.append)
         self.supervisor.run()
 
-    def start(self, directory: Path) -> Life:
+    def start(self, directory: Path, host: str) -> Life:
         return self
 
     def wait(self) -> int:
@@ -161,7 +161,7 @@ def test_a_supervisor_that_is_told_to_stop_ends_its_driver(tmp_path: Path) -> No
 def test_a_driver_that_cannot_be_started_for_a_moment_is_started_later(tmp_path: Path) -> None:
     starts: list[int] = []
 
-    def start(directory: Path) -> Any:
+    def start(directory: Path, host: str) -> Any:
         starts.append(len(starts))
         if len(starts) < 3:
             raise OSError(errno.ENOMEM, "Cannot allocate memory")

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from tests.unit.test_checkpoint_owner import Time
-from tests.unit.test_control_registry import make
+from tests.unit.test_control_registry import held, make
 from topo.manage.driver import Driver
+from topo.manage.driver import main as driver_process
 from topo.manage.files import read_json, write_json
 from topo.manage.keeping import is_wanted
 from topo.manage.records import RegistryError, RunRecord, Submission
 from topo.manage.registry import Registry
+from topo.manage.supervisor import Supervisor
+from topo.manage.supervisor import main as supervisor_process
 from topo.metrics.figures import BatchStats, RunStats
 from topo.running import ACTIVE, COMPLETED
 from topo.storage.ownership import Ownership
@@ -133,6 +136,43 @@ def test_a_driver_begins_nothing_once_its_run_is_anothers(
     before = read_json(run.directory / "state.json")
     assert former.main() == 1  # it would have failed otherwise: there is no such engine
     assert read_json(run.directory / "state.json") == before
+
+
+def test_a_driver_that_starts_in_the_moment_of_a_takeover_knows_whose_it_is(
+    registry: Registry, run: RunRecord
+) -> None:
+    class Late:
+        """A driver that comes up once the other host has its run."""
+
+        def __init__(self, directory: Path, host: str) -> None:
+            assert registry.move(run, "b")
+            write_json(directory / "state.json", {"status": ACTIVE, "batch": 9})
+            self._driver = Driver(directory, host)
+
+        def wait(self) -> int:
+            return self._driver.main()
+
+        def stop(self) -> None: ...
+
+    starts: list[str] = []
+
+    def start(directory: Path, host: str) -> Late:
+        starts.append(host)
+        return Late(directory, host)
+
+    Supervisor(run.directory, "a", start=start, pause=lambda secs: None).run()
+    assert starts == ["a"]
+    assert read_json(run.directory / "state.json") == {"status": ACTIVE, "batch": 9}
+    assert registry.reload(run).submission.host == "b"
+
+
+def test_a_process_of_the_former_host_waits_for_no_lock_of_the_other_ones(
+    registry: Registry, run: RunRecord
+) -> None:
+    assert registry.move(run, "b")
+    with held(run.directory / "driver.lock", run.directory / "supervisor.lock"):
+        assert driver_process(run.directory, "a") == 1
+        supervisor_process(run.directory, "a")
 
 
 def test_what_is_damaged_is_no_other_hosts(run: RunRecord) -> None:

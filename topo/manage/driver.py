@@ -99,10 +99,11 @@ _REACHED = {
 class Driver:
     """One topology's run, with its engine, its server and its directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, host: str = "") -> None:
         self._directory = directory
         self._registry = Registry(directory.parent.parent)
-        self.submission = read_submission(directory)
+        submission = read_submission(directory)
+        self.submission = replace(submission, host=host or submission.host)
         self._state = replace(read_state(directory), status="STARTING", since=time.time())
         self._is_said = False  # as it is, in the registry
         self._is_taken = False
@@ -511,13 +512,15 @@ def _written_history(directory: Path) -> object:
         return None
 
 
-def main(directory: Path) -> int:
+def main(directory: Path, host: str) -> int:
+    if not is_of(directory, host):
+        return 1  # or it would wait for the lock that the other host's has
     lock = ProcessLock(directory / "driver.lock")
     os.environ[LOG_DIR] = str(directory / "log")  # for the processes it starts
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    driver = Driver(directory)
+    driver = Driver(directory, host)
     os.environ[LOG_LEVEL] = driver.log_level
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: driver.end())
@@ -529,7 +532,7 @@ def main(directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    ended = main(Path(sys.argv[1]))
+    ended = main(Path(sys.argv[1]), sys.argv[2])
     try:
         sys.stderr.flush()
     except OSError:  # or the interpreter would try again, and end with another code

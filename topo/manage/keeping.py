@@ -118,7 +118,7 @@ class Keeper:
         started = []
         for run_id in self.due():
             with self._going_on(f"{run_id}: starting it"):
-                self._supervisors[run_id] = _start(self.registry.directory_of(run_id))
+                self._supervisors[run_id] = _start(self.registry.directory_of(run_id), self.host)
                 self.tell(f"{run_id}: starting it again")
                 started.append(run_id)
         return started
@@ -155,10 +155,10 @@ class Keeper:
                 self.tell(f"{run_id}: its supervisor does not end")
 
 
-def _start(directory: Path) -> subprocess.Popen[bytes]:
+def _start(directory: Path, host: str) -> subprocess.Popen[bytes]:
     with (directory / "log" / "driver.log").open("ab") as log:
         return subprocess.Popen(
-            supervisor_command(directory),
+            supervisor_command(directory, host),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

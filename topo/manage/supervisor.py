@@ -5,6 +5,9 @@ committed a batch ends the row, and is followed at once. After `topology.restart
 row the topology is FAILED. A driver is not restarted if its state says that a restart cannot help
 (the user's code raised), that its work is complete, or that it was killed on purpose; nor if
 another host has taken its run over, which a driver that was cut off for a while finds at its end.
+
+A supervisor is told its host by whoever starts it, and tells its drivers: one that read it in the
+registry, in the very moment of a takeover, would take itself for the other host's.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from socket import gethostname
 from typing import Protocol
 
 from topo.config import Config
@@ -44,8 +48,9 @@ class Supervisor:
     def __init__(
         self,
         directory: Path,
+        host: str = "",
         *,
-        start: Callable[[Path], Process] | None = None,
+        start: Callable[[Path, str], Process] | None = None,
         pause: Callable[[float], None] | None = None,
     ) -> None:
         self._directory = directory
@@ -55,7 +60,7 @@ class Supervisor:
         self._process: Process | None = None
         submission = read_json(directory / "submission.json") or {}
         self._restart_max: int = Config(submission["conf"]).restart_max
-        self._host = str(submission.get("host", ""))
+        self._host = host or str(submission.get("host", ""))
         self._said = Supervision()
 
     def stop(self) -> None:
@@ -83,7 +88,7 @@ class Supervisor:
                 why = self._said.last_failure
                 note_mark(self._directory, "restart", f"start {self._said.starts}, after: {why}")
             try:
-                self._process = self._start(self._directory)
+                self._process = self._start(self._directory, self._host)
             except OSError as error:  # of memory or processes there may be enough again
                 why = f"its driver could not be started: {words_of(error)}"
                 self._after_failure(why, before)
@@ -166,10 +171,10 @@ class Supervisor:
 class DriverProcess:
     """A driver in a session of its own, so that all its children can be ended with it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, host: str) -> None:
         with (directory / "log" / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(
-                _command("topo.manage.driver", directory),
+                _command("topo.manage.driver", directory, host),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -196,7 +201,7 @@ def spawn(directory: Path) -> None:
     log = str(directory / "log" / "driver.log")
     os.posix_spawn(
         sys.executable,
-        supervisor_command(directory),
+        supervisor_command(directory, gethostname()),
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -212,20 +217,22 @@ def _let_go_of_what_was_inherited() -> None:
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
 
-def supervisor_command(directory: Path) -> list[str]:
-    """Return the command that supervises a run."""
-    return _command("topo.manage.supervisor", directory)
+def supervisor_command(directory: Path, host: str) -> list[str]:
+    """Return the command that supervises a run of this host."""
+    return _command("topo.manage.supervisor", directory, host)
 
 
-def _command(module: str, directory: Path) -> list[str]:
+def _command(module: str, directory: Path, host: str) -> list[str]:
     """Return a Python command with -P: files of the current directory must not shadow imports."""
-    return [sys.executable, "-P", "-m", module, str(directory)]
+    return [sys.executable, "-P", "-m", module, str(directory), host]
 
 
-def main(directory: Path) -> None:
+def main(directory: Path, host: str) -> None:
+    if not is_of(directory, host):
+        return  # or it would wait for the lock that the other host's has
     _let_go_of_what_was_inherited()
     lock = ProcessLock(directory / "supervisor.lock")
-    supervisor = Supervisor(directory)
+    supervisor = Supervisor(directory, host)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: supervisor.stop())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -234,4 +241,4 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])
