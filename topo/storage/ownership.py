@@ -16,7 +16,8 @@ lives.
   that one beats again, its driver is given time to see that the run is no longer its own, and ends.
 - **The fence**: a driver that was only suspended finds a higher generation in the record when it
   comes back, and stops for good. Until it looks, Spark itself keeps it from committing a batch that
-  the new owner has written down.
+  the new owner has written down. In real-time mode it looks behind the write of each epoch, before
+  it tells anybody (`topo/engine/spark/realtime/store.py`).
 """
 
 from __future__ import annotations

@@ -232,6 +232,8 @@ class Checkpoint:
             "generation": generation.number,
             "first_batch": generation.first_batch,
         }
+        if self._ownership is not None:  # a driver that stood still is not to undo the next one's
+            self._ownership.confirm()
         self._swap(PLAN_FILE, json.dumps(document, indent=1))
         self.generation = generation
 

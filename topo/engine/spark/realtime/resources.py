@@ -224,7 +224,11 @@ class RealTimeResources:
                 hint="set topology.checkpoint.dir to one, or topology.mode=micro-batch",
             )
         make_place(where / EPOCHS, ON_ONE_MACHINE)  # the driver's alone, on a cluster too
-        store = EpochStore(where / EPOCHS, sync=self._run.conf["topology.epoch.sync"])
+        store = EpochStore(
+            where / EPOCHS,
+            sync=self._run.conf["topology.epoch.sync"],
+            confirm=self.claim.confirm,
+        )
         if self.checkpoint.has_begun_epochs and not store.is_begun:
             raise CheckpointError(
                 "the log of epochs is gone, and with it all that was saved",

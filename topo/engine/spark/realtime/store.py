@@ -10,6 +10,12 @@ no valid record behind it, is what a death in the middle of a write leaves: it i
 anywhere else is another thing: epochs behind it were acked, so the log is refused. So is one that
 ends before the epoch that was marked as committed (see `mark`).
 
+Two drivers may write for a moment: one that was suspended comes back when another has its log. The
+other one was written down as the owner before it read, and an epoch counts once its driver has
+looked at the owner's record *behind* the write. So what the first one has committed was read by the
+other one, and what it writes later is told to nobody. Each start begins a segment of its own, in a
+new file; a segment ends where the next one begins, whatever is written behind that.
+
 Values stay in the files. What is in memory is where each one lies, and reading them back is for the
 start of a run. When as much was written since the last snapshot as that has bytes, and not less
 than 16 MB, a thread copies what lives to another one, while epochs go on into the next segment.
@@ -21,9 +27,10 @@ import logging
 import os
 import threading
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from io import FileIO
+from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
@@ -65,14 +72,20 @@ class EpochStore:
     """The log of one checkpoint. One thread calls it; compaction has a thread of its own.
 
     `sync` makes each commit wait for the disk, so that it outlives the machine and not only the
-    process.
+    process. `confirm` raises a CheckpointError once the log is another driver's.
     """
 
     def __init__(
-        self, directory: Path, *, sync: bool = False, compact_bytes: int = COMPACT_BYTES
+        self,
+        directory: Path,
+        *,
+        sync: bool = False,
+        compact_bytes: int = COMPACT_BYTES,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self.directory = directory
         self._sync = sync
+        self._confirm = confirm
         self._compact_bytes = compact_bytes
         self._index: dict[Key, Place] = {}
         self._bytes = 0  # of all files
@@ -122,12 +135,15 @@ class EpochStore:
                 # Compaction begins a segment behind its snapshot, so all of it is in there.
                 path.unlink()
                 segments.remove(path)
-        for path in segments:
-            end = self._read_segment(path, committed, is_last=path == segments[-1])
+        for path, following in zip_longest(segments, segments[1:]):
+            until = int(following.stem) if following else None
+            end = self._read_segment(path, committed, until)
         self._check_reach(committed.epoch)
         if segments:
             self._cut_off(segments[-1], end, committed.epoch)
-        self._open_segment(committed.epoch + 1, segments[-1] if segments else None)
+        # Without an epoch that counts; a driver before, which knows of none, may have it open.
+        self._path_from(committed.epoch + 1).unlink(missing_ok=True)
+        self._open_segment(committed.epoch + 1)
         self._mark.write(committed.epoch)
         return committed
 
@@ -171,11 +187,16 @@ class EpochStore:
                 "checkpoint",
             )
 
-    def _read_segment(self, path: Path, committed: Committed, *, is_last: bool) -> int:
-        """Apply the epochs of a segment; return where they end."""
+    def _read_segment(self, path: Path, committed: Committed, until: int | None) -> int:
+        """Apply the epochs of a segment, which `until` is behind; return where they end."""
+        first = int(path.stem)
+        if first > committed.epoch + 1:
+            raise self._refused(path, 0, f"epoch {first} follows epoch {committed.epoch}")
         with path.open("rb") as file:
             size, end = path.stat().st_size, 0
             for entry in read_log(file):
+                if committed.epoch + 1 == until:
+                    break  # it is of a driver that did not know yet that there was another one
                 if entry.epoch != committed.epoch + 1:
                     wrong = f"epoch {entry.epoch} follows epoch {committed.epoch}"
                     raise self._refused(path, end, wrong)
@@ -184,16 +205,23 @@ class EpochStore:
                 self._drop(record.deletes)
                 self._take_places(path.name, entry.blobs_at, sizes)
                 end = entry.end
-            if end < size and not (is_last and is_torn(file, end)):
+            is_over = end == size or committed.epoch + 1 == until
+            if not is_over and not (until is None and is_torn(file, end)):
                 raise self._refused(path, end, "a record is damaged, and others follow it")
         self._bytes += end
         return end
 
     def _cut_off(self, path: Path, end: int, epoch: int) -> None:
-        """Cut off what a death in the middle of a write has left."""
+        """Cut off what a death in the middle of a write has left; the rest is to be on the disk.
+
+        Or a power failure could take its end, and not the segment behind it.
+        """
         torn = path.stat().st_size - end
+        with path.open("rb+") as file:
+            if torn:
+                file.truncate(end)
+            sync_data(file.fileno())
         if torn:
-            os.truncate(path, end)
             words = "%s: the record behind epoch %d was torn, and its %s bytes are cut off"
             log.warning(words, path, epoch, f"{torn:,}")
 
@@ -243,11 +271,17 @@ class EpochStore:
                 left = left[self._file.write(left) :]
             if self._sync:
                 sync_data(self._file.fileno())
-            self._mark.write(record.epoch)
         except OSError as error:
-            with suppress(OSError, ValueError):  # else the next start cuts it off
-                self._file.truncate(self._size)
             # After a failed sync nobody knows what is on the disk, so this is final.
+            self._failure = self._failed(error)
+            with suppress(OSError, ValueError):  # else the next start cuts it off
+                self._check_owner()  # another driver may have read all of it
+                self._file.truncate(self._size)
+            raise self._failure from error
+        try:
+            self._check_owner()
+            self._mark.write(record.epoch)
+        except OSError as error:  # the next start finds this epoch whole, and commits it
             self._failure = self._failed(error)
             raise self._failure from error
         blobs = sum(map(len, record.puts.values()))
@@ -256,6 +290,14 @@ class EpochStore:
         self._take_places(self._name, self._size + len(data) - blobs, sizes)
         self._size += len(data)
         self._bytes += len(data)
+
+    def _check_owner(self) -> None:
+        """Raise a CheckpointError if the log is another driver's by now."""
+        try:
+            self._confirm()
+        except CheckpointError as error:
+            self._failure = error
+            raise
 
     def _failed(self, error: OSError) -> LogFailed | CheckpointError:
         if not self.directory.is_dir():
@@ -275,7 +317,7 @@ class EpochStore:
         """Wait for a compaction in work, and close."""
         if self._compaction is not None:
             self._compaction.join()
-            with suppress(OSError):  # what it replaces is removed by the next start
+            with suppress(OSError, CheckpointError):  # the next start removes what it replaces
                 self._finish_compaction(self._compaction)
         if self._file is not None:
             self._file.close()
@@ -296,11 +338,16 @@ class EpochStore:
         for key in keys:
             self._index.pop(key, None)
 
-    def _open_segment(self, epoch: int, path: Path | None = None) -> None:
-        path = path or self.directory / f"{epoch:020d}.log"
-        self._file = FileIO(path, "a")
-        self._name, self._size = path.name, path.stat().st_size
+    def _open_segment(self, epoch: int) -> None:
+        path = self._path_from(epoch)
+        self._file = FileIO(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666), "a"
+        )
+        self._name, self._size = path.name, 0
         _sync_directory(self.directory)
+
+    def _path_from(self, epoch: int) -> Path:
+        return self.directory / f"{epoch:020d}.log"
 
     # -- compaction ---------------------------------------------------------------------------
 
@@ -313,8 +360,9 @@ class EpochStore:
         if self._bytes - self._base <= max(self._compact_bytes, self._base):
             return  # so a snapshot is paid for by as much that was written since the one before
         assert self._file is not None
-        self._file.close()
-        self._open_segment(committed.epoch + 1)
+        if self._size:  # else it begins behind this epoch already
+            self._file.close()
+            self._open_segment(committed.epoch + 1)
         data = committed.as_data()
         self._compaction = _Compaction(self.directory, committed.epoch, data, dict(self._index))
         self._compaction.start()
@@ -324,6 +372,7 @@ class EpochStore:
         if compaction.failure is not None:  # the log is whole without it; the next try may do
             self._base = self._bytes
             return
+        self._check_owner()
         for key, (before, place) in compaction.moved.items():
             if self._index.get(key) is before:
                 self._index[key] = place
