@@ -238,6 +238,48 @@ def test_what_was_given_up_while_the_driver_stood_still_is_not_done_later(
     assert len(calls) == 1
 
 
+def test_what_was_given_up_while_another_change_was_made_is_not_done_later(
+    tmp_path: Path,
+) -> None:
+    class Changing(Answers):
+        def __init__(self) -> None:
+            super().__init__(dict)
+            self.is_begun, self.may_end = threading.Event(), threading.Event()
+            self.changes: list[str] = []
+
+        def activate(self) -> str:
+            self.is_begun.set()
+            assert self.may_end.wait(60)
+            self.changes.append("activate")
+            return "INACTIVE"
+
+        def deactivate(self) -> str:
+            self.changes.append("deactivate")
+            return "ACTIVE"
+
+        def save(self, directory: str) -> dict[str, Any]:
+            return {"directory": directory}
+
+    driver = Changing()
+    with (
+        served(tmp_path, dict, driver) as run,
+        ControlClient(run) as client,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        first = threads.submit(client.activate)
+        assert driver.is_begun.wait(60)
+        with ControlClient(run, timeout_secs=0.1) as hasty:
+            for _ in range(3):
+                with pytest.raises(DriverUnreachable) as raised:
+                    hasty.deactivate()
+        assert "has not begun, it will not do later" in raised.value.hint
+        assert client.savepoint("there") == {"directory": "there"}, "that waits for no change"
+        driver.may_end.set()
+        assert first.result().was == "INACTIVE"
+        assert client.deactivate().was == "ACTIVE"
+    assert driver.changes == ["activate", "deactivate"]
+
+
 def test_pages_have_a_door_of_their_own(tmp_path: Path) -> None:
     pages = {"/metrics": lambda accept, query: (b"x 1\n", "text/plain")}
     driver: Any = Answers(dict)

@@ -138,6 +138,8 @@ class ControlClient:
             connection.request(method, PREFIX + path, sent, self._headers)
             answer = connection.getresponse()
             status, content = answer.status, answer.read()
+        except TimeoutError:
+            raise unreachable(self._run, is_change=method != "GET") from None
         except OSError:  # which a connection is that ended without an answer
             raise unreachable(self._run) from None
         except BadStatusLine:
@@ -194,11 +196,13 @@ def _path(path: str, **query: float | None) -> str:
     return f"{path}?{urlencode(values)}" if values else path
 
 
-def unreachable(run: RunRecord) -> DriverUnreachable:
+def unreachable(run: RunRecord, *, is_change: bool = False) -> DriverUnreachable:
+    """Return the error of a driver that is silent; a change was sent to it whole."""
+    fate = "what it has not begun, it will not do later; " if is_change else ""
     where = f" at {run.state.address}" if run.state.address else ""
     return DriverUnreachable(
         f"{possessive(run.name)} driver{where} does not answer (last seen {last_seen(run)})",
-        hint=f"topo kill --force {run.name}",
+        hint=f"{fate}topo kill --force {run.name}",
     )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any, Protocol
@@ -44,6 +43,7 @@ log = logging.getLogger("topo.manage")
 _LOOPBACK = "127.0.0.1:0"
 _GRACE_SECS = 1.0
 _PATH_CHARS = 4096
+_SAVEPOINT = "savepoint"
 _TURNS = 4  # accepted, read, its end read, its end told
 
 
@@ -136,9 +136,10 @@ class _Guarded:
 
 
 def _control_app(driver: DriverControl) -> ASGIApp:
+    changing = asyncio.Lock()  # one change at a time, so that `was` is true
     return Router(
         [
-            Route(PREFIX + each.path, _answering(each), methods=[each.method])
+            Route(PREFIX + each.path, _answering(each, changing), methods=[each.method])
             for each in _endpoints(driver)
         ],
         redirect_slashes=False,
@@ -147,12 +148,10 @@ def _control_app(driver: DriverControl) -> ASGIApp:
 
 def _endpoints(driver: DriverControl) -> list[Endpoint]:
     """Return the questions and changes that a driver answers."""
-    changing = threading.Lock()
 
     def changed(change: Callable[[], str]) -> Changed:
-        with changing:  # one change at a time, so that `was` is true
-            was = change()
-            return Changed(driver.status().status, was)
+        was = change()
+        return Changed(driver.status().status, was)
 
     def rebalance(workers: int | None, tasks: Mapping[str, int] | None, explain: bool) -> Changed:
         return changed(lambda: driver.begin_rebalance(workers, tasks or {}, explain=explain))
@@ -201,9 +200,7 @@ def _endpoints(driver: DriverControl) -> list[Endpoint]:
         post("activate", "Resume the spouts.", lambda: changed(lambda: driver.activate())),
         post("deactivate", "Stop the spouts.", lambda: changed(lambda: driver.deactivate())),
         post("rebalance", "Begin to go over to other numbers.", rebalance, *NUMBERS, explain),
-        post(
-            "savepoint", "Write a savepoint.", lambda directory: driver.save(directory), directory
-        ),
+        post(_SAVEPOINT, "Write a savepoint.", lambda directory: driver.save(directory), directory),
         post(
             "kill",
             "Begin to deactivate, drain and stop.",
@@ -213,13 +210,23 @@ def _endpoints(driver: DriverControl) -> list[Endpoint]:
     ]
 
 
-def _answering(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        arguments = await arguments_of(endpoint, request)
-        if endpoint.method != "GET":
-            await _check_caller(request)
+def _answering(
+    endpoint: Endpoint, changing: asyncio.Lock
+) -> Callable[[Request], Awaitable[Response]]:
+    async def done(arguments: Mapping[str, Any]) -> Response:
         body = await run_in_threadpool(lambda: _json(endpoint.handle(**arguments)))
         return Response(body, media_type="application/json")
+
+    async def answer(request: Request) -> Response:
+        arguments = await arguments_of(endpoint, request)
+        if endpoint.method == "GET":
+            return await done(arguments)
+        if endpoint.name == _SAVEPOINT:  # it changes nothing, and takes its time
+            await _check_caller(request)
+            return await done(arguments)
+        async with changing:
+            await _check_caller(request)
+            return await done(arguments)
 
     return answer
 
@@ -227,8 +234,8 @@ def _answering(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
 async def _check_caller(request: Request) -> None:
     """Raise ClientDisconnect if the caller has hung up before its change was begun.
 
-    A process that stood still reads what came meanwhile: commands that have failed for their users
-    already. The loop's next turns see their ends.
+    It may have waited for another change. And a process that stood still reads what came meanwhile:
+    commands that have failed for their users already. The loop's next turns see their ends.
     """
     for _ in range(_TURNS):
         await asyncio.sleep(0)
