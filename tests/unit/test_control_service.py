@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 import threading
@@ -22,10 +23,10 @@ from topo import RunError
 from topo.config.masters import split_address
 from topo.manage.answers import row_of
 from topo.manage.client import ControlClient, DriverFault, DriverUnreachable
-from topo.manage.control import PREFIX, DriverStatus
+from topo.manage.control import PREFIX, DriverStatus, bearer_for
 from topo.manage.exposing import pages_of
 from topo.manage.records import RunRecord, State
-from topo.manage.registry import Registry
+from topo.manage.registry import Registry, draw_token
 from topo.manage.service import DriverServer
 from topo.metrics.history import Windows
 from topo.metrics.prometheus import Exposed
@@ -97,8 +98,8 @@ def test_figures_of_many_tasks_are_no_message_too_large(tmp_path: Path) -> None:
 
 def call(run: RunRecord, method: str = "GET", path: str = "/status", **more: Any) -> httpx.Response:
     """Send a request to a driver as anybody may."""
-    token = (run.directory / "token").read_text()
-    headers = {"Authorization": f"Bearer {token}", **more.pop("headers", {})}
+    bearer = bearer_for((run.directory / "token").read_text(), run.state.address)
+    headers = {"Authorization": f"Bearer {bearer}", **more.pop("headers", {})}
     url = f"http://{run.state.address}{PREFIX}{path}"
     return httpx.request(method, url, headers=headers, timeout=60, verify=False, **more)
 
@@ -122,6 +123,35 @@ def test_who_is_heard(tmp_path: Path, headers: dict[str, Any], status: int) -> N
         if status == 401:
             for path in ("/kill", "/no-such"):
                 assert call(run, "POST", path, headers=headers).status_code == 401
+
+
+def test_what_was_sent_to_somebody_elses_port_opens_no_driver(tmp_path: Path) -> None:
+    """The driver was killed, and its port is another program's before its run has another one."""
+    with served(tmp_path, dict) as run, ControlClient(run) as client:
+        assert client.status().status == "ACTIVE"
+    heads: list[str] = []
+    with socket.create_server(split_address(run.state.address)) as thief:
+        for is_next in (False, True):
+            if is_next:
+                draw_token(run.directory)
+            with ThreadPoolExecutor(1) as threads, ControlClient(run) as client:
+                asked = threads.submit(client.status)
+                connection, _ = thief.accept()
+                with connection:
+                    heads.append(connection.recv(65536).decode())
+                with pytest.raises(DriverUnreachable):
+                    asked.result()
+        stolen = [re.findall("Authorization: (.+)\\r", head)[0] for head in heads]
+        token = (run.directory / "token").read_text()
+        driver: Any = Answers(dict)
+        server = DriverServer(driver, token)
+        try:
+            now = replace(run, state=State("ACTIVE", address=server.address))
+            for shown in (*stolen, f"Bearer {token}"):
+                assert call(now, headers={"Authorization": shown}).status_code == 401
+            assert call(now).status_code == 200
+        finally:
+            server.stop()
 
 
 def test_a_token_that_lost_its_content_lets_nobody_in() -> None:
@@ -286,7 +316,7 @@ def test_pages_have_a_door_of_their_own(tmp_path: Path) -> None:
     server = DriverServer(driver, "t" * 40, pages, "127.0.0.1:0")
     try:
         control, open_one = f"http://{server.address}", f"http://{server.pages_address}"
-        token = {"Authorization": f"Bearer {'t' * 40}"}
+        token = {"Authorization": f"Bearer {bearer_for('t' * 40, server.address)}"}
         assert httpx.get(f"{open_one}/metrics").text == "x 1\n"
         assert httpx.get(f"{open_one}{PREFIX}/status", headers=token).status_code == 404
         assert httpx.get(f"{control}/metrics").status_code == 401
@@ -314,7 +344,7 @@ def test_whoever_asks_for_many_pages_holds_up_no_command() -> None:
             one.sendall(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         asked = httpx.get(
             f"http://{server.address}{PREFIX}/status",
-            headers={"Authorization": f"Bearer {'t' * 40}"},
+            headers={"Authorization": f"Bearer {bearer_for('t' * 40, server.address)}"},
             timeout=20,
         )
         assert asked.status_code == 200

@@ -108,7 +108,9 @@ def test_a_driver_that_comes_back_in_the_middle_of_the_watch_ends(
         if slept == 12:
             former._follow(was)  # type: ignore[arg-type]
 
+    token = (run.directory / "token").read_text()
     code, was, now = taken_over(registry, run, tmp_path, come_back, monkeypatch)
+    assert (run.directory / "token").read_text() != token, "each driver draws its own"
     assert (was.is_stopped, now.is_stopped) == (True, False)
     assert (code, registry.reload(run).status) == (0, COMPLETED)
 
@@ -133,9 +135,10 @@ def test_a_driver_begins_nothing_once_its_run_is_anothers(
 ) -> None:
     former = Driver(run.directory)
     assert registry.move(run, "b")
-    before = read_json(run.directory / "state.json")
+    before = read_json(run.directory / "state.json"), (run.directory / "token").read_text()
     assert former.main() == 1  # it would have failed otherwise: there is no such engine
-    assert read_json(run.directory / "state.json") == before
+    after = read_json(run.directory / "state.json"), (run.directory / "token").read_text()
+    assert after == before
 
 
 def test_a_driver_that_starts_in_the_moment_of_a_takeover_knows_whose_it_is(

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from topo.config.masters import is_loopback, split_address
 from topo.errors import RunError, TopoError, words_of
-from topo.manage.control import MOST_WAIT_SECS, PREFIX, Changed, DriverStatus
+from topo.manage.control import MOST_WAIT_SECS, PREFIX, Changed, DriverStatus, bearer_for
 from topo.manage.documents import made_of
 from topo.manage.records import RunRecord
 
@@ -60,14 +60,16 @@ class ControlClient:
                 at=str(run.directory / "token"),
                 hint=f"topo kill --force {run.name}",
             )
-        host, _ = split_address(run.state.address)
+        address = run.state.address
+        host, _ = split_address(address)
         if run.submission.host != gethostname() and is_loopback(host):
             # In a registry that machines share, another process of this one may have that port.
             raise DriverUnreachable(
                 f"{run.name} runs on {run.submission.host}, whose driver listens there alone",
                 hint=f"give the command on {run.submission.host}",
             )
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        bearer = bearer_for(token, address)
+        self._headers = {"Authorization": f"Bearer {bearer}", "Content-Type": "application/json"}
 
     def __enter__(self) -> ControlClient:
         return self

@@ -5,6 +5,7 @@ Documents of figures, errors and batches are those that `topo stats --json` and 
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass
 
 from topo.manage.timeline import PAGE
@@ -31,6 +32,15 @@ PAGING = (
     Parameter("limit", int, "The latest so many.", PAGE, least=1, most=1000),
 )
 """The parameters by which batches are gone through."""
+
+
+def bearer_for(token: str, address: str) -> str:
+    """Return what a command shows to the driver at an address; the token itself is never sent.
+
+    Each driver draws a token. What is shown to somebody else, who has the port of a driver that was
+    killed, is of use nowhere else: not to the next driver, at another port, nor to one after that.
+    """
+    return hmac.digest(token.encode(), address.encode(), "sha256").hex()
 
 
 @dataclass(frozen=True)

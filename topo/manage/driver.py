@@ -60,7 +60,7 @@ from topo.manage.records import (
     read_supervision,
     read_wanted,
 )
-from topo.manage.registry import Registry
+from topo.manage.registry import Registry, draw_token
 from topo.manage.service import DriverServer
 from topo.manage.timeline import Timeline
 from topo.metrics.continued import all_errors, continued
@@ -135,7 +135,7 @@ class Driver:
             self._say(replace(self._state, status="KILLED", reason="", address=""))
             return 0
         conf = Config(self.submission.conf)
-        token = (self._directory / "token").read_text()
+        token = self._draw_token()
         pages = pages_of(lambda: self._run, self._exposed)
         try:
             server = DriverServer(self, token, pages, conf.metrics_bind)
@@ -166,6 +166,16 @@ class Driver:
             if self._engine and self._run:
                 self._engine.stop()
         return 0 if self._state.status in ("KILLED", "COMPLETED") else 1
+
+    def _draw_token(self) -> str:
+        """Return the token of this driver, which is in the registry; on a full disk the last one's.
+
+        Somebody else, to whose port commands were sent, has nothing of it.
+        """
+        if is_of(self._directory, self.submission.host):
+            with suppress(OSError):
+                draw_token(self._directory)
+        return (self._directory / "token").read_text()
 
     @property
     def log_level(self) -> str:

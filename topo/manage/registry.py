@@ -7,7 +7,7 @@
                         supervisor.json   the supervisor's word: starts, failures, why it gave up
                         stats.json errors.json    the driver's figures, every few seconds
                         driver.lock supervisor.lock   held by the processes while they live
-                        token             for the control service
+                        token             for the control service of the latest driver
                         log/              driver.log, and what the tasks logged
     <home>/checkpoints/<name>/<id>/       state and progress, unless it was sent elsewhere
     <home>/hosts/<host>.json              the beats of hosts that run `topo up`
@@ -54,6 +54,11 @@ from topo.storage.checkpoints import holds_checkpoint, local_path, remove_checkp
 
 KEPT_SECS = 7 * 24 * 3600
 _LOCKS = ("driver.lock", "supervisor.lock")
+
+
+def draw_token(directory: Path) -> None:
+    """Give a run another token, which its next driver alone takes."""
+    write_atomically(directory / "token", secrets.token_hex(32).encode())
 
 
 class Registry:
@@ -184,7 +189,7 @@ class Registry:
             (building / "log").mkdir(mode=0o700)
             write_json(building / "submission.json", asdict(submission))
             write_atomically(building / "topology.pb", topology)
-            write_atomically(building / "token", secrets.token_hex(32).encode())
+            draw_token(building)
             starting = State("STARTING", since=submission.submitted_at)
             write_json(building / "state.json", asdict(starting))
             for lock in _LOCKS:

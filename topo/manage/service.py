@@ -30,6 +30,7 @@ from topo.manage.control import (
     PREFIX,
     Changed,
     DriverStatus,
+    bearer_for,
 )
 from topo.serving.access import Refused, bearer_of
 from topo.serving.endpoints import Endpoint, Parameter
@@ -72,7 +73,8 @@ class DriverControl(Protocol):
 class DriverServer:
     """The server of a driver, until `stop`.
 
-    `address` is that of its control; `pages` are served at `pages_bind`, if that is given.
+    `address` is that of its control, where callers show what the token makes of it (`bearer_for`);
+    `pages` are served at `pages_bind`, if that is given.
     """
 
     def __init__(
@@ -85,7 +87,8 @@ class DriverServer:
         control = listening(_LOOPBACK)
         self.address = address_of(control, _LOOPBACK)
         listeners = [control]
-        app: ASGIApp = OwnHost(_Guarded(_control_app(driver), token), _LOOPBACK)
+        bearer = bearer_for(token, self.address) if token else ""  # a full disk may have emptied it
+        app: ASGIApp = OwnHost(_Guarded(_control_app(driver), bearer), _LOOPBACK)
         self.pages_address = ""
         if pages_bind is not None:
             try:
@@ -115,17 +118,17 @@ class _Doors:
 
 
 class _Guarded:
-    """An application for those with a token; errors are documents."""
+    """An application for those who show this; errors are documents."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(self, app: ASGIApp, bearer: str) -> None:
         self._app = app
-        self._token = token
+        self._bearer = bearer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
             bearer = bearer_of(request.headers)
-            if not bearer or not same_token(bearer, self._token):  # whose file may have lost it
+            if not bearer or not same_token(bearer, self._bearer):
                 raise Refused(401, "a wrong token, or none")
             scope["app"] = self  # or the router would answer what it does not know itself
             await self._app(scope, receive, send)
