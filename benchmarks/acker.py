@@ -127,7 +127,7 @@ def _ledger(secs: float) -> Measured:
 
 
 def _services(services: int, secs: float) -> Measured:
-    with _acker_processes(services) as (target, _):
+    with acker_processes(services) as (target, _):
         lease = AckerControl(target).register(_PLAN, 0, "bench")
         client, load, updates = AckerClient(lease), Load(), 0
         cursors = [Cursor(task, 0, 0) for task in SPOUT_TASKS]
@@ -181,7 +181,7 @@ def _plain_loop(secs: float) -> Measured:
 
 def _one_service() -> dict[str, Param]:
     """Measure an empty call, and the memory of a million pending messages."""
-    with _acker_processes(1) as (target, pids):
+    with acker_processes(1) as (target, pids):
         control = AckerControl(target)
         client = AckerClient(control.register(_PLAN, 0, "bench"))
         calls = []
@@ -228,7 +228,8 @@ def _resident(pid: int) -> int | None:
 
 
 @contextmanager
-def _acker_processes(services: int) -> Iterator[tuple[AckerTarget, list[int]]]:
+def acker_processes(services: int) -> Iterator[tuple[AckerTarget, list[int]]]:
+    """Start ackers as processes of their own; end them afterwards."""
     command = [sys.executable, "-m", "topo.cli", "acker", "--bind", "127.0.0.1:0", "--json"]
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(services)

@@ -26,6 +26,7 @@ SUITES = (
     "idle",
     "inline",
     "acker",
+    "scale",
     "state",
     "memory",
     "windows",
