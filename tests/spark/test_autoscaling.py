@@ -112,12 +112,21 @@ def settled_on(terminal: Terminal, slots: int) -> Callable[[], bool]:
     return is_so
 
 
-@pytest.mark.of_batches
-def test_more_slots_for_lag_and_fewer_when_it_is_done(terminal: Terminal) -> None:
+@pytest.mark.parametrize(
+    ("mode", "places"),
+    [
+        pytest.param("micro-batch", 2, marks=pytest.mark.of_batches),
+        pytest.param("real-time", 4),  # two levels in two slots
+    ],
+)
+def test_more_slots_for_lag_and_fewer_when_it_is_done(
+    terminal: Terminal, mode: str, places: int
+) -> None:
     (terminal.directory / "sums.py").write_text(TOPOLOGY)
-    (terminal.directory / "conf.json").write_text(json.dumps(CONF))
+    (terminal.directory / "conf.json").write_text(json.dumps({**CONF, "topology.mode": mode}))
     load = Load(terminal.directory)
-    submit = ("submit", "sums.py", "-n", "sums", "--master", "local[2]", "--workers", "1..2")
+    on = ("--master", f"local[{places}]", "--workers", "1..2")
+    submit = ("submit", "sums.py", "-n", "sums", *on)
     terminal.topo(*submit, "--config", "conf.json", "-w", str(SECS), "--", str(load.path))
     until(settled_on(terminal, 1), SECS)
     at_work = settled_on(terminal, 2)
@@ -134,11 +143,6 @@ def test_more_slots_for_lag_and_fewer_when_it_is_done(terminal: Terminal) -> Non
     until(settled_on(terminal, 1), SECS)
     until(is_done, SECS)
 
-    shown = json.loads(terminal.topo("state", "sums", "add", "--json"))
-    totals = {"count": 0, "sum": 0}
-    for entry in shown:
-        totals[entry["key"]] += entry["value"]
-    assert totals == {"count": load.limit, "sum": sum(range(load.limit))}
     decisions = json.loads((run_of(terminal).directory / "scale.json").read_bytes())["decisions"]
     steps = [each for each in decisions if each["to"] != each["slots"]]
     assert steps[-1]["to"] == 1
@@ -146,3 +150,11 @@ def test_more_slots_for_lag_and_fewer_when_it_is_done(terminal: Terminal) -> Non
     up, down = re.findall(r"sums scales from (\d to \d slots) \(\w+\): .*, lag ([\d,]+)", log)
     assert (up[0], down[0]) == ("1 to 2 slots", "2 to 1 slots")
     assert up[1] != "0"
+    if mode == "real-time":  # its log of epochs is its own while it runs
+        terminal.topo("kill", "sums")
+    printed = terminal.topo("state", "sums", "add", "--json")
+    shown = json.loads(printed[printed.index("[{") :])  # behind what Spark's start says
+    totals = {"count": 0, "sum": 0}
+    for entry in shown:
+        totals[entry["key"]] += entry["value"]
+    assert totals == {"count": load.limit, "sum": sum(range(load.limit))}
