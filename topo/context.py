@@ -65,7 +65,7 @@ class ComponentFigures:
         return taken
 
     def _key(self, kind: str, name: str, labels: Mapping[str, Any]) -> str:
-        key = _figure_key(name, labels)
+        key = figure_key(name, labels)
         if self._names.get(key) != kind:
             earlier = self._kinds.setdefault(name, kind)
             if earlier != kind:
@@ -82,7 +82,7 @@ class ComponentFigures:
         return key
 
 
-def _figure_key(name: str, labels: Mapping[str, Any]) -> str:
+def figure_key(name: str, labels: Mapping[str, Any]) -> str:
     """Return the text of a name with its labels, sorted."""
     if not name.isidentifier():
         raise TopoError(f"a gauge, counter or histogram is named by an identifier; got {name!r}")

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.ui.worlds import Count, StagedDriver, Words, World, component, error_of
+from tests.ui.worlds import Count, StagedDriver, Words, World, by_input, component, error_of
 from topo.builder import TopologyBuilder
 from topo.manage.marks import note_mark
 from topo.manage.records import RunRecord
@@ -115,9 +115,17 @@ class BusyDriver(StagedDriver):
         else:
             each_ms = busy * of.parallelism * 1000 / self._rates[name]
             figures |= {"executed": count, "execute_ms": each_ms, "capacity": busy}
+            figures["process_ms"] = each_ms
         whole = component(of.kind, of.parallelism, **figures)
         first = self._tasks.tasks_of(name).start - 1
         whole["by_task"] = {str(first + int(n)): each for n, each in whole["by_task"].items()}
+        if of.inputs:
+            flows = {
+                read.component: self._rates[read.component] * secs
+                * (of.parallelism if read.grouping.kind == "all" else 1)
+                for read in of.inputs
+            }  # fmt: skip
+            whole |= by_input(of, flows, whole["execute_ms"])
         if name == self.slow:
             late = {"watermark_secs": time.time() - 8, "watermark_lag_secs": 8.0}
             whole |= {

@@ -19,16 +19,23 @@ from tests.ui.conftest import Site
 from tests.ui.test_metrics import families
 from tests.ui.test_pages import shown
 from tests.ui.worlds import World
-from topo.metrics.figure import Figure
+from topo.cli.stats import input_rows
+from topo.metrics.figure import Figure, totals_of
 from topo.metrics.figures import ACKER, COMPONENT, BatchStats
+from topo.metrics.inputs import inputs_of
+from topo.metrics.keys import INPUT
 from topo.metrics.prometheus import name_of
 from topo.metrics.series import Series, sample_of
+from topo.runtime.input_seconds import input_key
 
 SPAN_SECS = 10.0
 ERRORS = 3
 
 
-def distinct(kind: str, numbers: Iterator[int]) -> dict[str, Any]:
+READS = {"split": "words", "count": "split"}
+
+
+def distinct(kind: str, source: str, numbers: Iterator[int]) -> dict[str, Any]:
     """Return the figures of a task in which each number is another one."""
     task: dict[str, Any] = {"kind": kind, "tasks": 1, "executors": 1, "by_task": {}}
     for figure in COMPONENT:
@@ -38,12 +45,16 @@ def distinct(kind: str, numbers: Iterator[int]) -> dict[str, Any]:
                 "counters": {},
                 "gauges": {},
                 "histogram": {},
+                "means": {},
                 "mean": None,
                 "share": None,
             }
             task[figure.name] = empty.get(figure.kind, 0)
         elif figure.kind == "histogram":
             task[figure.name] = {"0.1": number, "+Inf": 2}
+        elif figure.by == INPUT:
+            key, share = input_key(source, "default"), 1024 if figure.kind == "means" else 1
+            task[figure.name] = {key: number / share if share > 1 else number}
         elif figure.kind == "counters":
             task[figure.name] = {"a": number}
         elif figure.kind == "gauges":
@@ -64,7 +75,7 @@ def whole(tasks: list[dict[str, Any]]) -> dict[str, Any]:
     figures = dict(one)
     for figure in COMPONENT:
         value = one[figure.name]
-        if figure.kind in ("mean", "share") or figure.merge == "max":
+        if figure.kind in ("mean", "means", "share") or figure.merge == "max":
             continue
         if isinstance(value, dict):
             figures[figure.name] = {key: len(tasks) * amount for key, amount in value.items()}
@@ -80,7 +91,7 @@ def told(world: World) -> dict[str, Any]:
     driver = world.drivers["words"]
     numbers = count(1009, 7)
     components = {
-        name: whole([distinct(kind, numbers)] * 2)
+        name: whole([distinct(kind, READS.get(name, ""), numbers)] * 2)
         for name, kind in (("words", "spout"), ("split", "bolt"), ("count", "bolt"))
     }
     batch: dict[str, Any] = {field.name: float(next(numbers)) for field in fields(BatchStats)}
@@ -138,7 +149,9 @@ def test_json_prometheus_and_storm_have_the_same_figures(site: Site, told: dict[
             expected = of[figure.name]
             if figure.kind == "mean":
                 expected = expected * of[figure.per] / figure.scale
-            elif figure.kind == "histogram":
+            elif figure.kind == "means":
+                expected = sum(totals_of(figure, of).values()) / figure.scale
+            elif figure.kind == "histogram" or figure.by == INPUT:
                 expected = sum(expected.values())
             assert samples(exposed, figure, name) == pytest.approx(expected), (name, figure.name)
             compared.add(figure.name)
@@ -159,6 +172,38 @@ def test_json_prometheus_and_storm_have_the_same_figures(site: Site, told: dict[
     for bolt in storm["bolts"]:
         of = components[bolt["boltId"]]
         assert (bolt["executed"], bolt["capacity"]) == (of["executed"], f"{of['capacity']:.3f}")
+
+
+def test_inputs_have_the_same_figures_in_storms_answers_prometheus_and_commands(
+    site: Site, told: dict[str, Any]
+) -> None:
+    exposed = families(site)
+    for bolt, source in READS.items():
+        (read,) = inputs_of(told["components"][bolt])
+        assert (read.component, read.stream) == (source, "default")
+        assert read.execute_ms is not None
+        assert read.process_ms is not None
+        with site.client("view") as client:
+            document = client.get(f"/api/v1/topology/words/component/{bolt}").json()
+        (of_storm,) = document["inputStats"]
+        assert of_storm["executed"] == read.executed
+        assert of_storm["executeLatency"] == f"{read.execute_ms:.3f}"
+        assert of_storm["processLatency"] == f"{read.process_ms:.3f}"
+        labels = {"topology": "words", "component": bolt, "source": source, "stream": "default"}
+        values = {
+            name: next(s.value for s in exposed[f"topo_input_{name}"].samples if s.labels == labels)
+            for name in ("tuples", "execute_seconds", "process_seconds")
+        }
+        assert values == pytest.approx({
+            "tuples": read.executed,
+            "execute_seconds": read.execute_ms * read.executed / 1000,
+            "process_seconds": read.process_ms * read.executed / 1000,
+        })  # fmt: skip
+        (row,) = input_rows(told["components"][bolt])
+        assert row == [
+            source, "default", f"{read.executed:,}",
+            *(f"{ms:.3g}" for ms in (read.execute_ms, read.process_ms)),
+        ]  # fmt: skip
 
 
 def test_charts_have_the_figures_of_json(site: Site, told: dict[str, Any]) -> None:
@@ -267,3 +312,16 @@ def test_tiles_graph_tables_and_charts_have_the_figures_of_json(
             assert words("count", figures["acked"]) in cells
             assert words("ms", latency) in cells
             assert words("bytes", figures["saved_bytes"]) in cells
+        for bolt in READS:
+            watched.go(f"topology/words/component/{bolt}")
+            page.get_by_role("button", name="All", exact=True).click()
+            (read,) = inputs_of(of[bolt])
+            panel = page.locator(".panel", has=page.get_by_role("heading", name="Reads"))
+            panel.get_by_role("cell", name=words("count", read.executed), exact=True).wait_for()
+            cells = panel.locator("tbody tr").locator("td").all_inner_texts()
+            assert cells[:2] == [read.component, read.stream]
+            assert cells[3:6] == [
+                words("count", read.executed),
+                words("ms", read.execute_ms or 0.0),
+                words("ms", read.process_ms or 0.0),
+            ]

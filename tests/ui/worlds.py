@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -28,9 +29,10 @@ from topo.manage.records import RunRecord, State
 from topo.manage.registry import Registry
 from topo.manage.service import DriverServer
 from topo.manage.submit import Request, Resume, submit
+from topo.runtime.input_seconds import input_key
 from topo.storage.savepoints import Component, Savepoint, summary_of, write_savepoint
 from topo.storage.saving import Changes, SavedMapping
-from topo.topology.model import Topology
+from topo.topology.model import ComponentDef, Topology
 from topo.tuples import Tuple
 
 HOSTILE = '<img src=x onerror="window.broken=1">'
@@ -77,6 +79,9 @@ def fan(bolts: int) -> Topology:
     return builder.create_topology()
 
 
+_EVENLY: Mapping[str, float] = defaultdict(lambda: 1000.0)
+
+
 def component(kind: str, tasks: int = 2, **figures: Any) -> dict[str, Any]:
     """The figures of a component, with as many tasks."""
     one: dict[str, Any] = {
@@ -93,6 +98,24 @@ def component(kind: str, tasks: int = 2, **figures: Any) -> dict[str, Any]:
     for name in {"emitted_by", "failed_by", "complete_by"} & one.keys():
         whole[name] = {key: count * tasks for key, count in one[name].items()}
     return {**whole, "by_task": {str(task + 1): dict(one) for task in range(tasks)}}
+
+
+def by_input(placed: ComponentDef, flows: Mapping[str, float], ms: float = 0.75) -> dict[str, Any]:
+    """The figures of each stream that a bolt reads, by how much comes of its component.
+
+    They have the mean `ms`; what is read after the first takes longer.
+    """
+    reads = {input_key(r.component, r.stream): flows[r.component] for r in placed.inputs}
+    longer = {key: 1.0 + place for place, key in enumerate(reads)}
+    total = sum(longer[key] * flow for key, flow in reads.items())
+    each = ms * sum(reads.values()) / total if total else 0.0
+    times = {key: each * longer[key] for key in reads}
+    executed = {key: int(flow) for key, flow in reads.items()}
+    return {
+        "executed_by_input": executed,
+        "execute_ms_by_input": times,
+        "process_ms_by_input": {**times},
+    }
 
 
 def error_of(component: str, message: str, at: float, **more: Any) -> dict[str, Any]:
@@ -122,7 +145,10 @@ def figures_of(topology: Topology, status: str = "ACTIVE") -> dict[str, Any]:
             "p99_ms": 910.0, "rows_per_sec": 1875.0, "count": 812, "worked_secs": 438.0,
             "wait_secs": 81.0, "by_seconds": [0, 0, 0, 0, 10, 300, *[812] * 9],
         },
-        "components": {name: component(c.kind) for name, c in topology.components.items()},
+        "components": {
+            name: component(of.kind) | by_input(of, _EVENLY)
+            for name, of in topology.components.items()
+        },
         "acker": {
             "executors": 1, "pending": 14, "lag_secs": 1.5, "quiet_secs": 0.2, "unheard": 0,
             "updates": 9000, "updates_per_sec": 3100.0, "held_bytes": 4096,

@@ -63,7 +63,9 @@ def test_a_component_does_not_change_what_is_said_of_its_topology(
     whole = said(capsys, "stats", "words").splitlines()
     of_one = said(capsys, "stats", "words", name).splitlines()
     assert of_one[0] == whole[0]
-    assert [line for line in of_one if line.startswith(others[0])] == []
+    inputs = next(at for at, line in enumerate(of_one) if line.startswith("FROM"))
+    assert [line for line in of_one[:inputs] if line.startswith(others[0])] == []
+    assert of_one[inputs + 1].split() == [others[0], "default", "1,000", "0.75", "0.75"]
 
 
 def test_what_components_count_and_note_is_shown(ended: Ended, capsys: Captured) -> None:

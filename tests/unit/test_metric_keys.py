@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.context import _figure_key
+from topo.context import figure_key
 from topo.metrics.keys import name_and_labels
 
 IDENTIFIERS = st.text(string.ascii_letters + "_", min_size=1, max_size=8)
@@ -16,7 +16,7 @@ IDENTIFIERS = st.text(string.ascii_letters + "_", min_size=1, max_size=8)
 
 @given(IDENTIFIERS, st.dictionaries(IDENTIFIERS, st.text(max_size=8), max_size=3))
 def test_a_key_is_read_back(name: str, labels: dict[str, str]) -> None:
-    assert name_and_labels(_figure_key(name, labels)) == (name, labels)
+    assert name_and_labels(figure_key(name, labels)) == (name, labels)
 
 
 @pytest.mark.parametrize("key", ["", "lag{", "lag{x", "{", '{="1"}', "a b"])

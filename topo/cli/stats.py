@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -19,9 +19,11 @@ from topo.manage.documents import plain
 from topo.manage.records import RunRecord
 from topo.metrics.figure import Figure
 from topo.metrics.figures import COMPONENT
+from topo.metrics.inputs import inputs_of
 from topo.metrics.keys import name_and_labels
 
 _LABELS = list(dict.fromkeys(figure.label for figure in COMPONENT if figure.label))
+INPUT_COLUMNS = ["FROM", "STREAM", "EXECUTED", "LATENCY ms", "UNTIL ACK ms"]
 COLUMNS = ["COMPONENT", "KIND", "TASKS", *_LABELS]
 
 
@@ -48,10 +50,12 @@ COLUMNS = ["COMPONENT", "KIND", "TASKS", *_LABELS]
 def stats(out: Output, name: str, component: str | None, window: str, watch: float | None) -> None:
     """Show the figures of a topology, or of one of its components.
 
-    With COMPONENT, its tasks' figures are shown as well. The first line has the last batch; the
-    median and the 99th percentile of the latest hundred, without the time they waited for spouts;
-    the tuples that come in per second; the lag, which is the age of the oldest message that is
-    neither acked nor failed; the size of the saved state.
+    With COMPONENT, its tasks' figures are shown as well, and a bolt's by the stream that it reads:
+    LATENCY is the time of one execute there, UNTIL ACK that from execute to ack.
+
+    The first line has the last batch; the median and the 99th percentile of the latest hundred,
+    without the time they waited for spouts; the tuples that come in per second; the lag, which is
+    the age of the oldest message that is neither acked nor failed; the size of the saved state.
 
     LATENCY is the mean time from a message to its ack for a spout, and of one execute for a bolt.
     CAPACITY is the share of the time in which a bolt's tasks were busy: near 1 it needs more tasks.
@@ -107,9 +111,30 @@ def _show(out: Output, document: dict[str, Any], component: str | None, *, clear
         rows += [_task_cells(task, of) for by_task in tasks for task, of in by_task.items()]
     if rows:
         out.table(COLUMNS, rows)
+    if component and (read := input_rows(document["components"].get(component) or {})):
+        out.table(INPUT_COLUMNS, read)
     chosen = chosen_of(document, in_full=component is not None)
     for line in [*times_of(document), *rounds_of(document), *chosen]:
         out.answer(line)
+
+
+def input_rows(of: Mapping[str, Any]) -> list[list[str]]:
+    """Return a row for each stream that a bolt reads."""
+    return [
+        [
+            read.component,
+            read.stream,
+            count(read.executed),
+            *map(_ms, (read.execute_ms, read.process_ms)),
+        ]
+        for read in inputs_of(of)
+    ]
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def times_of(document: dict[str, Any]) -> list[str]:
@@ -195,7 +220,7 @@ def _shown(figure: Figure, value: Any) -> str:
     formats: dict[str, Callable[[Any], str]] = {
         "bytes": size,
         "seconds": lambda secs: f"({duration(secs)})" if secs else "",
-        "milliseconds": lambda ms: f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}",
+        "milliseconds": _ms,
         "ratio": lambda part: f"{part:.2f}",
     }
     return formats.get(figure.unit, count)(value)

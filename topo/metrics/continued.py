@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Any
 
-from topo.metrics.figure import Figure, total_of
+from topo.metrics.figure import Figure, total_of, totals_of
 from topo.metrics.figures import ACKER, BATCH, COMPONENT
 
 MOST_ERRORS = 1000
@@ -99,12 +99,24 @@ def _sum(
             total = total_of(figure, before) + total_of(figure, now)
             is_known = count and (before[name] is not None or now[name] is not None)
             whole[name] = total / count if is_known else None
+        elif figure.kind == "means":
+            whole[name] = _means(figure, before, now)
         elif figure.kind == "share" and any(secs):
             busy = (before[name] or 0.0) * secs[0] + (now[name] or 0.0) * secs[1]
             whole[name] = None if before[name] is now[name] is None else busy / (secs[0] + secs[1])
         elif figure.merge == "sticky" and not now[name]:
             whole[name] = before[name]
     return whole
+
+
+def _means(figure: Figure, before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, float]:
+    sums = totals_of(figure, before), totals_of(figure, now)
+    counts = before[figure.per], now[figure.per]
+    means = {}
+    for key in {**sums[0], **sums[1]}:
+        if count := sum(each.get(key, 0) for each in counts):
+            means[key] = sum(each.get(key, 0.0) for each in sums) / count
+    return means
 
 
 def _busy_secs(figures: Mapping[str, Any]) -> float:

@@ -23,6 +23,7 @@ class Figure:
                 "sticky": tasks report it only when it changes
     gauges      a level for each name the component chose
     mean        the count `source` divided by the counter `per`, times `scale`
+    means       the same for each value of a label (`by`)
     share       the seconds counted in `source`, as a part of the time the tasks had
     """
 
@@ -69,6 +70,10 @@ def mean(source: str, per: str, scale: float, unit: str, meaning: str, **more: A
     return _line(None, line)
 
 
+def means(source: str, per: str, scale: float, unit: str, meaning: str, **more: Any) -> Any:
+    return _line(dict, Figure("means", unit, meaning, source=source, per=per, scale=scale, **more))
+
+
 def share(source: str, unit: str, meaning: str, **more: Any) -> Any:
     return _line(None, Figure("share", unit, meaning, source=source, **more))
 
@@ -103,7 +108,7 @@ def fresh_counts(figures: Iterable[Figure]) -> dict[str, Callable[[], Any]]:
     """Return what makes an empty count for each count that the figures are computed from."""
     made: dict[str, Callable[[], Any]] = {}
     for figure in figures:
-        if figure.kind in ("counters", "histogram"):
+        if figure.kind in ("counters", "histogram", "means"):
             made[figure.count] = Counter
         elif figure.kind == "gauges":
             made[figure.count] = dict
@@ -125,6 +130,9 @@ def value_of(figure: Figure, counts: Any, kind: str, busy_secs: float) -> Any:
         return count.total()
     if figure.kind in ("counter", "gauge"):
         return count
+    if figure.kind == "means":
+        per = getattr(counts, figure.per)
+        return {key: total * figure.scale / per[key] for key, total in count.items() if per[key]}
     if figure.of and figure.of != kind:
         return None
     if figure.kind == "share":
@@ -149,6 +157,8 @@ def difference(
             found[name] = {key: number for key, number in more.items() if number}
         elif figure.kind == "mean":
             found[name] = _mean_between(figure, now, before)
+        elif figure.kind == "means":
+            found[name] = _means_between(figure, now, before)
         elif figure.kind == "share" and value is not None:
             found[name] = _busy_between(figure, figures, now, before) / (
                 secs * max(1, now["tasks"])
@@ -165,6 +175,18 @@ def _mean_between(
     return max(0.0, (total_of(figure, now) - total_of(figure, before)) / float(more))
 
 
+def _means_between(
+    figure: Figure, now: Mapping[str, Any], before: Mapping[str, Any]
+) -> dict[str, float]:
+    totals, earlier = totals_of(figure, now), totals_of(figure, before)
+    more = {key: count - before[figure.per].get(key, 0) for key, count in now[figure.per].items()}
+    return {
+        key: max(0.0, total - earlier.get(key, 0.0)) / more[key]
+        for key, total in totals.items()
+        if more.get(key)
+    }
+
+
 def _busy_between(
     share: Figure, figures: Iterable[Figure], now: Mapping[str, Any], before: Mapping[str, Any]
 ) -> float:
@@ -176,3 +198,9 @@ def _busy_between(
 def total_of(figure: Figure, sample: Mapping[str, Any]) -> float:
     """Return the sum that a mean was computed from."""
     return float(sample[figure.name] or 0.0) * float(sample[figure.per])
+
+
+def totals_of(figure: Figure, sample: Mapping[str, Any]) -> dict[str, float]:
+    """Return the sums that means were computed from, by label."""
+    counts = sample[figure.per]
+    return {key: mean * counts.get(key, 0) for key, mean in sample[figure.name].items()}

@@ -19,8 +19,10 @@ from topo.metrics.figure import (
     gauges,
     histogram,
     mean,
+    means,
     share,
 )
+from topo.metrics.keys import INPUT
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,26 @@ class ComponentStats:
     ahead: int = counter("tuples", "Tuples whose time is too far ahead of the clock", of="bolt")
     state_rows: int = gauge("rows", "Windows, cells or tuples that windows hold", of="bolt")
     execute_ms: float | None = mean(
-        "execute_seconds", "executed", 1000, "milliseconds", "Mean time of one execute", of="bolt"
-    )
-    process_ms: float | None = mean(
         "execute_seconds", "executed", 1000, "milliseconds",
-        "Mean time from execute to ack", label="LATENCY ms", of="bolt",
+        "Mean time of one execute", label="LATENCY ms", of="bolt",
+    )  # fmt: skip
+    process_ms: float | None = mean(
+        "process_seconds", "executed", 1000, "milliseconds",
+        "Mean time from execute to ack; a held tuple's has the batches in between", of="bolt",
+    )  # fmt: skip
+    executed_by_input: Mapping[str, int] = counters(
+        INPUT, "tuples", "Tuples executed, by the stream they came from", of="bolt",
+        exposed="topo_input_tuples",
+    )  # fmt: skip
+    execute_ms_by_input: Mapping[str, float] = means(
+        "execute_seconds_by_input", "executed_by_input", 1000, "milliseconds",
+        "Mean time of one execute, by the stream its tuple came from", by=INPUT, of="bolt",
+        exposed="topo_input_execute_seconds",
+    )  # fmt: skip
+    process_ms_by_input: Mapping[str, float] = means(
+        "process_seconds_by_input", "executed_by_input", 1000, "milliseconds",
+        "Mean time from execute to ack, by the stream the tuple came from", by=INPUT, of="bolt",
+        exposed="topo_input_process_seconds",
     )  # fmt: skip
     complete_ms: float | None = mean(
         "complete_seconds", "acked", 1000, "milliseconds",

@@ -1,9 +1,11 @@
-"""Keys of the gauges and counters that components choose: a name, and labels if it has any."""
+"""Keys of figures by label: of gauges and counters that components choose, and by input stream."""
 
 from __future__ import annotations
 
 import re
 
+INPUT = "input"
+"""Begins the keys of figures by input stream; their labels are component and stream."""
 _LABEL = re.compile(r'([^\W\d]\w*)="((?:[^"\\]|\\.)*)"(?:,|$)')
 _ESCAPED = re.compile(r"\\(.)")
 

@@ -22,9 +22,9 @@ from prometheus_client.registry import Collector
 
 from topo.context import LIMIT
 from topo.metrics.encoding import encoded
-from topo.metrics.figure import BUCKETS, Figure
+from topo.metrics.figure import BUCKETS, Figure, totals_of
 from topo.metrics.figures import COMPONENT
-from topo.metrics.keys import name_and_labels
+from topo.metrics.keys import INPUT, name_and_labels
 from topo.metrics.observed import observed_of
 from topo.metrics.totals import BATCH_SECONDS
 
@@ -33,6 +33,7 @@ STATUSES = (
     "STARTING", "ACTIVE", "INACTIVE", "STALLED", "REBALANCING", "KILLED", "COMPLETED", "FAILED",
 )  # fmt: skip
 _OF_TOPOLOGY, _OF_COMPONENT = ("topology",), ("topology", "component")
+_OF_INPUT = ("source", "stream")
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,8 @@ class FiguresCollector(Collector):
         name = name_of(figure)
         if name is None:
             return None
+        if figure.by == INPUT:
+            return CounterMetricFamily(name, figure.meaning, labels=(*self._labels, *_OF_INPUT))
         if figure.kind == "counter":
             label = next((f.by for f in COMPONENT if f.name == f"{figure.name}_by"), "stream")
             return CounterMetricFamily(name, figure.meaning, labels=(*self._labels, label))
@@ -199,6 +202,8 @@ class FiguresCollector(Collector):
 def name_of(figure: Figure) -> str | None:
     """Return what Prometheus calls a component's figure; None: it is part of another's samples."""
     name = figure.exposed or figure.name
+    if figure.by == INPUT:
+        return name
     if figure.kind in ("counters", "gauges"):
         return None
     if figure.kind == "counter":
@@ -224,6 +229,12 @@ def _add(metric: Metric, figure: Figure, labels: tuple[str, ...], of: Mapping[st
             if mean.kind == "mean" and mean.name == figure.name.replace("_by", "_ms"):
                 total = (of[mean.name] or 0.0) * of[mean.per] / mean.scale
         metric.add_metric(labels, _cumulated(value), total)
+    elif figure.by == INPUT:
+        sums = totals_of(figure, of) if figure.kind == "means" else value
+        for key, total in sums.items():
+            source = name_and_labels(key)[1]
+            ends = (source.get("component", ""), source.get("stream", ""))
+            metric.add_metric((*labels, *ends), total / figure.scale)  # type: ignore[attr-defined]
     elif figure.kind == "mean":
         metric.add_metric(labels, value * of[figure.per] / figure.scale)  # type: ignore[attr-defined]
     elif figure.kind == "counter":

@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Any
 
 from topo.metrics.counters import ErrorEntry, ErrorReport, TaskMetrics
 from topo.metrics.figure import value_of
 from topo.metrics.figures import COMPONENT, BatchRecord, BatchStats, ComponentStats
+from topo.metrics.keys import INPUT
 from topo.topology.layout import TaskLayout
 from topo.topology.model import Topology
 
@@ -20,6 +22,10 @@ _RECENT_BATCHES = 100
 _RECENT_SECS = 60.0
 BATCH_SECONDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
 """The limits of the histogram of batches."""
+
+
+_OF_NO_TASK: dict[str, Any] = {figure.name: {} for figure in COMPONENT if figure.by == INPUT}
+"""Figures by input stream are the component's alone: of each task they would be too many."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ class RunTotals:
         by_task = {}
         for task in self._layout.tasks_of(name):
             counts = self._tasks.get(task) or TaskMetrics()
-            by_task[task] = self._stats(kind, 1, counts)
+            by_task[task] = replace(self._stats(kind, 1, counts), **_OF_NO_TASK)
             whole.merge(counts)
         return replace(self._stats(kind, len(by_task), whole), by_task=by_task)
 

@@ -136,6 +136,7 @@ class BasicBoltTask(BoltTask):
     def _run_batches(self, calls: BatchCalls, frames: Sequence[Frame]) -> None:
         """Give the bolt the inputs of these frames batch by batch, and note which of them fail."""
         first = 0
+        self.inputs_timed.restart()
         for frame in frames:
             source = self.setting.layout.component_of(frame.source_task)
             for inputs in batches_of(frame, first):
@@ -145,6 +146,7 @@ class BasicBoltTask(BoltTask):
                 except BaseException as error:
                     self._fail_batch(inputs, error, source)
                 self.settle()
+                self.inputs_timed.lap(frame.source_task, inputs.section.stream, inputs.count)
             first += len(frame)
 
     def _fail_batch(self, inputs: BatchInputs, error: BaseException, source: str) -> None:

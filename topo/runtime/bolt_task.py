@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat, starmap
-from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ from topo.errors import FailTuple, Unavailable, sentence_of, text_of
 from topo.functions import FunctionBolt
 from topo.runtime import user_errors as failures
 from topo.runtime.column_loops import ColumnLoops
+from topo.runtime.input_seconds import InputSeconds
 from topo.runtime.loops import Loop, Values, loop_over_tuples, loop_over_values, values_of
 from topo.runtime.replaced_calls import replaces
 from topo.runtime.task import Task, TaskEnvironment
@@ -57,6 +57,7 @@ class BoltTask(Task):
         self.hook = hook_of(self.component) if self.basic else BY_TUPLE
         self._replaces_execute = replaces(self.component, "execute")
         self._classes: dict[tuple[int, str], type[Tuple]] = {}
+        self.inputs_timed = InputSeconds(setting.layout)
         self._left: Callable[[], int] = int  # of the section being executed, how many inputs
         self._end = 0  # where it ends
         self._growth = 1.0  # tuples emitted for one that came in, lately
@@ -94,7 +95,7 @@ class BoltTask(Task):
         self.worked = True
         if self.outlet.is_waiting:  # what `prepare` emitted comes of no input
             self.settle()
-        started = perf_counter()
+        self.inputs_timed.begin()
         run: list[Frame] = []
         size = 0
         for packed in frames:
@@ -113,7 +114,7 @@ class BoltTask(Task):
                 run, size = [], 0
         if run:
             self._run(run, size)
-        self.metrics.execute_seconds += perf_counter() - started
+        self.inputs_timed.end(self.metrics)
 
     def _fail_unread(self, packed: PackedFrame, error: BaseException) -> None:
         """Stop for values that cannot be unpickled, or fail all tuples that came with them."""
@@ -123,6 +124,7 @@ class BoltTask(Task):
         for section in unread.sections:
             if section.trees is not None:
                 self.updates.fail(section.trees.roots.tolist(), self.fail_reason(reason))
+        self.inputs_timed.note_unread(unread)
         self.metrics.executed += len(unread)
         self.metrics.failed += len(unread)
 
@@ -183,8 +185,9 @@ class BoltTask(Task):
         Segments are that short so that their emits are still in the cache when they are dealt.
         """
         first = 0
+        self.inputs_timed.restart()
         for frame in frames:
-            for items, loop, count in self._runs_of(frame, text, first):
+            for stream, items, loop, count in self._runs_of(frame, text, first):
                 left = count
                 while left > 0:
                     size = min(left, max(_SMALLEST_SEGMENT, int(_ROWS_A_FLUSH / self._growth)))
@@ -196,6 +199,10 @@ class BoltTask(Task):
                         self.settle()
                         self._unsettled = 0.0
                     left -= size
+                if stream is not None:
+                    self.inputs_timed.lap(frame.source_task, stream, count)
+            if frame.order is not None:
+                self.inputs_timed.lap_mixed(frame)
             first += len(frame)
         self.settle()
         self._unsettled = 0.0
@@ -237,10 +244,11 @@ class BoltTask(Task):
 
     def _runs_of(
         self, frame: Frame, text: LoopText, first: int
-    ) -> Iterator[tuple[Iterator[Any], Loop, int]]:
+    ) -> Iterator[tuple[str | None, Iterator[Any], Loop, int]]:
+        """Yield the values of a frame, run by run, with their stream; None: they are mixed."""
         if frame.order is not None:
             loop = loop_over_tuples(text, self.marks_emits)
-            yield self._in_order(frame, first), loop, len(frame)
+            yield None, self._in_order(frame, first), loop, len(frame)
             return
         for section in frame.sections:
             cls: Any = self._class_of(frame.source_task, section.stream)
@@ -248,11 +256,11 @@ class BoltTask(Task):
             first += section.count
             if not section.columns and links is None:
                 loop = loop_over_tuples(text, self.marks_emits)
-                yield _empty(cls, section.count), loop, section.count
+                yield section.stream, _empty(cls, section.count), loop, section.count
             else:
                 values, loop = self.section_loop(section, cls, text, links)
                 self._left, self._end = values.left, first
-                yield values.items, loop, section.count
+                yield section.stream, values.items, loop, section.count
 
     def section_loop(
         self, section: Section, cls: Any, text: LoopText, links: Iterable[int] | None
@@ -298,7 +306,7 @@ class BoltTask(Task):
     def _in_order(self, frame: Frame, first: int) -> Iterator[Tuple]:
         """Yield the tuples of several streams in the order in which they were emitted."""
         assert frame.order is not None
-        made = []
+        made: list[Iterator[Tuple]] = []
         for section in frame.sections:
             cls: Callable[..., Tuple] = self._class_of(frame.source_task, section.stream)
             links = self._links(section, first)
@@ -310,7 +318,7 @@ class BoltTask(Task):
             else:
                 made.append(starmap(cls, values.items))
             first += section.count
-        return (next(made[number]) for number in frame.order.tolist())
+        return self.inputs_timed.one_by_one(made, frame.order.tolist())
 
     def _links(self, section: Section, first: int) -> Iterable[int] | None:
         """Return the links of a section's tuples; those of basic bolts have none."""

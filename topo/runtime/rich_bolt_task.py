@@ -11,6 +11,7 @@ from topo.collectors import OutputCollector
 from topo.components import Bolt
 from topo.errors import StatelessError
 from topo.runtime.bolt_task import BoltTask, is_plain, sections_of
+from topo.runtime.input_seconds import input_key
 from topo.runtime.loops import EXECUTE, EXECUTE_AND_KEEP
 from topo.runtime.ports import BoltPort
 from topo.runtime.task import TaskEnvironment
@@ -188,6 +189,7 @@ class RichBoltTask(BoltTask):
             self.updates.ack(*inputs.acks(links[links >= 0]))
         for tup in settling.acked_held:
             held = tup._topo_held
+            self._count_held(tup, self.batch_now - held.since)
             roots = np.array(held.roots, np.uint64)
             edges = np.array(held.edges, np.uint64) ^ np.uint64(held.children)
             self.updates.ack(roots, edges)
@@ -202,6 +204,13 @@ class RichBoltTask(BoltTask):
         settling.clear()
         if inputs is not None:
             self._keep(inputs)
+
+    def _count_held(self, tup: Tuple, secs: float) -> None:
+        """Count the time from execute to ack of a tuple that is acked in a later batch."""
+        source = tup._topo_source
+        waited = max(0.0, secs)
+        self.metrics.process_seconds += waited
+        self.metrics.process_seconds_by_input[input_key(source.component, source.stream)] += waited
 
     def _done_so_far(self) -> int:
         settling = self._port.settling

@@ -218,9 +218,11 @@ class TimedBoltTask(RichBoltTask):
         self._trees.inputs = inputs
         self._linked = inputs is not None
         count = 0
+        self.inputs_timed.restart()
         for frame in frames:
             for section, links in _runs(frame, count):
                 self._run_section(frame, section, links)
+                self.inputs_timed.lap(frame.source_task, section.stream, section.count)
             count += len(frame)
         if self._by_hand:
             self.settle()

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from topo.manage.views import ErrorView, PlacedComponent, TopologyView
+from topo.metrics.inputs import InputFigures, inputs_of
 
 _LAST_ERROR_CHARS = 200
 RECENT_SECS = 1800
@@ -131,18 +132,32 @@ def inputs(placed: PlacedComponent) -> list[tuple[str, str]]:
 
 
 def input(read: tuple[str, str], of: Figures) -> dict[str, Any]:
+    """Return the figures of an input; acks and failures are counted for all inputs together.
+
+    Those of one are its share by the tuples that were executed, as Storm's own are of a sample.
+    """
     component, stream = read
-    counts = (of.get("inputs") or {}).get(f"{component}/{stream}") or of
+    by_read = {(each.component, each.stream): each for each in inputs_of(of)}
+    none = InputFigures(component, stream, 0, None, None)
+    counts = by_read.get(read, none) if by_read else _of_all_inputs(component, stream, of)
+    total = of.get("executed", 0)
+    share = counts.executed / total if total else 0.0
     return {
         "component": component,
         "encodedComponentId": quote(component, safe=""),
         "stream": stream,
-        "executeLatency": three(counts.get("execute_ms")),
-        "processLatency": three(counts.get("process_ms", counts.get("execute_ms"))),
-        "executed": counts.get("executed", 0),
-        "acked": counts.get("acked", 0),
-        "failed": counts.get("failed", 0),
+        "executeLatency": three(counts.execute_ms),
+        "processLatency": three(counts.process_ms),
+        "executed": counts.executed,
+        "acked": round(share * of.get("acked", 0)),
+        "failed": round(share * of.get("failed", 0)),
     }
+
+
+def _of_all_inputs(component: str, stream: str, of: Figures) -> InputFigures:
+    """Return what is known of an input in a document without figures by input."""
+    times = of.get("execute_ms"), of.get("process_ms")
+    return InputFigures(component, stream, of.get("executed", 0), *times)
 
 
 def output(stream: str, count: int, of: Figures, is_spout: bool) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import { follow, get, of, post, who } from './api.js';
 import { h, link, setText } from './dom.js';
-import { bytes, count, duration, level, ms, percent, rate } from './format.js';
+import { bytes, count, duration, inputKey, level, ms, percent, rate } from './format.js';
 import { Errors, meter, panel, segments, Table, Tiles, toast } from './parts.js';
 import { Past, Spark } from './past.js';
 import { head, WINDOWS } from './topology.js';
@@ -23,7 +23,10 @@ export function component(main, name, id, signal) {
     { title: 'From', mark: (row) => row.component, cell: (row) => h('a', { href: link('topology', name, 'component', row.component) }, row.component) },
     { title: 'Stream', cell: (row) => row.stream },
     { title: 'Grouping', cell: (row) => row.grouping },
-    { title: 'Now', num: true, cell: (row) => rate(row.rate) },
+    { title: 'Executed', num: true, sort: (row) => row.executed, cell: (row) => count(row.executed) },
+    { title: 'One execute', num: true, sort: (row) => row.executeMs, cell: (row) => ms(row.executeMs) },
+    { title: 'Execute to ack', num: true, sort: (row) => row.processMs, cell: (row) => ms(row.processMs) },
+    { title: 'Sent now', num: true, sort: (row) => row.rate, cell: (row) => rate(row.rate) },
   ], (row) => `${row.component}/${row.stream}`, { onempty: 'It reads nothing: it is a spout.' });
   const past = new Past();
   const ownFigures = [...['counters', 'gauges'].map((kind) => new OwnFigures(kind, past)), new Spreads()];
@@ -50,7 +53,9 @@ export function component(main, name, id, signal) {
       stream: output.name, fields: output.fields.join(', '), emitted: figures.emitted_by?.[output.name] ?? 0, rate: now?.streams[output.name] ?? null,
       readers: plan.components.flatMap((one) => one.inputs.filter((read) => read.component === id && read.stream === output.name).map((read) => `${one.id} (${groupingOf(read)})`)).join(', ') || 'nobody',
     })));
+    const of_ = (by, read) => figures[by]?.[inputKey(read.component, read.stream)] ?? null;
     inputs.update(placed.inputs.map((read) => ({
+      executed: of_('executed_by_input', read), executeMs: of_('execute_ms_by_input', read), processMs: of_('process_ms_by_input', read),
       component: read.component, stream: read.stream, grouping: groupingOf(read), rate: nowRates?.of(read.component)?.streams[read.stream] ?? null,
     })));
   };

@@ -111,6 +111,12 @@ export function level(name, value) {
   return Number.isInteger(found) ? count(found) : short(found);
 }
 
+/** The key of a bolt's figures of a stream that it reads, as `figure_key` writes it. */
+export function inputKey(component, stream) {
+  const escaped = (text) => text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
+  return `input{component="${escaped(component)}",stream="${escaped(stream)}"}`;
+}
+
 /** A value of a setting, as JSON. */
 export function json(value) {
   return typeof value === 'string' ? value : JSON.stringify(value) ?? '–';
