@@ -102,6 +102,9 @@ class Component:
     `topo kill --purge` the second. A `Secret` in it is looked up there.
     """
 
+    _topo_role = ""
+    """What the pages draw it as, of a component whose work has figures of its own."""
+
     context: TopologyContext
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:

@@ -20,6 +20,7 @@ import pytest
 from tests.ui.browsers import browser
 from tests.ui.busy import add_busy
 from tests.ui.conftest import Site, serving
+from tests.ui.roles import add_desk
 from tests.ui.worlds import World, decision, world_in
 from topo.manage.views import StacksView, StackView, StateView, ThreadView
 
@@ -69,6 +70,10 @@ COMMON: Mapping[str, tuple[str, Act | None]] = {
     "failed": ("topology/nightly-report", None),
     "stalled": ("topology/sensors", None),
     "nothing": ("nothing/here", None),
+    "desk": ("topology/desk", None),
+    "calls": ("topology/desk/component/calls", None),
+    "pattern": ("topology/desk/component/tried-out", None),
+    "rules": ("topology/desk/component/alerts", None),
     "errors-open": ("topology/five/errors", _open_all),
     "state-read": ("topology/five/state", _read_state),
     "threads": ("topology/five/workers", _press("Threads")),
@@ -87,6 +92,7 @@ def furnish(world: World, monkeypatch: pytest.MonkeyPatch, sizes: Mapping[str, i
         driver.decisions = [decision(at=time.time() - 90), decision(verdict="stay", to=1)]
         if name in SLOW:
             SLOW[name] = getattr(driver, "slow", "")
+    add_desk(world)
     world.add("sensors", "STALLED", reason="spout 'mqtt' at its pending limit")
     world.add("clicks-of-all-the-shops-in-europe-and-elsewhere", "INACTIVE")
     world.add("booting", "STARTING", reason="starting Spark")

@@ -18,6 +18,7 @@ import pytest
 from tests.ui.browsers import browser
 from tests.ui.conftest import Serve, Site, serving
 from tests.ui.gallery import FILLED
+from tests.ui.roles import add_desk
 from tests.ui.worlds import HOSTILE, World, decision, error_of, fan, word_count
 from topo.logs.requests import read_requests
 from topo.manage.marks import note_mark
@@ -173,6 +174,48 @@ def test_a_topology_is_drawn_with_its_figures(chrome: Browser, world: World, sit
         watched.page.get_by_role("table").get_by_role("link", name="count").click()
         watched.shows("Tasks")
         watched.shows("split", ".page")
+
+
+def test_loops_calls_patterns_and_rules_are_drawn_as_what_they_are(
+    chrome: Browser, world: World, site: Site
+) -> None:
+    add_desk(world)
+    with shown(chrome, site) as watched:
+        watched.go("topology/desk")
+        graph = watched.page.locator(".graph")
+        drawn = {
+            "calls": ("DRPC", "3 open calls", "calls of a function"),
+            "results": ("answers", "1,204 answers", "brings results to callers"),
+            "tried-out": ("pattern", "412 partial matches", "looks for a pattern of events"),
+            "alerts": ("rules", "1,000 firings", "asks rules"),
+        }
+        for name, (badge, figure, words) in drawn.items():
+            node = graph.locator("a.node", has=watched.page.get_by_text(name, exact=True).first)
+            node = node.filter(has=watched.page.locator(".role", has_text=badge))
+            node.get_by_text(figure, exact=True).wait_for()
+            assert words in (node.locator("title").text_content() or "")
+        assert graph.locator("a.node .role").count() == len(drawn)
+        assert graph.locator("a.node .frame").count() == 2
+        graph.get_by_text("21 on the loop").first.wait_for()
+        loop = graph.locator("g.edge.loop path")
+        assert loop.get_attribute("marker-end") == "url(#back)"
+        for words in ("calls of functions (DRPC)", "patterns and rules", "loop: goes back"):
+            watched.shows(words, ".keys")
+        graph.locator("a.node", has_text="alerts").click()
+        watched.shows("Firings by rule")
+        rules = watched.page.locator(".panel", has_text="Firings by rule")
+        rules.get_by_role("cell", name="<b>odd</b>").wait_for()
+        first = rules.locator("tbody tr").first.locator("td")
+        assert [first.first.inner_text(), first.last.inner_text()] == ["large", "970"]
+        watched.go("topology/desk/component/tried-out")
+        watched.shows("Partial matches")
+        watched.shows("412")
+        watched.go("topology/desk/component/calls")
+        watched.shows("Open calls")
+        world.add("words")
+        watched.go("topology/words")
+        watched.shows("at its pending limit", ".keys")
+        assert watched.page.locator(".keys").get_by_text("patterns and rules").count() == 0
 
 
 def test_restarts_rebalances_and_errors_are_marks_in_the_charts(

@@ -26,7 +26,7 @@ from topo.metrics.inputs import inputs_of
 from topo.metrics.keys import INPUT
 from topo.metrics.prometheus import name_of
 from topo.metrics.series import Series, sample_of
-from topo.runtime.input_seconds import input_key
+from topo.runtime.input_seconds import key_of_stream
 
 SPAN_SECS = 10.0
 ERRORS = 3
@@ -53,7 +53,7 @@ def distinct(kind: str, source: str, numbers: Iterator[int]) -> dict[str, Any]:
         elif figure.kind == "histogram":
             task[figure.name] = {"0.1": number, "+Inf": 2}
         elif figure.by == INPUT:
-            key, share = input_key(source, "default"), 1024 if figure.kind == "means" else 1
+            key, share = key_of_stream(source, "default"), 1024 if figure.kind == "means" else 1
             task[figure.name] = {key: number / share if share > 1 else number}
         elif figure.kind == "counters":
             task[figure.name] = {"a": number}

@@ -29,7 +29,7 @@ from topo.manage.records import RunRecord, State
 from topo.manage.registry import Registry
 from topo.manage.service import DriverServer
 from topo.manage.submit import Request, Resume, submit
-from topo.runtime.input_seconds import input_key
+from topo.runtime.input_seconds import key_of_stream
 from topo.storage.savepoints import Component, Savepoint, summary_of, write_savepoint
 from topo.storage.saving import Changes, SavedMapping
 from topo.topology.model import ComponentDef, Topology
@@ -105,7 +105,7 @@ def by_input(placed: ComponentDef, flows: Mapping[str, float], ms: float = 0.75)
 
     They have the mean `ms`; what is read after the first takes longer.
     """
-    reads = {input_key(r.component, r.stream): flows[r.component] for r in placed.inputs}
+    reads = {key_of_stream(r.component, r.stream): flows[r.component] for r in placed.inputs}
     longer = {key: 1.0 + place for place, key in enumerate(reads)}
     total = sum(longer[key] * flow for key, flow in reads.items())
     each = ms * sum(reads.values()) / total if total else 0.0

@@ -20,7 +20,7 @@ from topo.metrics.figures import COMPONENT
 from topo.metrics.history import Windows
 from topo.metrics.totals import RunTotals
 from topo.running import AckerStats, RunStats
-from topo.runtime.input_seconds import input_key
+from topo.runtime.input_seconds import key_of_stream
 from topo.topology.layout import TaskLayout
 
 TOPOLOGY = line(Numbers(3), Total())
@@ -59,7 +59,7 @@ def metrics(numbers: list[int]) -> TaskMetrics:
     counted.execute_seconds = busy / 8 if executed else 0.0  # nothing takes no time
     counted.complete_seconds = busy / 8 if acked else 0.0
     for name, share in (("a", executed // 2), ("b", executed - executed // 2)):
-        key = input_key(name, "default")
+        key = key_of_stream(name, "default")
         counted.executed_by_input[key] = share
         counted.execute_seconds_by_input[key] = share * busy / 8
         counted.process_seconds_by_input[key] = share * busy / 4
@@ -149,7 +149,7 @@ def test_a_window_has_the_means_of_each_input_in_it() -> None:
     windows.begin(50.0, driver.figures)
     driver.batch({BOLT: metrics([0, 7, 0, 0, 2])}, 1.0)
     bolt = windows.last(600, 60.0, driver.figures)["components"]["b1"]
-    a, b = (input_key(name, "default") for name in "ab")
+    a, b = (key_of_stream(name, "default") for name in "ab")
     assert bolt["executed_by_input"] == {a: 3, b: 4}
     assert bolt["execute_ms_by_input"] == pytest.approx({a: 250.0, b: 250.0})
     assert bolt["process_ms_by_input"] == pytest.approx({a: 500.0, b: 500.0})

@@ -16,7 +16,8 @@ import pytest
 
 import topo
 from tests.conformance.doubles import Counter, FirstTasks, Identity, Sink, Words
-from topo import InvalidTopologyError, TopoError, Topology, TopologyBuilder
+from topo import InvalidTopologyError, Rule, RuleBolt, TopoError, Topology, TopologyBuilder
+from topo.drpc import DrpcSpout, ReturnResults
 from topo.shipping.pickling import pickle_to_travel
 from topo.testing import complete_topology
 from topo.topology.layout import TaskLayout
@@ -84,6 +85,22 @@ def test_it_can_be_looked_into() -> None:
     assert [consumer.id for consumer, _ in topology.consumers("words")] == ["count", "sink"]
     with pytest.raises(TopoError, match=r"no component 'cuont'; .* did you mean 'count'\?"):
         topology.component("cuont")
+
+
+class Answers(ReturnResults):
+    """A user's own."""
+
+
+def test_a_component_says_what_it_is_drawn_as_wherever_its_classes_are_missing() -> None:
+    builder = TopologyBuilder()
+    builder.set_spout("calls", DrpcSpout("echo"))
+    rules = RuleBolt([Rule("some", "args != ''")], match="all")
+    builder.set_bolt("rules", rules).shuffle_grouping("calls")
+    builder.set_bolt("answers", Answers()).shuffle_grouping("calls")
+    builder.set_bolt("sink", Sink()).shuffle_grouping("calls")
+    again = Topology.from_bytes(builder.create_topology().to_bytes())
+    roles = {name: component.role for name, component in again.components.items()}
+    assert roles == {"calls": "drpc", "rules": "rules", "answers": "answers", "sink": ""}
 
 
 def test_it_travels_as_bytes() -> None:

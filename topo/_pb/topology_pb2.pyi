@@ -19,7 +19,7 @@ class Topology(_message.Message):
     def __init__(self, version: _Optional[int] = ..., components: _Optional[_Iterable[_Union[Component, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ..., user_classes: _Optional[_Iterable[_Union[UserClass, _Mapping]]] = ...) -> None: ...
 
 class Component(_message.Message):
-    __slots__ = ("id", "spout", "class_name", "parallelism", "outputs", "inputs", "conf", "pickled", "stateless", "finite", "basic", "requires", "timed", "external", "leaves", "times_in")
+    __slots__ = ("id", "spout", "class_name", "parallelism", "outputs", "inputs", "conf", "pickled", "stateless", "finite", "basic", "requires", "timed", "external", "leaves", "times_in", "role")
     class TimesInEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class Component(_message.Message):
     EXTERNAL_FIELD_NUMBER: _ClassVar[int]
     LEAVES_FIELD_NUMBER: _ClassVar[int]
     TIMES_IN_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     id: str
     spout: bool
     class_name: str
@@ -59,7 +60,8 @@ class Component(_message.Message):
     external: str
     leaves: str
     times_in: _containers.ScalarMap[str, str]
-    def __init__(self, id: _Optional[str] = ..., spout: _Optional[bool] = ..., class_name: _Optional[str] = ..., parallelism: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., conf: _Optional[str] = ..., pickled: _Optional[bytes] = ..., stateless: _Optional[bool] = ..., finite: _Optional[bool] = ..., basic: _Optional[bool] = ..., requires: _Optional[_Iterable[str]] = ..., timed: _Optional[bool] = ..., external: _Optional[str] = ..., leaves: _Optional[str] = ..., times_in: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    role: str
+    def __init__(self, id: _Optional[str] = ..., spout: _Optional[bool] = ..., class_name: _Optional[str] = ..., parallelism: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., conf: _Optional[str] = ..., pickled: _Optional[bytes] = ..., stateless: _Optional[bool] = ..., finite: _Optional[bool] = ..., basic: _Optional[bool] = ..., requires: _Optional[_Iterable[str]] = ..., timed: _Optional[bool] = ..., external: _Optional[str] = ..., leaves: _Optional[str] = ..., times_in: _Optional[_Mapping[str, str]] = ..., role: _Optional[str] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "fields", "direct")

@@ -28,6 +28,8 @@ class ReturnResults(StatefulBolt):
     A result that is text stays as it is, anything else becomes JSON.
     """
 
+    _topo_role = "answers"
+
     transient: Iterable[str] = ("_answers", "_results")
 
     def __init__(self, answer: str = COMMITTED) -> None:

@@ -34,6 +34,8 @@ class DrpcSpout(Spout):
     What a bolt makes of a request goes to `ReturnResults`, with its `return_info`.
     """
 
+    _topo_role = "drpc"
+
     outputs: Any = {"default": ("args", "return_info"), REQUESTS: (ID,)}
     transient: Iterable[str] = ("_lines", "_claim", "_unsettled")
 

@@ -69,6 +69,7 @@ def _placed(topology: Topology, placed: PlacedView, conf: Any) -> PlacedComponen
         level=placed.level,
         fused_into=placed.fused_into,
         keeps_state=placed.keeps_state,
+        role=definition.role,
         pending_limit=int(limit) * len(placed.tasks) if limit and definition.is_spout else None,
         inputs=[
             InputView(

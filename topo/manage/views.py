@@ -125,6 +125,8 @@ class PlacedComponent:
     level: int
     fused_into: str | None
     keeps_state: bool
+    role: str
+    """What it is besides a spout or a bolt: "drpc", "answers", "pattern", "rules" or nothing."""
     pending_limit: int | None
     """How many messages its tasks may have in flight, all together."""
     inputs: list[InputView]

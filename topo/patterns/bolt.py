@@ -49,6 +49,8 @@ class PatternBolt(TimedBolt):
     key, 10,000 if it is not given: the oldest go then, and are counted.
     """
 
+    _topo_role = "pattern"
+
     def __init__(
         self,
         pattern: Pattern,

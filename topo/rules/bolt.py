@@ -54,6 +54,8 @@ class RuleBolt(TimedBolt):
     with a key, what came too late to be counted.
     """
 
+    _topo_role = "rules"
+
     def __init__(
         self,
         rules: Sequence[Rule] | str | Path,

@@ -53,6 +53,8 @@ class SubscriptionBolt(TimedBolt):
     and `reason` of what was refused, such as more than `limit` of a task.
     """
 
+    _topo_role = "rules"
+
     def __init__(
         self,
         subscriptions: StreamName,

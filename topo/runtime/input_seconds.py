@@ -91,7 +91,7 @@ class InputSeconds:
     def _key_of(self, source_task: int, stream: str) -> str:
         key = self._keys.get((source_task, stream))
         if key is None:
-            key = input_key(self._layout.component_of(source_task), stream)
+            key = key_of_stream(self._layout.component_of(source_task), stream)
             self._keys[source_task, stream] = key
         return key
 
@@ -101,6 +101,6 @@ class InputSeconds:
         self._counts[key] = self._counts.get(key, 0) + count
 
 
-def input_key(component: str, stream: str) -> str:
+def key_of_stream(component: str, stream: str) -> str:
     """Return the key under which figures of a component's stream are counted by who reads it."""
     return figure_key(INPUT, {"component": component, "stream": stream})

@@ -11,7 +11,7 @@ from topo.collectors import OutputCollector
 from topo.components import Bolt
 from topo.errors import StatelessError
 from topo.runtime.bolt_task import BoltTask, is_plain, sections_of
-from topo.runtime.input_seconds import input_key
+from topo.runtime.input_seconds import key_of_stream
 from topo.runtime.loops import EXECUTE, EXECUTE_AND_KEEP
 from topo.runtime.ports import BoltPort
 from topo.runtime.task import TaskEnvironment
@@ -210,7 +210,9 @@ class RichBoltTask(BoltTask):
         source = tup._topo_source
         waited = max(0.0, secs)
         self.metrics.process_seconds += waited
-        self.metrics.process_seconds_by_input[input_key(source.component, source.stream)] += waited
+        self.metrics.process_seconds_by_input[key_of_stream(source.component, source.stream)] += (
+            waited
+        )
 
     def _done_so_far(self) -> int:
         settling = self._port.settling

@@ -98,6 +98,7 @@ class ComponentDef:
     requires: tuple[str, ...] = ()  # distributions it imports where it runs
     external: Mapping[str, Any] = field(default_factory=dict)  # what an engine does for it
     leaves: Mapping[str, Any] = field(default_factory=dict)  # what it leaves outside
+    role: str = ""  # what it is drawn as: "drpc", "answers", "pattern" or "rules", if it is one
     # The same component for engines in this process, which need no copy of its classes.
     local: LocalPickle | None = field(default=None, compare=False, repr=False)
 

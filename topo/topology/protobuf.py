@@ -64,6 +64,7 @@ def _component_message(component: ComponentDef) -> pb.Component:
         requires=component.requires,
         external=_json_text(component.external),
         leaves=_json_text(component.leaves),
+        role=component.role,
     )
     for output in component.outputs:
         message.outputs.add(name=output.name, fields=output.fields, direct=output.direct)
@@ -97,6 +98,7 @@ def _component(message: pb.Component) -> ComponentDef:
         requires=tuple(message.requires),
         external=json.loads(message.external or "{}", object_hook=_with_secret),
         leaves=json.loads(message.leaves or "{}", object_hook=_with_secret),
+        role=message.role,
     )
 
 

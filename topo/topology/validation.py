@@ -146,6 +146,7 @@ def _component(draft: Draft, outputs: Streams, conf: Mapping[str, Any]) -> Compo
         requires=_requires(draft.component),
         external=draft.component.external,
         leaves=draft.component.leaves,
+        role=type(draft.component)._topo_role,
         local=local,
     )
 

@@ -5,6 +5,7 @@ import { h, link, setText } from './dom.js';
 import { bytes, count, duration, inputKey, level, ms, percent, rate } from './format.js';
 import { Errors, meter, panel, segments, Table, Tiles, toast } from './parts.js';
 import { Past, Spark } from './past.js';
+import { firingsOf, isFiring, roleFigures, ROLES } from './roles.js';
 import { head, WINDOWS } from './topology.js';
 
 export function component(main, name, id, signal) {
@@ -28,8 +29,11 @@ export function component(main, name, id, signal) {
     { title: 'Execute to ack', num: true, sort: (row) => row.processMs, cell: (row) => ms(row.processMs) },
     { title: 'Sent now', num: true, sort: (row) => row.rate, cell: (row) => rate(row.rate) },
   ], (row) => `${row.component}/${row.stream}`, { onempty: 'It reads nothing: it is a spout.' });
+  const roleTiles = new RoleTiles();
   const past = new Past();
-  const ownFigures = [...['counters', 'gauges'].map((kind) => new OwnFigures(kind, past)), new Spreads()];
+  const firings = new OwnFigures('Firings by rule', past, (figures) => firingsOf(figures).map(({ key, rule, value }) => [key, value, rule]), 'counters');
+  const counted = (figures) => Object.entries(figures.counters ?? {}).filter(([key]) => !isFiring(key));
+  const ownFigures = [firings, new OwnFigures('Counters', past, counted, 'counters'), new OwnFigures('Gauges', past, (figures) => Object.entries(figures.gauges ?? {}), 'gauges'), new Spreads()];
   let plan = null;
   let chosen = '10m';
   let windowed = null;
@@ -49,6 +53,7 @@ export function component(main, name, id, signal) {
     setText(skew, skewOf(figures));
     for (const own of ownFigures) own.update(figures);
     if (!placed) return;
+    roleTiles.update(roleFigures(placed, figures, plan));
     streams.update(placed.outputs.map((output) => ({
       stream: output.name, fields: output.fields.join(', '), emitted: figures.emitted_by?.[output.name] ?? 0, rate: now?.streams[output.name] ?? null,
       readers: plan.components.flatMap((one) => one.inputs.filter((read) => read.component === id && read.stream === output.name).map((read) => `${one.id} (${groupingOf(read)})`)).join(', ') || 'nobody',
@@ -87,11 +92,11 @@ export function component(main, name, id, signal) {
   });
   body.replaceChildren(h('div', { class: 'row between' }, h('div', {}, h('h1', {}, id), about), h('div', { class: 'row' },
     choice, h('a', { class: 'button', href: `${link('topology', name, 'logs')}?component=${encodeURIComponent(id)}` }, 'Logs'))),
-  tiles.element, past.element, samplePanel(name, id, signal), panel('Tasks', tasks.element, skew), panel('Reads', inputs.element), panel('Emits', streams.element), ...ownFigures.map((own) => own.element), panel('Errors', errors.element));
+  tiles.element, roleTiles.element, past.element, firings.element, samplePanel(name, id, signal), panel('Tasks', tasks.element, skew), panel('Reads', inputs.element), panel('Emits', streams.element), ...ownFigures.slice(1).map((own) => own.element), panel('Errors', errors.element));
   get(of(name, 'plan'), {}, signal).then((found) => {
     plan = found;
     const placed = plan.components.find((one) => one.id === id);
-    about.textContent = placed ? [placed.kind, placed.class_name, `level ${placed.level}`,
+    about.textContent = placed ? [placed.kind, ROLES[placed.role]?.words ?? '', placed.class_name, `level ${placed.level}`,
       placed.fused_into ? `fused into ${placed.fused_into}` : '', placed.keeps_state ? 'keeps state' : 'no state',
       placed.pending_limit ? `at most ${count(placed.pending_limit)} pending` : ''].filter(Boolean).join(' · ') : 'there is no such component';
     show();
@@ -165,32 +170,53 @@ function tilesOf(figures, now) {
   ];
 }
 
+/** The figures of what a component is besides a spout or a bolt; hidden if it is nothing else. */
+class RoleTiles {
+  constructor() {
+    this.element = h('div', { class: 'own', hidden: true });
+    this.tiles = null;
+  }
+
+  update(figures) {
+    if (!figures.length) return;
+    if (!this.tiles) {
+      this.tiles = new Tiles(figures.map(([label]) => label));
+      this.element.append(this.tiles.element);
+      this.element.hidden = false;
+    }
+    this.tiles.update(figures.map(([, value]) => [count(value)]));
+  }
+}
+
 /** What the component itself counts, or notes as levels; hidden if there is none. */
 class OwnFigures {
-  /** @param {'counters' | 'gauges'} kind */
-  constructor(kind, past) {
-    [this.kind, this.past, this.sparks] = [kind, past, new Map()];
+  /**
+   * @param {(figures: any) => [string, number, string?][]} entries what it shows: key, value, and another name than the key
+   * @param {'counters' | 'gauges'} kind
+   */
+  constructor(title, past, entries, kind) {
+    [this.kind, this.past, this.entries, this.sparks] = [kind, past, entries, new Map()];
     const isCounter = kind === 'counters';
     this.table = new Table([
       { title: 'Name', sort: (row) => row.name, cell: (row) => row.name },
-      { title: 'Since this page was opened', num: true, mark: (row) => row.name, cell: (row) => this.spark(row.name).element },
+      { title: 'Since this page was opened', num: true, mark: (row) => row.key, cell: (row) => this.spark(row.key).element },
       ...(isCounter ? [{ title: 'A second', num: true, sort: (row) => row.lately.at(-1), cell: (row) => rate(row.lately.at(-1)) }] : []),
-      { title: isCounter ? 'Count' : 'Level', num: true, sort: (row) => row.value, cell: (row) => level(row.name, row.value) },
-    ], (row) => row.name);
-    this.element = panel(kind === 'counters' ? 'Counters' : 'Gauges', this.table.element);
+      { title: isCounter ? 'Count' : 'Level', num: true, sort: (row) => row.value, cell: (row) => level(row.key, row.value) },
+    ], (row) => row.key);
+    this.element = panel(title, this.table.element);
     this.element.hidden = true;
   }
 
   /** The line of a figure; made once, since a row is kept as well. */
-  spark(name) {
-    if (!this.sparks.has(name)) this.sparks.set(name, new Spark());
-    return this.sparks.get(name);
+  spark(key) {
+    if (!this.sparks.has(key)) this.sparks.set(key, new Spark());
+    return this.sparks.get(key);
   }
 
   update(figures) {
     const isCounter = this.kind === 'counters';
-    const rows = Object.entries(figures[this.kind] ?? {}).map(([name, value]) => ({ name, value, lately: isCounter ? this.past.counter(name) : this.past.gauge(name) }));
-    for (const row of rows) this.spark(row.name).update(row.lately, isCounter ? rate : (value) => level(row.name, value));
+    const rows = this.entries(figures).map(([key, value, name = key]) => ({ key, name, value, lately: isCounter ? this.past.counter(key) : this.past.gauge(key) }));
+    for (const row of rows) this.spark(row.key).update(row.lately, isCounter ? rate : (value) => level(row.key, value));
     this.table.update(rows);
     this.element.hidden = !rows.length;
   }

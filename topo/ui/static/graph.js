@@ -6,6 +6,7 @@ import { Excerpt } from './excerpt.js';
 import { clock, count, duration, moment, ms, percent, plural, rate } from './format.js';
 import { arranged, BOX, folded, placed, route } from './layout.js';
 import { heat } from './rates.js';
+import { loopWords, ROLES, roleWords } from './roles.js';
 
 const LABELLED = 30;  // with more edges their labels lie on each other: they are shown of what is pointed at
 const LENGTH = 22;
@@ -20,7 +21,7 @@ export class Graph {
     this.latest = null;
     this.svg = s('svg', { 'aria-label': `graph of ${topology}` });
     this.excerpt = new Excerpt(this.svg);
-    this.element = h('div', {}, this.excerpt.frame, keys());
+    this.element = h('div', {}, this.excerpt.frame, keys(plan));
     this.svg.addEventListener('focusin', (event) => this.reveal(event.target.closest('.node')));
     this.draw();
   }
@@ -38,11 +39,13 @@ export class Graph {
     this.taken = new Map();
     const edges = [...reads.values()].map((read) => this.edge(read));
     const names = boxes.map((level, number) => this.levelName(number, level[0]));
+    const arrow = s('marker', { id: 'back', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: 'userSpaceOnUse', orient: 'auto' },
+      s('path', { d: 'M0,0 L8,4 L0,8 Z' }));
     const hatch = s('pattern', { id: 'hatch', width: 8, height: 8, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' },
       s('path', { d: 'M0,0 L0,8' }));
     const by = new Map(this.plan.components.map((component) => [component.id, component]));
     const drawn = boxes.flat().map((box) => (box.ids.length === 1 ? this.node(by.get(box.ids[0])) : this.group(box)));
-    this.svg.replaceChildren(s('defs', {}, hatch), ...names, ...edges, ...drawn);
+    this.svg.replaceChildren(s('defs', {}, hatch, arrow), ...names, ...edges, ...drawn);
     this.excerpt.resize(width, height);
     this.mark();
     if (this.latest) this.update(...this.latest);
@@ -91,10 +94,10 @@ export class Graph {
 
   edge({ from, to, flows, words, loop }) {
     const way = route(from, to);
-    const path = s('path', { d: way.d });
+    const path = s('path', { d: way.d, 'marker-end': loop ? 'url(#back)' : null });
     const group = s('g', { class: loop ? 'edge idle loop' : 'edge idle' }, path,
       s('title', {}, flows.slice(0, 12).map((flow) => `${flow.from} → ${flow.to}${flow.stream === 'default' ? '' : ` (${flow.stream})`}`).join('\n') + `\n${words}`));
-    const edge = { group, path, flows, words, way, label: null, flow: null };
+    const edge = { group, path, flows, words, way, loop: loop && flows[0].stream, label: null, flow: null };
     if (this.isDense) {
       group.addEventListener('pointerenter', () => this.near([edge], true));
       group.addEventListener('pointerleave', () => this.near([edge], false));
@@ -111,7 +114,8 @@ export class Graph {
     const lower = this.isDense ? 0 : (this.taken.get(spot) ?? 0) * 30;
     this.taken.set(spot, (this.taken.get(spot) ?? 0) + 1);
     edge.flow = s('text', { x, y: y + 14 + lower, 'text-anchor': anchor });
-    edge.label = s('text', { x, y: y - 5 + lower, 'text-anchor': anchor }, short(edge.words));
+    const words = edge.loop ? `${edge.loop}, loop` : edge.words;  // its grouping is in the tooltip: room is scarce there
+    edge.label = s('text', { x, y: y - 5 + lower, 'text-anchor': anchor }, short(words, edge.loop ? 14 : LENGTH));
     edge.path.after(edge.label, edge.flow);
     if (this.latest) this.updateEdge(edge, this.latest[1]);
   }
@@ -126,6 +130,8 @@ export class Graph {
 
   node(component) {
     const place = this.places.get(component.id);
+    const role = ROLES[component.role] ?? null;
+    const rx = role?.shape === 'pill' ? BOX.height / 2 - 3 : 9;
     const parts = {
       group: s('a', { class: `node ${component.kind}`, href: link('topology', this.topology, 'component', component.id), transform: `translate(${place.x},${place.y})` }),
       first: text(12, 40, '', ''), side: text(BOX.width - 12, 40, 'faint', '', 'end'),
@@ -134,8 +140,10 @@ export class Graph {
       title: s('title', {}, component.id),
     };
     parts.group.append(
-      s('rect', { class: 'box', width: BOX.width, height: BOX.height, rx: 9 }),
-      s('rect', { class: 'hatch', width: BOX.width, height: BOX.height, rx: 9 }),
+      s('rect', { class: 'box', width: BOX.width, height: BOX.height, rx }),
+      s('rect', { class: 'hatch', width: BOX.width, height: BOX.height, rx }),
+      ...(role?.shape === 'framed' ? [s('path', { class: 'frame', d: `M5,0 V${BOX.height} M${BOX.width - 5},0 V${BOX.height}` })] : []),
+      ...(role ? [badgeOf(role.badge)] : []),
       text(12, 21, 'name', middle(component.id, 17)), text(BOX.width / 2, 45, 'far-name', middle(component.id, 12), 'middle'), text(BOX.width - 12, 21, 'faint', `×${component.tasks}`, 'end'),
       parts.first, parts.side, parts.last, parts.chip, parts.title);
     if (component.kind !== 'spout') {
@@ -237,32 +245,40 @@ export class Graph {
     if (isLate) classes.push('late');
     if (node.group.classList.contains('wanted')) classes.push('wanted');
     setAttribute(node.group, 'class', classes.join(' '));
-    if (isSpout) this.updateSpout(node, view, figures, now, limit, slow);
-    else this.updateBolt(node, figures, now);
+    const own = roleWords(node.component, figures, this.plan);
+    if (isSpout) this.updateSpout(node, view, figures, now, limit, slow, own);
+    else this.updateBolt(node, figures, now, own);
     const watermark = updateWatermark(node, figures?.gauges ?? {});
-    setText(node.title, [id, node.component.class_name, plural(node.component.tasks, 'task'),
+    setText(node.title, [id, node.component.class_name, ROLES[node.component.role]?.words ?? '', own, loopWords(figures), plural(node.component.tasks, 'task'),
       isSpout ? '' : `busiest task: ${now?.task ?? '–'}, ${percent(now?.capacity ?? null)} of its time`,
       failing.has(id) ? 'errors in the last ten minutes' : '', atLimit ? `at its pending limit${slow ? `: waits for ${slow}` : ''}` : '',
       isLate ? 'holds tuples longer than the message timeout' : '', watermark].filter(Boolean).join('\n'));
   }
 
-  updateSpout(node, view, figures, now, limit, slow) {
+  updateSpout(node, view, figures, now, limit, slow, own) {
     setText(node.first, rate(now?.emitted ?? null));
     setText(node.side, figures?.failed ? `${count(figures.failed)} failed` : '');
     const pending = `${count(figures?.pending ?? null)} pending${limit ? ` of ${count(limit)}` : ''}`;
-    setText(node.last, slow ? `waits for ${middle(slow, 16)}` : view.tracked ? pending : 'not tracked');
+    setText(node.last, slow ? `waits for ${middle(slow, 16)}` : own || (view.tracked ? pending : 'not tracked'));
   }
 
-  updateBolt(node, figures, now) {
-    const notes = [];
+  updateBolt(node, figures, now, own) {
+    const notes = [own || loopWords(figures)].filter(Boolean);
     setText(node.first, rate(now?.executed ?? null));
     setText(node.side, now?.capacity === null || now?.capacity === undefined ? '' : `${percent(now.capacity)} · task ${now.task}`);
     setAttribute(node.fill, 'width', (Math.min(1, now?.capacity ?? 0) * (BOX.width - 24)).toFixed(1));
-    if (figures?.held) notes.push(`${count(figures.held)} held ${duration(figures.oldest_held_secs)}`);
+    if (notes.length) notes[0] = short(notes[0], 28);  // there is no room for more
+    else if (figures?.held) notes.push(`${count(figures.held)} held ${duration(figures.oldest_held_secs)}`);
     else if (figures?.execute_ms !== null && figures?.execute_ms !== undefined) notes.push(`${ms(figures.execute_ms)} each`);
-    if (node.component.fused_into) notes.push('fused');
+    if (node.component.fused_into && !own) notes.push('fused');
     setText(node.last, notes.join(' · '));
   }
+}
+
+/** The name of a role, on the upper edge of a box. */
+function badgeOf(words) {
+  const width = 14 + 7.4 * words.length;
+  return s('g', { class: 'role' }, s('rect', { x: 20, y: -12, width, height: 16, rx: 4 }), text(20 + width / 2, 0, '', words, 'middle'));
 }
 
 /** Show how far event time has come in a component; return what its tooltip says of it. */
@@ -312,9 +328,19 @@ function text(x, y, className, words, anchor = 'start') {
   return s('text', { x, y, class: className, 'text-anchor': anchor }, words);
 }
 
-function keys() {
+/** What the graph's colours and shapes mean; those of roles and loops only where there are some. */
+function keys(plan) {
   const entries = [['spout', 'spout'], ['low', 'busy'], ['mid', 'over 50 %'], ['high', 'over 80 %'], ['', 'idle'],
     ['errors', 'errors in 10 m'], ['limit', 'at its pending limit']];
   return h('div', { class: 'keys' }, h('span', {}, 'Colour: the busiest task of a component.'),
-    entries.map(([name, words]) => h('span', {}, h('i', { class: name }), words)));
+    [...entries, ...special(plan)].map(([name, words]) => h('span', {}, h('i', { class: name }), words)));
+}
+
+function special(plan) {
+  const has = (...roles) => plan.components.some((component) => roles.includes(component.role));
+  return [
+    ...(has('drpc', 'answers') ? [['pill', 'calls of functions (DRPC)']] : []),
+    ...(has('pattern', 'rules') ? [['framed', 'patterns and rules']] : []),
+    ...(plan.components.some((component) => component.inputs.some((read) => read.loop)) ? [['looped', 'loop: goes back, to the next batch']] : []),
+  ];
 }

@@ -60,8 +60,12 @@ export function placed(boxes) {
 
 /** The way of an edge, and the spot of its label: `{ d, x, y, anchor }`. */
 export function route(from, to) {
-  if (from === to || to.number < from.number) {  // a loop: below the boxes, back to the left
-    const [x1, x2] = from === to ? [from.x + BOX.width * 0.75, from.x + BOX.width * 0.25] : [from.x + BOX.width / 2, to.x + BOX.width / 2];
+  if (from === to) {  // a loop of one component: below its box, with the label beside it
+    const [x1, x2, y] = [from.x + BOX.width * 0.75, from.x + BOX.width * 0.25, from.y + BOX.height];
+    return { d: `M${x1},${y} C${x1},${y + 30} ${x2},${y + 30} ${x2},${y + 2}`, x: x1 + 10, y: y + 19, anchor: 'start' };
+  }
+  if (to.number < from.number) {  // a loop: below the boxes, back to the left
+    const [x1, x2] = [from.x + BOX.width / 2, to.x + BOX.width / 2];
     const low = Math.max(from.y, to.y) + BOX.height + 36;
     return { d: `M${x1},${from.y + BOX.height} C${x1},${low} ${x2},${low} ${x2},${to.y + BOX.height}`, x: (x1 + x2) / 2, y: low - 10, anchor: 'middle' };
   }

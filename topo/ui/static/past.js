@@ -41,9 +41,10 @@ export class Past {
   /** The rates of a counter, none before there are two samples some seconds apart. */
   counter(name) {
     const value = (sample) => number(sample.figures.counters?.[name]);
+    let before = 0;
     return this.samples.map((sample, at) => {
-      const before = this.samples.slice(0, at).findLast((one) => sample.at - one.at >= SPAN_SECS) ?? this.samples[0];
-      const [now, then, secs] = [value(sample), value(before), sample.at - before.at];
+      while (before + 1 < at && sample.at - this.samples[before + 1].at >= SPAN_SECS) before += 1;
+      const [now, then, secs] = [value(sample), value(this.samples[before]), sample.at - this.samples[before].at];
       return now === null || then === null || secs <= 0 ? null : Math.max(0, now - then) / secs;
     });
   }

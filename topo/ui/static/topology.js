@@ -9,6 +9,7 @@ import { Graph } from './graph.js';
 import { Happened } from './marks.js';
 import { badge, banner, Errors, meter, panel, segments, Table, Tiles } from './parts.js';
 import { Rates } from './rates.js';
+import { ROLES } from './roles.js';
 
 const TABS = [['', 'Overview'], ['batches', 'Batches'], ['plan', 'Plan'], ['errors', 'Errors'], ['logs', 'Logs'], ['state', 'State'], ['workers', 'Workers'], ['settings', 'Settings']];
 export const WINDOWS = [['10m', '10 min'], ['3h', '3 h'], ['1d', '1 day'], ['all', 'All']];
@@ -114,11 +115,12 @@ export function overview(main, name, signal) {
     showTable();
   } });
   let order = new Map();
+  let roles = new Map();
   const showTable = () => {
     const view = chosen === 'all' ? latest : windowed;
     if (!view) return;
     const wanted = search.value.trim().toLowerCase();
-    const rows = Object.entries(view.components).map(([id, figures]) => ({ id, figures, rates: allRates?.of(id) }))
+    const rows = Object.entries(view.components).map(([id, figures]) => ({ id, figures, role: roles.get(id), rates: allRates?.of(id) }))
       .sort((a, b) => (order.get(a.id) ?? 0) - (order.get(b.id) ?? 0));
     const seen = rows.filter((row) => row.id.toLowerCase().includes(wanted));
     setText(shownOf, wanted ? `${count(seen.length)} of ${count(rows.length)}` : '');
@@ -157,6 +159,7 @@ export function overview(main, name, signal) {
     try {
       const plan = await get(of(name, 'plan'), {}, signal);
       order = new Map(plan.levels.flat().map((id, at) => [id, at]));
+      roles = new Map(plan.components.map((component) => [component.id, ROLES[component.role]?.badge]));
       search.hidden = order.size <= SEARCHED;
       graph = new Graph(plan, name);
       graphPanel.firstChild.append(search, graph.excerpt.tools);
@@ -243,7 +246,7 @@ function componentsTable(name) {
   return new Table([
     { title: 'Component', sort: (row) => row.id, mark: (row) => row.id,
       cell: (row) => h('a', { class: 'strong', href: link('topology', name, 'component', row.id) }, row.id) },
-    { title: 'Kind', sort: (row) => row.figures.kind, cell: (row) => row.figures.kind },
+    { title: 'Kind', sort: (row) => `${row.figures.kind} ${row.role ?? ''}`, cell: (row) => (row.role ? `${row.figures.kind}, ${row.role}` : row.figures.kind) },
     figure('Tasks', 'tasks'),
     { title: 'Now', num: true, sort: (row) => row.rates?.executed || row.rates?.emitted, cell: (row) => rate(row.rates ? row.figures.kind === 'spout' ? row.rates.emitted : row.rates.executed : null) },
     figure('Emitted', 'emitted'), figure('Executed', 'executed', (value) => (value ? count(value) : '–')), figure('Acked', 'acked'),
