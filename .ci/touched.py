@@ -17,6 +17,9 @@ ROWS: dict[str, tuple[str, ...]] = {
     "topo/bolts/": (
         "tests/spark/test_windows.py",
         "tests/spark/test_joins.py",
+        "tests/spark/test_learning.py",
+        "tests/spark/test_patterns.py",
+        "tests/spark/test_rules.py",
         "tests/conformance/",
     ),
     "topo/cli/": ("tests/fault/test_whole_way.py", "tests/fault/test_control.py"),

@@ -58,6 +58,12 @@ if typing.TYPE_CHECKING:
     from topo.bolts.cogroup import CoGroup
     from topo.bolts.interval_join import IntervalJoin
     from topo.bolts.join_bolt import JoinBolt
+    from topo.bolts.keyed_bolt import KeyedBolt
+    from topo.bolts.learn_bolt import LearnBolt
+    from topo.bolts.pattern_bolt import PatternBolt
+    from topo.bolts.rule_bolt import RuleBolt
+    from topo.bolts.score_bolt import ScoreBolt
+    from topo.bolts.subscription_bolt import SubscriptionBolt
     from topo.bolts.table_join import TableJoin
     from topo.bolts.window_aggregate import WindowAggregate
     from topo.bolts.window_join import WindowJoin
@@ -67,9 +73,6 @@ if typing.TYPE_CHECKING:
     from topo.cluster import LocalCluster
     from topo.context import TopologyContext
     from topo.event_time import EventTime
-    from topo.keyed.bolt import KeyedBolt
-    from topo.learning.learn import LearnBolt
-    from topo.learning.score import ScoreBolt
     from topo.lists import FromList
     from topo.operators.aggregates.combiners import (
         ArgMax,
@@ -86,11 +89,8 @@ if typing.TYPE_CHECKING:
         TopK,
         Var,
     )
-    from topo.patterns.bolt import PatternBolt
     from topo.patterns.pattern import Pattern
-    from topo.rules.bolt import RuleBolt
     from topo.rules.rule import Rule
-    from topo.rules.subscriptions import SubscriptionBolt
     from topo.tables.table import Table
     from topo.timed import TimedBolt
     from topo.topology.model import Topology
@@ -130,14 +130,14 @@ _WINDOWS = {
     "topo.bolts.interval_join": "IntervalJoin",
     "topo.bolts.join_bolt": "JoinBolt",
     "topo.bolts.window_join": "WindowJoin",
-    "topo.learning.learn": "LearnBolt",
-    "topo.learning.score": "ScoreBolt",
-    "topo.keyed.bolt": "KeyedBolt",
-    "topo.patterns.bolt": "PatternBolt",
+    "topo.bolts.learn_bolt": "LearnBolt",
+    "topo.bolts.score_bolt": "ScoreBolt",
+    "topo.bolts.keyed_bolt": "KeyedBolt",
+    "topo.bolts.pattern_bolt": "PatternBolt",
     "topo.patterns.pattern": "Pattern",
-    "topo.rules.bolt": "RuleBolt",
+    "topo.bolts.rule_bolt": "RuleBolt",
     "topo.rules.rule": "Rule",
-    "topo.rules.subscriptions": "SubscriptionBolt",
+    "topo.bolts.subscription_bolt": "SubscriptionBolt",
     "topo.bolts.table_join": "TableJoin",
     "topo.tables.table": "Table",
     "topo.timed": "TimedBolt",

@@ -67,7 +67,7 @@ class InputFields:
     grouping: str
     grouping_fields: tuple[str, ...]
     classes: tuple[str, ...] = ()
-    """The names of the component's class and its bases: "topo.learning.learn.LearnBolt"."""
+    """The names of the component's class and its bases: "topo.bolts.learn_bolt.LearnBolt"."""
 
 
 class Rows:

@@ -6,7 +6,7 @@ or with `partial_fit` and `predict`, as scikit-learn's. Neither library is impor
 - `protocols`: the two kinds of models behind one seam
 - `learner`: one model with its measures, its detector of drift and its count; the step of learning
 - `memory`: the learners of one task, and how they are saved: by the examples, not by the models
-- `learn`, `score`: the bolts `LearnBolt` and `ScoreBolt`
+- `learn`, `score`: the operators of the bolts `LearnBolt` and `ScoreBolt`
 
 The batch algorithms of Mahout and a tree whose attributes are learnt in different tasks (SAMOA's)
 were not built: a model per key and a member of an ensemble per task are what runs in parallel.

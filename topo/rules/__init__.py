@@ -5,6 +5,6 @@
 - `index`: which of many conditions a message may fulfil
 - `ruleset`: rules that were compiled for the fields of an input; one event is asked of them
 - `tables`: reference tables that conditions look up
-- `bolt`, `counting`: `RuleBolt`, for rules that ask each event alone, and for those that count
-- `subscriptions`: `SubscriptionBolt`, many conditions that come and go on a stream
+- `operator`, `counting`: the work of a `RuleBolt`, whose rules ask each event alone or count
+- `subscriptions`: that of a `SubscriptionBolt`, many conditions that come and go on a stream
 """

@@ -34,6 +34,7 @@ from topo.streams.compile.joins import (
     join_bolt,
     with_highest_lag,
 )
+from topo.streams.compile.pattern_bolt import TIMED_OUT, StreamPatternBolt
 from topo.streams.compile.program import (
     Outlet,
     PlannedComponent,
@@ -47,7 +48,6 @@ from topo.streams.compile.program import (
 )
 from topo.streams.compile.table_plans import LAZY, TablePlans
 from topo.streams.graph import GROUPINGS, KEY, Node
-from topo.streams.patterns import TIMED_OUT, StreamPatternBolt
 from topo.streams.process import Dedupe, ProcessBolt
 from topo.streams.totals import BatchTotalBolt, RunningBolt
 from topo.streams.trident import UPDATES, Query, StateBolt

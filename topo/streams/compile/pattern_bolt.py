@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from topo.bolts.pattern_bolt import PatternBolt
 from topo.components import OutputFieldsDeclarer
 from topo.conditions import Condition
 from topo.errors import ConditionError, PatternError, Problem, did_you_mean
 from topo.event_time import EventTime
 from topo.operators.inputs import key_problems
 from topo.patterns import Match
-from topo.patterns.bolt import PatternBolt
 from topo.patterns.inputs import TupleInput
 from topo.patterns.machine import Result
 from topo.patterns.operator import RowOf, Views
