@@ -7,8 +7,8 @@ into a loop over the values of the columns that it reads, and what it emits is a
 The user's functions are called with the same values, and what is emitted, anchored, counted and
 reported is the same; `tests/property/test_column_laws.py` compares the two ways.
 
-The loop is for frames whose tuples come one after the other. Tuples of several streams in the order
-of their emits, traced tuples and ticks go through `execute`, so that a bolt has both.
+Tuples of several streams in the order of their emits go through a loop of the same text, which
+reads the values from the tuples. So such a bolt has no `execute`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class TakesColumns:
 
 
 class ByColumns:
-    """A mixin for basic bolts of topo's own that work on columns."""
+    """A mixin for basic bolts of topo's own that work on columns; they hear of no ticks."""
+
+    def on_tick(self, tup: Any) -> None:
+        """Let a tick pass: it is no input."""
 
     def loop_text(self, emits: EmitText) -> LoopText:
         """Return the work on one input; `prepare` and `restored` have run."""

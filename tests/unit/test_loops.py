@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from topo.columns import LoopText
 from topo.runtime.loops import (
     COLLECT,
     EXECUTE,
     EXECUTE_AND_KEEP,
     compiled_loop,
+    compiled_loop_over_tuples,
     loop_over_values,
     refcounts_are_reliable,
 )
@@ -122,3 +124,26 @@ def test_where_references_cannot_be_told_every_tuple_is_a_new_one(
     finally:
         refcounts_are_reliable.cache_clear()
         loop_over_values.cache_clear()
+
+
+@pytest.mark.parametrize("reads", [[0], []])
+def test_the_line_of_an_error_is_found_over_tuples_and_values(
+    reads: list[int],
+) -> None:
+    seen: list[Any] = []
+    lines = ["seen(tup)", "1 / (len(tup[0]) - 1)"]
+    text = LoopText(lines, {"seen": seen.append}, reads, makes_tuple=True, start=["pass"])
+    tuples = [CLS("a"), CLS("bc")]
+    over_tuples = compiled_loop_over_tuples(text, False)
+    over_values = compiled_loop(text, CLS, linked=False, marks=False)
+    for (loop, first_line), items in ((over_tuples, iter(tuples)), (over_values, iter(["a"]))):
+        stopped = loop(items)
+        assert stopped is not None
+        tup, error = stopped
+        assert isinstance(error, ZeroDivisionError)
+        assert error.__traceback__ is not None
+        assert error.__traceback__.tb_lineno - first_line == 1
+        assert tup is not None
+        assert tup.word == "a"
+        assert loop(items) is None
+    assert [tup.word for tup in seen] == ["a", "bc", "a"]

@@ -13,6 +13,7 @@ import pytest
 
 from topo import BasicBolt, Bolt, FailTuple, MissingExtra, Spout, TopologyBuilder, Tuple, bolt
 from topo.runtime import slot
+from topo.streams import StreamBuilder
 from topo.testing import FeederSpout, TestCluster, complete_topology
 from topo.topology.model import Topology
 from topo.tracing import exporting
@@ -106,6 +107,25 @@ def test_every_span_hangs_on_its_parent_in_its_trace(collector: Collector) -> No
     assert executed == {"split": 3, "sink": 6}
     assert Counter(span.component for span in collector.of(EMIT)) == {"sentences": 3, "split": 6}
     assert [span.error for span in collector.of(MESSAGE)] == [None] * 3
+
+
+def test_operators_of_streams_tell_when_each_tuple_was_executed(collector: Collector) -> None:
+    feeder = FeederSpout(["n"])
+    s = StreamBuilder()
+    parts = s.stream(feeder, name="numbers").branch(even=lambda n: n % 2 == 0, default="odd")
+    merged = parts["even"].merge(parts["odd"].map(lambda n: -n))
+    merged.key_by(lambda n: n > 0).count().named("counts").print()
+    with TestCluster() as cluster:
+        run = cluster.submit_topology("t", s.build(), ALL)
+        for n in (1, 2, 3, 4):
+            feeder.feed([n], msg_id=n)
+        run.settle()
+        assert sorted(feeder.acked) == [1, 2, 3, 4]
+    spans = collector.of(EXECUTE)
+    executed = Counter(span.component for span in spans)
+    assert set(executed.values()) == {4}
+    assert len(executed) >= 3
+    assert all(span.start <= span.end for span in spans)
 
 
 def test_a_tuple_with_two_anchors_is_in_both_trees(collector: Collector) -> None:

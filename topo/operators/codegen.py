@@ -45,12 +45,12 @@ class Code(Generic[Owner]):
         self._variables += 1
         return f"v{self._variables}"
 
-    def owner_of(self, error: BaseException, before: int = 0) -> Owner | None:
-        """Return the owner of the line that raised an error; `before` lines stand in front."""
+    def owner_of(self, error: BaseException) -> Owner | None:
+        """Return the owner of the line that raised an error."""
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != GENERATED:
             trace = trace.tb_next
-        return None if trace is None else self.owners.get(trace.tb_lineno - 1 - before)
+        return None if trace is None else self.owners.get(trace.tb_lineno - 1)
 
 
 def functions(text: str, names: Mapping[str, Any]) -> dict[str, Any]:

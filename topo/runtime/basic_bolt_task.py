@@ -87,6 +87,7 @@ class BasicBoltTask(BoltTask):
         self.start(collector, port, saved)
         if self.loops_over_columns is not None and isinstance(self.component, ByColumns):
             loops = self.loops_over_columns(self.component, self.outlet)
+            self._own_loops = loops
             self._loops = {(r.component, r.stream): loops for r in self.readings()}
             return
         if users is not None:
@@ -170,7 +171,7 @@ class BasicBoltTask(BoltTask):
         # from the number of values that are left, if the values come one after the other.
         plain = is_plain(frames)
         self._marking = (inputs is not None and self._is_read) or not plain
-        self._takes_columns = plain and self._starts is None
+        self._takes_columns = self._own_loops is not None or (plain and self._starts is None)
         self.run_segments(frames, COLLECT if self._yields else EXECUTE)
 
     @property

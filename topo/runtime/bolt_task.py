@@ -67,6 +67,8 @@ class BoltTask(Task):
         self._users: UsersLoops | None = None
         self._loops: dict[tuple[str, str], ColumnLoops] = {}
         """The loops over columns, for the streams of components whose tuples they are for."""
+        self._own_loops: ColumnLoops | None = None
+        """The loops of a bolt that is written as the text of its work, and has no `execute`."""
         self._columns: ColumnLoops | None = None
         """The loops over the columns of the inputs being executed; None if they are tuples."""
         self._takes_columns = False
@@ -158,17 +160,11 @@ class BoltTask(Task):
         if self._starts is not None and self.tracer is not None:
             self._starts += [self.tracer.now()] * count
 
-    def timed(self, execute: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `execute`, which notes when it is called if the frame in work is traced."""
+    def _timed(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Return the items of a loop, each noted as it is taken if the frame in work is traced."""
         if self._starts is None or self.tracer is None:
-            return execute
-        note, now = self._starts.append, self.tracer.now
-
-        def noted(tup: Tuple) -> Any:
-            note(now())
-            return execute(tup)
-
-        return noted
+            return items
+        return _noted(items, self._starts.append, self.tracer.now)
 
     def executing(self) -> Callable[[Tuple], Any]:
         """Return the `execute` to call: that of now, or what asks for it each time."""
@@ -211,13 +207,15 @@ class BoltTask(Task):
     def run_loop(self, loop: Loop, items: Iterator[Any]) -> None:
         """Run the loop to the end of the items, and handle every error on the way."""
         columns = self._columns
-        execute = self.timed(self.executing()) if columns is None else None
+        execute = self.executing() if columns is None else None
+        items = self._timed(items)
         while (stopped := loop(items, execute, *self.loop_calls())) is not None:
             tup, error = stopped
             if columns is not None:
                 self.outlet.even_columns()
                 columns.explain(error)
-                tup = self.input_in_work() if tup is None else tup
+                if tup is None and self._section is not None:
+                    tup = self.input_in_work()
             self.fail_input(tup, self.reason_to_fail(error, tup))
 
     def loop_calls(self) -> tuple[Any, ...]:
@@ -247,7 +245,7 @@ class BoltTask(Task):
     ) -> Iterator[tuple[str | None, Iterator[Any], Loop, int]]:
         """Yield the values of a frame, run by run, with their stream; None: they are mixed."""
         if frame.order is not None:
-            loop = loop_over_tuples(text, self.marks_emits)
+            loop = self._loop_over_tuples(text)
             yield None, self._in_order(frame, first), loop, len(frame)
             return
         for section in frame.sections:
@@ -255,12 +253,18 @@ class BoltTask(Task):
             links = self._links(section, first)
             first += section.count
             if not section.columns and links is None:
-                loop = loop_over_tuples(text, self.marks_emits)
+                loop = self._loop_over_tuples(text)
                 yield section.stream, _empty(cls, section.count), loop, section.count
             else:
                 values, loop = self.section_loop(section, cls, text, links)
                 self._left, self._end = values.left, first
                 yield section.stream, values.items, loop, section.count
+
+    def _loop_over_tuples(self, text: LoopText) -> Loop:
+        if self._own_loops is None:
+            return loop_over_tuples(text, self.marks_emits)
+        self._columns, self._section = self._own_loops, None
+        return self._own_loops.loop_over_tuples(self.marks_emits)
 
     def section_loop(
         self, section: Section, cls: Any, text: LoopText, links: Iterable[int] | None
@@ -418,6 +422,14 @@ def is_plain(frames: Sequence[Frame]) -> bool:
 
 def sections_of(frames: Sequence[Frame]) -> list[Section]:
     return [section for frame in frames for section in frame.sections]
+
+
+def _noted(
+    items: Iterator[Any], note: Callable[[int], None], now: Callable[[], int]
+) -> Iterator[Any]:
+    for item in items:
+        note(now())
+        yield item
 
 
 def _empty(cls: Callable[..., Tuple], count: int) -> Iterator[Tuple]:

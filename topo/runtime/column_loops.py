@@ -13,9 +13,16 @@ from typing import Any
 from topo.columns import ByColumns
 from topo.errors import TopoError
 from topo.runtime.emitter import Emitter
-from topo.runtime.loops import Loop, Values, compiled_loop, values_of
+from topo.runtime.loops import (
+    Loop,
+    Values,
+    compiled_loop,
+    compiled_loop_over_tuples,
+    values_of,
+)
 from topo.runtime.out_streams import OutStream
 from topo.traces import GENERATED
+from topo.tuples import Tuple
 from topo.wire.column import dump_emitted
 from topo.wire.frame import Section
 
@@ -137,7 +144,7 @@ class ColumnLoops:
             text, names={**emits.names, **text.names}, start=[*emits.start, *text.start]
         )
         self._first_line = 0
-        self._loops: dict[tuple[Any, bool], Loop] = {}
+        self._loops: dict[tuple[Any, bool], tuple[Loop, int]] = {}
 
     def values(self, section: Section, links: Iterable[int] | None = None) -> Values:
         """Return the values that a loop runs over."""
@@ -151,10 +158,17 @@ class ColumnLoops:
     def loop(self, cls: Any, marks: bool) -> Loop:
         """Return the loop for inputs of a class; `marks` notes the emits at each one's end."""
         key = (cls if self._text.makes_tuple else None, marks)
-        loop = self._loops.get(key)
-        if loop is None:
-            loop, self._first_line = compiled_loop(self._text, cls, linked=False, marks=marks)
-            self._loops[key] = loop
+        if key not in self._loops:
+            self._loops[key] = compiled_loop(self._text, cls, linked=False, marks=marks)
+        loop, self._first_line = self._loops[key]
+        return loop
+
+    def loop_over_tuples(self, marks: bool) -> Loop:
+        """Return the loop for inputs that are tuples already, such as those of several streams."""
+        key = (Tuple, marks)
+        if key not in self._loops:
+            self._loops[key] = compiled_loop_over_tuples(self._text, marks)
+        loop, self._first_line = self._loops[key]
         return loop
 
     def explain(self, error: BaseException) -> None:

@@ -98,8 +98,19 @@ def loop_over_values(cls: Any, text: LoopText, linked: bool, marks: bool) -> Loo
 @lru_cache(maxsize=16)
 def loop_over_tuples(text: LoopText, marks: bool) -> Loop:
     """Return a loop over existing tuples."""
-    form = _Form(tuple(text.lines), tuple(text.start), (TUPLE,), None, marks)
-    return _loop(form, text.names, None, _never_alone)[0]
+    return compiled_loop_over_tuples(text, marks)[0]
+
+
+def compiled_loop_over_tuples(text: LoopText, marks: bool) -> tuple[Loop, int]:
+    """Return a loop over existing tuples, and the line of its code with which the text begins.
+
+    What the text reads, it reads from the tuple.
+    """
+    reads = "; ".join(f"{field_name(place)} = tup._topo_{place}" for place in text.reads)
+    lines = ([reads] if reads else []) + [*text.lines]
+    form = _Form(tuple(lines), tuple(text.start), (TUPLE,), None, marks)
+    loop, first_line = _loop(form, text.names, None, _never_alone)
+    return loop, first_line + (1 if reads else 0)
 
 
 def _loop(

@@ -24,9 +24,8 @@ class RunningBolt(ByColumns, StatefulBasicBolt):
     """An aggregate by key over everything so far: each value gives the new result.
 
     None is no value, unless values are not looked at. In event time a result has the latest time
-    of its values, which is saved beside it. `execute` says what happens; the loop over columns does
-    the same, and has the step of a combiner whose step is an expression, such as a count, in line:
-    the calls of its methods and of the state's would take longer than the rest.
+    of its values, which is saved beside it. The step of a combiner that is an expression, such as a
+    count, is in line: the calls of its methods and of the state's would take longer than the rest.
     """
 
     def __init__(self, combiner: Combiner, *, timed: bool, drops: bool) -> None:
@@ -37,30 +36,6 @@ class RunningBolt(ByColumns, StatefulBasicBolt):
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         declarer.declare((KEY, VALUE, TIME) if self.timed else (KEY, VALUE))
-
-    def execute(self, tup: Tuple) -> None:
-        key, value, combiner = with_one_nan(tup[0]), tup[1], self.combiner
-        if value is None and not self.takes_none:
-            return
-        before = self.state.get(key, _MISSING)
-        if before is _MISSING:
-            acc, latest = combiner.init(), None
-        else:
-            acc, latest = before if self.timed else (before, None)
-        acc = combiner.add(acc, value)
-        if self.drops and acc is None:
-            self.state.pop(key, None)
-            return
-        if not self.timed:
-            self.state[key] = acc
-            self.emit([key, combiner.result(acc)])
-            return
-        latest = tup[2] if latest is None else max(latest, tup[2])
-        self.state[key] = acc, latest
-        self.emit([key, combiner.result(acc), latest])
-
-    def on_tick(self, tup: Tuple) -> None:
-        """Let a tick pass: it is no value."""
 
     def times_in(self) -> Mapping[str, str]:
         return {"default": TIME} if self.timed else {}

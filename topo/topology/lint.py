@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from topo.columns import ByColumns
 from topo.components import BasicBolt, Bolt, Component, Spout
 from topo.errors import ComponentError, Problem, TopoError
 from topo.functions import FunctionBolt
@@ -157,7 +158,8 @@ def _signature_problems(component: Component, where: str) -> Iterator[Problem]:
     if main not in own and owner is None and not isinstance(component, Bolt | BasicBolt):
         return
     if main not in own:
-        if not {"process", "process_batch", "nextTuple"} & own:
+        has_text = isinstance(component, ByColumns)
+        if not has_text and not {"process", "process_batch", "nextTuple"} & own:
             yield Problem(
                 "missing-hook",
                 where,

@@ -9,17 +9,15 @@ the generated code, and added as a note. Nothing of this costs anything while no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from topo.collectors import BasicOutputCollector
 from topo.columns import ByColumns, EmitText, LoopText
 from topo.components import BasicBolt, OutputFieldsDeclarer
 from topo.context import TopologyContext
-from topo.operators.codegen import functions
 from topo.streams.compile.chain_code import ChainCode, ChainExit, ChainPlan, Gathered, path_to
 from topo.streams.graph import KEY, TIME, VALUE, Node, note_unhashable_key
-from topo.tuples import Tuple
 
 _DROPS = {"filter", "flat_map", "filter_map", "flat_map_values", "branch"}
 
@@ -28,7 +26,7 @@ class ChainBolt(ByColumns, BasicBolt):
     """The stateless operators behind one source."""
 
     stateless = True
-    transient = ("plan", "gathered", "run", "code", "code_of_run", "lines_before")
+    transient = ("plan", "gathered", "code")
 
     def __init__(self, plan: ChainPlan) -> None:
         self.plan = plan
@@ -42,10 +40,7 @@ class ChainBolt(ByColumns, BasicBolt):
         self, conf: Mapping[str, Any], context: TopologyContext, collector: BasicOutputCollector
     ) -> None:
         self.gathered = Gathered.of(self.plan.exits)
-        self.run: Callable[[Tuple], None] | None = None
         self.code: ChainCode | None = None
-        self.code_of_run: ChainCode | None = None
-        self.lines_before = 0
 
     def loop_text(self, emits: EmitText) -> LoopText:
         self.code = ChainCode(self.plan, self.gathered, emits)
@@ -64,20 +59,6 @@ class ChainBolt(ByColumns, BasicBolt):
     def failed(self, error: BaseException, line: int) -> None:
         _name_operator(error, None if self.code is None else self.code.owners.get(line))
 
-    def execute(self, tup: Tuple) -> None:
-        """Process a tuple that does not come in a column."""
-        if self.run is None:
-            self.run = self._function()
-        try:
-            self.run(tup)
-        except Exception as error:
-            code = self.code_of_run
-            _name_operator(error, None if code is None else code.owner_of(error, self.lines_before))
-            raise
-
-    def on_tick(self, tup: Tuple) -> None:
-        """Let a tick pass: it is no element."""
-
     def pre_commit(self, batch_id: int) -> None:
         for stream, partial in self.gathered.partials:
             for row in partial.take():
@@ -89,32 +70,6 @@ class ChainBolt(ByColumns, BasicBolt):
             gathered = items[:]
             items.clear()
             function(batch_id, gathered)
-
-    def _function(self) -> Callable[[Tuple], None]:
-        """Return the chain as a function of a tuple."""
-        code = self.code_of_run = ChainCode(self.plan, self.gathered, _EmitsRows(self.emit))
-        text = code.text()
-        lines = [
-            "def run(tup):",
-            *(f"    f{place} = tup._topo_{place}" for place in text.reads),
-        ]
-        self.lines_before = len(lines)
-        lines += [f"    {line}" for line in text.lines]
-        run: Callable[[Tuple], None] = functions("\n".join(lines), text.names)["run"]
-        return run
-
-
-class _EmitsRows:
-    """The text that emits rows by calls of `emit`."""
-
-    def __init__(self, emit: Any) -> None:
-        self.names = {"emit": emit}
-
-    def emit(self, stream: str, values: Sequence[str]) -> list[str]:
-        return [f"emit([{', '.join(values)}], stream={stream!r})"]
-
-    def emit_each(self, stream: str, values: Sequence[str], one: str, each: str) -> str | None:
-        return None
 
 
 def _name_operator(error: BaseException, node: Node | None) -> None:
