@@ -104,6 +104,7 @@ class Joined:
         (lambda: CoGroup("a", on="k"), "two components or more"),
         (lambda: CoGroup(["a", "b"], on="k", keep="newest"), "keep is 'newest'"),
         (lambda: CoGroup(["a", "b"], on="k", emit="ever"), "emit is 'ever'"),
+        (lambda: CoGroup(["a", "b"], on="k", time="ts"), "it takes an EventTime"),  # type: ignore[arg-type]
         (lambda: JoinBolt("a", []), "a key is"),
         (lambda: JoinBolt("a", "k", "x"), "the first of three is a selector"),
         (lambda: JoinBolt(JoinBolt.Selector.STREAM, "a"), "needs a stream and a field"),

@@ -12,26 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from topo.components import OutputFieldsDeclarer
+from topo.bolts.keyed_join import KeyedJoin
 from topo.errors import JoinError, Problem
 from topo.event_time import EventTime
 from topo.joins.cogroup import RunningGroups, WindowedGroups, check_modes
-from topo.operators.inputs import (
-    KeyedInput,
-    StreamName,
-    check_widths,
-    input_problems,
-    missing_fields,
-    parse_inputs,
-    untimed_problems,
-)
+from topo.operators.inputs import KeyedInput, StreamName, missing_fields, untimed_problems
 from topo.operators.time import ARRIVAL
-from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
-from topo.tuples import Fields
+from topo.timed import InputFields, Operator, OperatorTask
 from topo.windows.assigners import Session, WindowSpec, check_joinable
 
 
-class CoGroup(TimedBolt):
+class CoGroup(KeyedJoin):
     """A bolt that puts the values of equal keys of several inputs side by side.
 
     It emits the key, a field for each input, named as its component (or stream), and `start` and
@@ -60,20 +51,16 @@ class CoGroup(TimedBolt):
                 hint='write inputs=["views", "clicks"]',
             )
         named = {f"input {number}": name for number, name in enumerate(inputs, 1)}
-        self.sides = parse_inputs(named, on)
-        check_widths(self.sides)
+        super().__init__(named, on, time, result_ts, late_stream if window is not None else None)
         check_modes(keep, emit)
         if window is not None:
             check_joinable(window)
             window.in_ticks(time or ARRIVAL)
         self.window = window
-        self.event_time = time
         self.keep = keep
         self.emit_when = emit
         self.values = values
         self.together = together
-        self.result_ts = result_ts
-        self.late_stream = late_stream if window is not None else None
 
     @property
     def names(self) -> list[str]:
@@ -84,20 +71,13 @@ class CoGroup(TimedBolt):
             for side in self.sides
         ]
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+    def result_fields(self) -> Sequence[str]:
         names = [*self.sides[0].key, *([self.together] if self.together else self.names)]
         if self.window is not None and not self.together:
             names += ["start", "end"]
         if self.result_ts is not None:
             names.append(self.result_ts)
-        declarer.declare(Fields(*names))
-        if self.late_stream is not None:
-            declarer.declare_stream(self.late_stream, "late_tuple")
-
-    def result_time(self, stream: str) -> tuple[str, int] | None:
-        if stream == "default" and self.result_ts is not None:
-            return self.result_ts, 0
-        return None
+        return names
 
     def value_field(self, side: KeyedInput) -> str | None:
         """Return the field of an input that is the value; None for all of them."""
@@ -108,7 +88,7 @@ class CoGroup(TimedBolt):
     def problems(
         self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
     ) -> Iterator[Problem]:
-        yield from input_problems(self.sides, where, inputs, tasks)
+        yield from super().problems(where, inputs, tasks, outputs)
         if self.window is not None:
             hint = "look it up in a table"
             yield from untimed_problems(self.event_time, where, "groups", inputs, hint)

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from topo.components import OutputFieldsDeclarer
-from topo.errors import JoinError, Problem
+from topo.bolts.keyed_join import KeyedJoin
+from topo.errors import Problem
 from topo.event_time import EventTime
-from topo.operators.inputs import (
-    StreamName,
-    check_how,
-    check_widths,
-    input_problems,
-    parse_inputs,
-    untimed_problems,
-)
+from topo.operators.inputs import StreamName, check_how, untimed_problems
 from topo.operators.selection import (
     Merge,
     Own,
@@ -29,11 +22,11 @@ from topo.operators.selection import (
     selected,
     selecting,
 )
-from topo.timed import InputFields, TimedBolt
+from topo.timed import InputFields
 from topo.tuples import Fields
 
 
-class PairJoin(TimedBolt):
+class PairJoin(KeyedJoin):
     """The base of the joins of two inputs: what they read, and what their results are.
 
     Without `select`, a result has all fields of both sides: a key of one name once, other fields
@@ -57,21 +50,13 @@ class PairJoin(TimedBolt):
         result_ts: str | None,
         late_stream: str | None,
     ) -> None:
-        self.sides = parse_inputs({"left": left, "right": right}, on)
-        check_widths(self.sides)
+        super().__init__({"left": left, "right": right}, on, time, result_ts, late_stream)
         self.how = check_how(how)
-        if time is not None and not isinstance(time, EventTime):
-            raise JoinError(
-                f"time is {time!r}; it takes an EventTime", hint='write time=EventTime("ts")'
-            )
-        self.event_time = time
-        self.late_stream = late_stream
         self.select = None if select is None else parse_select(select)
         check_output(merge, select, outputs)
         self.merge = merge if callable(merge) else None
         self.clashes = merge if isinstance(merge, str) else "prefix"
         self.merged = None if outputs is None else tuple(Fields(outputs))
-        self.result_ts = result_ts
         self.reads: tuple[InputFields, ...] = ()
         if self.select is not None:
             SidePair(self.sides).check(self.select)
@@ -92,7 +77,7 @@ class PairJoin(TimedBolt):
         bounds = () if self.select is not None or self.merge is not None else self.bounds()
         return bounds if self.result_ts is None else (*bounds, self.result_ts)
 
-    def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
+    def result_fields(self) -> Sequence[str]:
         if self.merge is not None:
             names: list[str] = list(self.merged or ("value",))
         elif self.select is not None:
@@ -101,19 +86,12 @@ class PairJoin(TimedBolt):
             names = list(self.output().names)
         else:
             names = []  # what it does not read is reported as such
-        declarer.declare(Fields(*names, *self.own_appended()))
-        if self.late_stream is not None:
-            declarer.declare_stream(self.late_stream, "late_tuple")
-
-    def result_time(self, stream: str) -> tuple[str, int] | None:
-        if stream == "default" and self.result_ts is not None:
-            return self.result_ts, 0
-        return None
+        return (*names, *self.own_appended())
 
     def problems(
         self, where: str, inputs: Sequence[InputFields], tasks: int, outputs: Iterable[str]
     ) -> Iterator[Problem]:
-        yield from input_problems(self.sides, where, inputs, tasks)
+        yield from super().problems(where, inputs, tasks, outputs)
         reads = [side.found_in(inputs) for side in self.sides]
         fields = [read.fields for read in reads if read is not None]
         if self.select is not None and len(fields) == 2:

@@ -20,7 +20,7 @@ from topo.conditions import (
 from topo.errors import ConditionError, PatternError, Problem, WindowError, did_you_mean
 from topo.event_time import Duration, EventTime
 from topo.operators.inputs import key_fields, key_problems
-from topo.operators.time import ARRIVAL, OperatorTime
+from topo.operators.time import ARRIVAL, OperatorTime, check_time
 from topo.patterns.chains import SUMS, Match
 from topo.patterns.inputs import TupleInput
 from topo.patterns.machine import MatchRules, Result
@@ -68,10 +68,7 @@ class PatternBolt(TimedBolt):
                 f"a PatternBolt takes a Pattern; got {pattern!r:.80}",
                 hint='write PatternBolt(Pattern("a", ...).followed_by("b", ...), ...)',
             )
-        if time is not None and not isinstance(time, EventTime):
-            raise PatternError(
-                f"time is {time!r}; it takes an EventTime", hint='write time=EventTime("ts")'
-            )
+        check_time(time, PatternError)
         if late_stream is not None and time is None:
             raise PatternError(
                 "a late stream needs event time: by arrival, nothing is late",

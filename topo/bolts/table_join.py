@@ -33,6 +33,7 @@ from topo.operators.selection import (
     parse_select,
     selected,
 )
+from topo.operators.time import check_time
 from topo.tables.lookup import Merge, TupleLookup
 from topo.tables.table import Table, lookup_rules
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
@@ -72,10 +73,7 @@ class TableJoin(TimedBolt):
                 f"TableJoin: table is {table!r}; it takes a Table",
                 hint='write table=Table("rates", key="currency")',
             )
-        if time is not None and not isinstance(time, EventTime):
-            raise JoinError(
-                f"time is {time!r}; it takes an EventTime", hint='write time=EventTime("ts")'
-            )
+        check_time(time, JoinError)
         named = stream_named("TableJoin: stream", stream, "stream")
         if named == table.stream:
             raise JoinError(f"TableJoin: {stream!r} is both the stream and the table")

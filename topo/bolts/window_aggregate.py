@@ -11,7 +11,7 @@ from topo.event_time import Duration, EventTime
 from topo.operators.aggregates.combiners import Combiner
 from topo.operators.aggregates.inputs import AggregateInputs, Bound, check_aggregates
 from topo.operators.inputs import key_fields, key_problems, missing_fields, untimed_problems
-from topo.operators.time import ARRIVAL
+from topo.operators.time import ARRIVAL, check_time
 from topo.timed import InputFields, Operator, OperatorTask, TimedBolt
 from topo.tuples import Fields
 from topo.windows.aggregate_operator import CELLS, AggregateOperator
@@ -64,10 +64,7 @@ class WindowAggregate(TimedBolt):
         check_spec(window)
         if trigger is not None:
             check_trigger(trigger)
-        if time is not None and not isinstance(time, EventTime):
-            raise WindowError(
-                f"time is {time!r}; it takes an EventTime", hint='write time=EventTime("ts")'
-            )
+        check_time(time, WindowError)
         if late_stream is not None and time is None:
             raise WindowError(
                 "a late stream needs event time: by arrival, nothing is late",

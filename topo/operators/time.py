@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from topo.errors import TopoError, shown
 from topo.event_time import AFTER_ALL, BEFORE_ALL, EventTime
 from topo.timed import Clock, Rows
 
@@ -18,6 +19,14 @@ ARRIVAL = EventTime(None, idle=None)
 
 _ARRIVED = "arrived"
 """The record of the clock up to which things by arrival have ended."""
+
+
+def check_time(time: Any, error: type[TopoError]) -> None:
+    """Raise an error of this kind unless the time of a bolt is an EventTime, or none."""
+    if time is not None and not isinstance(time, EventTime):
+        raise error(
+            f"time is {shown(time)}; it takes an EventTime", hint='write time=EventTime("ts")'
+        )
 
 
 class OperatorTime:

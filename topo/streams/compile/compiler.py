@@ -204,15 +204,7 @@ class _Compiler:
 
     def _spout(self, node: Node) -> Outlet:
         spout, time = node.options["spout"], node.options["time"]
-        declarer = OutputFieldsDeclarer()
-        spout.declare_output_fields(declarer)
-        if "default" not in declarer.streams:
-            raise StreamError(
-                f"{type(spout).__name__} declares no default stream",
-                hint='give it outputs = ("value",)',
-                at=node.place,
-            )
-        fields = tuple(declarer.streams["default"].fields)
+        fields = _fields_of(spout, node)
         position = time_position(time, fields, node)
         made = self._add(node, spout, node.options["parallelism"])
         return self._place(made, "default", ChainSource(fields, False, time=position), time)
@@ -229,15 +221,7 @@ class _Compiler:
             made.reads.append(Read(spout, REQUESTS, *by_id))
         if node.kind == "to":
             return None
-        declarer = OutputFieldsDeclarer()
-        bolt.declare_output_fields(declarer)
-        if "default" not in declarer.streams:
-            raise StreamError(
-                f"{type(bolt).__name__} declares no default stream to continue with",
-                hint='give it outputs = ("value",), or write .to(...)',
-                at=node.place,
-            )
-        fields = tuple(declarer.streams["default"].fields)
+        fields = _fields_of(bolt, node, " to continue with", ", or write .to(...)")
         return self._place(made, "default", ChainSource(fields, False), None)
 
     def _read_of_user_bolt(self, node: Node, bolt: PlannedComponent, place: Outlet) -> Read:
@@ -343,9 +327,7 @@ class _Compiler:
             **options,
         )
         made = self._keyed(node, bolt, before)
-        declarer = OutputFieldsDeclarer()
-        bolt.declare_output_fields(declarer)
-        fields = tuple(declarer.streams["default"].fields)
+        fields = _fields_of(bolt, node)
         source = ChainSource(fields, node.keyed, window=node.keyed)
         if time is None or isinstance(node.options["window"], Global):
             # The window of all time has no end, so its results have no time.
@@ -594,6 +576,21 @@ class _Compiler:
         self, made: PlannedComponent, stream: str, source: ChainSource, time: EventTime | None
     ) -> Outlet:
         return Outlet(made.name, stream, source, made.parallelism, time)
+
+
+def _fields_of(
+    component: Any, node: Node, purpose: str = "", otherwise: str = ""
+) -> tuple[str, ...]:
+    """Return the fields of a component's default stream; raise a StreamError if it has none."""
+    declarer = OutputFieldsDeclarer()
+    component.declare_output_fields(declarer)
+    if "default" not in declarer.streams:
+        raise StreamError(
+            f"{type(component).__name__} declares no default stream{purpose}",
+            hint=f'give it outputs = ("value",){otherwise}',
+            at=node.place,
+        )
+    return tuple(declarer.streams["default"].fields)
 
 
 def _by_watermark(time: EventTime | None) -> EventTime | None:
