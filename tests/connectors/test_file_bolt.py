@@ -7,10 +7,12 @@ import errno
 import json
 import os
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -279,3 +281,48 @@ def test_a_committed_file_that_was_taken_away_is_an_error_that_names_it(tmp_path
 def test_arguments_that_cannot_be_meant(tmp_path: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(ComponentError):
         FileBolt(tmp_path, **wrong)
+
+
+MIXED: dict[str, list[Any]] = {
+    "text behind a number": [1, "a", 2],
+    "a day behind a time": [datetime(2020, 1, 1, 5), date(2020, 1, 2)],
+    "two zones": [
+        datetime(2020, 1, 1, tzinfo=UTC),
+        datetime(2020, 1, 1, tzinfo=timezone(timedelta(hours=5))),
+    ],
+    "a number that no double is": [1.5, 2**53 + 1, 2.5],
+    "truth and a number": [True, 5],
+}
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+@pytest.mark.parametrize("values", MIXED.values(), ids=[*MIXED])
+def test_batches_of_other_types_get_names_of_their_own(
+    tmp_path: Path, form: Any, values: list[Any]
+) -> None:
+    rolled: list[str] = []
+    sink = FileBolt(tmp_path, form, guarantee="exactly_once", after_roll=rolled.append)
+    run_bolt(sink, batches=[batch(value) for value in values])
+    sink.cleanup()
+    assert list((tmp_path / "_open").iterdir()) == []
+    made = sorted(visible(tmp_path))
+    assert len(made) == 2
+    assert sorted(rolled) == [*map(str, made)]
+    tables = [
+        pq.read_table(path) if form == "parquet" else pa.ipc.open_file(path).read_all()
+        for path in made
+    ]
+    written = [value for table in tables for value in table.column("number").to_pylist()]
+    assert sorted(map(repr_of, written)) == sorted(map(repr_of, values))
+
+
+def repr_of(value: Any) -> str:
+    return repr(value.timestamp()) if isinstance(value, datetime) else repr(value)
+
+
+def test_a_column_of_empty_mappings_alone_is_none_in_parquet(tmp_path: Path) -> None:
+    sink = FileBolt(tmp_path, "parquet", guarantee="exactly_once")
+    run_bolt(sink, batches=[[make_tuple({"n": 1, "of": {}})]])
+    sink.cleanup()
+    (path,) = visible(tmp_path)
+    assert pq.read_table(path).to_pylist() == [{"n": 1, "of": None}]

@@ -12,13 +12,14 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
 from topo.connectors.files.objects import ObjectStore
-from topo.connectors.files.writers import TEXT, finish
+from topo.connectors.files.writers import TEXT, finish, numbered
 from topo.errors import ComponentError, Unavailable, words_of
 from topo.state import KeyValueState
 
@@ -59,8 +60,14 @@ class Place(Protocol):
     def committed(self, form: str, part: Part) -> None:
         """Hear that all of an open file is committed."""
 
-    def finish(self, form: str, part: Part) -> str | None:
-        """Give an open file its name, and return it; None if it has it already."""
+    def finish(self, form: str, part: Part) -> list[str]:
+        """Give an open file its name, and return it; nothing if it has it already.
+
+        There may be several names: see `writers.finish`.
+        """
+
+    def names(self, part: Part) -> list[str]:
+        """Return the names that a file has got."""
 
     def target(self, part: Part) -> str:
         """Return the name that a file will have."""
@@ -128,13 +135,15 @@ class Directory:
     def committed(self, form: str, part: Part) -> None:
         """Do nothing: it is in its file."""
 
-    def finish(self, form: str, part: Part) -> str | None:
+    def finish(self, form: str, part: Part) -> list[str]:
         with self._reaching("finishing"):
             if not self._path(part).exists():
-                return None
+                return []
             self._made(part["partition"])
-            finish(form, self._path(part), Path(self.target(part)))
-        return self.target(part)
+            return [*map(str, finish(form, self._path(part), Path(self.target(part))))]
+
+    def names(self, part: Part) -> list[str]:
+        return _those_of(part["name"], self.target(part), os.path.exists)
 
     def target(self, part: Part) -> str:
         return str(Path(self._directory, part["partition"], part["name"]))
@@ -192,11 +201,17 @@ class Objects:
             )
 
     def write(self, form: str, partition: str, name: str, data: bytes) -> None:
+        self._put(form, partition, name, data)
+
+    def _put(self, form: str, partition: str, name: str, data: bytes) -> list[str]:
+        targets = []
         with tempfile.TemporaryDirectory(prefix="topo-object-") as directory:
-            collected, whole = Path(directory, "collected"), Path(directory, "whole")
+            collected = Path(directory, "collected")
             collected.write_bytes(data)
-            finish(form, collected, whole)
-            self._store.put(self.target({"partition": partition, "name": name}), str(whole))
+            for whole in finish(form, collected, Path(directory, name)):
+                targets.append(self.target({"partition": partition, "name": whole.name}))
+                self._store.put(targets[-1], str(whole))
+        return targets
 
     def append(self, part: Part, data: bytes) -> None:
         self._state[PIECE, part["name"], part["bytes"]] = data
@@ -233,18 +248,22 @@ class Objects:
     def _held(self, part: Part) -> list[Any]:
         return sorted(key for key in self._state.raw() if key[:2] == (PIECE, part["name"]))
 
-    def finish(self, form: str, part: Part) -> str | None:
+    def finish(self, form: str, part: Part) -> list[str]:
         upload = self._state.raw().get((UPLOAD, part["name"]))
         if upload is None:
             mine = self._held(part)
             if not mine:
-                return None
+                return []
             data = b"".join(self._state.raw()[key] for key in mine)
-            self.write(form, part["partition"], part["name"], data)
+            targets = self._put(form, part["partition"], part["name"], data)
         else:
             self._complete(part, upload)
+            targets = [self.target(part)]
         self._forget(part)
-        return self.target(part)
+        return targets
+
+    def names(self, part: Part) -> list[str]:
+        return _those_of(part["name"], self.target(part), self._store.exists)
 
     def _complete(self, part: Part, upload: dict[str, Any]) -> None:
         target = self.target(part)
@@ -264,6 +283,13 @@ class Objects:
 
     def close(self) -> None:
         self._store.close()
+
+
+def _those_of(name: str, target: str, exists: Callable[[str], bool]) -> list[str]:
+    """Return the target, and the numbered names beside it that are there."""
+    beside = target.removesuffix(name)
+    names = (beside + numbered(name, number) for number in count(1))
+    return [target, *takewhile(exists, names)]
 
 
 def is_later(name: str, task: str, last: int) -> bool:

@@ -294,7 +294,9 @@ class FileBolt(TakesColumns, RejectingSink, StatefulBasicBolt):
         self.state[_ENDING] = []
 
     def _finish(self, part: Mapping[str, Any]) -> None:
-        if self._place.finish(self.format, part) is not None:
-            self.context.counter("files")
+        new = self._place.finish(self.format, part)
+        if new:
+            self.context.counter("files", len(new))
         if self.after_roll is not None:
-            self.after_roll(self._place.target(part))
+            for name in new or self._place.names(part):
+                self.after_roll(name)

@@ -123,23 +123,73 @@ def only_value(values: Sequence[Any]) -> Any:
     return values[0]
 
 
-def finish(form: str, source: Path, target: Path) -> None:
-    """Put the collected rows under the target's name, whole or not at all."""
+def finish(form: str, source: Path, target: Path) -> list[Path]:
+    """Put the collected rows under the target's name, whole or not at all; return what was made.
+
+    Rows whose types make no common column are in files of their own, whose names have a number.
+    """
     if form in TEXT:
         os.replace(source, target)
-        return
+        return [target]
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    table = pa.concat_tables(list(_tables(pa, source)), promote_options="permissive")
-    unfinished = source.with_suffix(".finishing")
-    if form == "parquet":
-        pq.write_table(table, unfinished)
-    else:
-        with pa.ipc.new_file(str(unfinished), table.schema) as sink:
-            sink.write_table(table)
-    os.replace(unfinished, target)
+    targets = []
+    for number, table in enumerate(_joined(pa, list(_tables(pa, source)))):
+        path = target.with_name(numbered(target.name, number))
+        unfinished = source.with_name(f"{source.name}.{number}.finishing")
+        _write_table(pa, form, table, unfinished)
+        os.replace(unfinished, path)
+        targets.append(path)
     source.unlink()
+    return targets
+
+
+def numbered(name: str, number: int) -> str:
+    """Return the name of one of the files that what was collected for one name has become."""
+    stem, dot, suffix = name.rpartition(".")
+    return f"{stem}.{number}{dot}{suffix}" if number else name
+
+
+def _joined(pa: Any, tables: list[Any]) -> list[Any]:
+    """Return tables with all rows: one, or as few as the types of their columns allow.
+
+    Each batch has the types of its own values: a text may follow a number, or a whole number that
+    no double is follow a broken one. All of it is committed by now, and has to get a name.
+    """
+
+    def joined(some: list[Any]) -> Any:
+        try:
+            return pa.concat_tables(some, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            return None
+
+    whole = joined(tables)
+    if whole is not None:
+        return [whole]
+    groups: list[Any] = []
+    for table in tables:
+        for place, group in enumerate(groups):
+            both = joined([group, table])
+            if both is not None:
+                groups[place] = both
+                break
+        else:
+            groups.append(table)
+    return groups
+
+
+def _write_table(pa: Any, form: str, table: Any, path: Path) -> None:
+    if form == "parquet":
+        import pyarrow.parquet as pq
+
+        for place, column in enumerate(table.schema):
+            if pa.types.is_struct(column.type) and not column.type.num_fields:
+                # Parquet has no struct without fields, as that of a column of `{}` alone is.
+                table = table.set_column(place, column.name, pa.nulls(len(table)))
+        pq.write_table(table, path)
+        return
+    with pa.ipc.new_file(str(path), table.schema) as sink:
+        sink.write_table(table)
 
 
 def _line(row: Any) -> bytes:
