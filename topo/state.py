@@ -9,6 +9,8 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import Any, Generic, NoReturn, TypeVar, overload
 from uuid import UUID
 
@@ -21,19 +23,32 @@ _MISSING: Any = object()
 _IMMUTABLE = frozenset(
     {int, str, float, bool, bytes, type(None), complex}
     | {date, datetime, time, timedelta, timezone, Decimal, Fraction, UUID, range}
+    | {PurePosixPath, PureWindowsPath, PosixPath, WindowsPath}
+    | {IPv4Address, IPv4Network, IPv6Address, IPv6Network}
 )
 
 
-def _may_change(value: Any) -> bool:
+def may_change(value: Any) -> bool:
     """Return True if the value, or something in it, could be changed in place."""
     cls = value.__class__
-    if cls in _IMMUTABLE or isinstance(value, Enum | type):
+    if cls in _IMMUTABLE or isinstance(value, Enum | type) or _is_scalar_of_numpy(value):
         return False
     if cls is tuple or cls is frozenset or _is_named_tuple(cls):
-        return any(map(_may_change, value))
+        return any(map(may_change, value))
     if is_dataclass(cls) and getattr(cls, "__dataclass_params__").frozen:  # noqa: B009
-        return any(_may_change(getattr(value, field.name, None)) for field in fields(cls))
+        return any(may_change(getattr(value, field.name, None)) for field in fields(cls))
     return True
+
+
+def _is_scalar_of_numpy(value: Any) -> bool:
+    """Return True for numpy's numbers, times and texts, of which there may be one object for all.
+
+    Whoever has one has imported numpy; a `void` is a view of an array's row.
+    """
+    numpy = sys.modules.get("numpy")
+    return (
+        numpy is not None and isinstance(value, numpy.generic) and not isinstance(value, numpy.void)
+    )
 
 
 def _is_named_tuple(cls: type) -> bool:
@@ -65,7 +80,7 @@ class KeyValueState(MutableMapping[K, V], Generic[K, V]):
 
     def __getitem__(self, key: K) -> V:
         value = self._data[key]
-        if value.__class__ not in _IMMUTABLE and _may_change(value):
+        if value.__class__ not in _IMMUTABLE and may_change(value):
             self._changed[key] = None
         return value
 
@@ -79,7 +94,7 @@ class KeyValueState(MutableMapping[K, V], Generic[K, V]):
         value = self._data.get(key, _MISSING)
         if value is _MISSING:
             return default
-        if value.__class__ not in _IMMUTABLE and _may_change(value):
+        if value.__class__ not in _IMMUTABLE and may_change(value):
             self._changed[key] = None
         return value
 
@@ -131,7 +146,7 @@ class KeyValueState(MutableMapping[K, V], Generic[K, V]):
         referred = {
             key: data[key]
             for key in keys
-            if key in data and _references(data, key) > _ALONE and _may_change(data[key])
+            if key in data and _references(data, key) > _ALONE and may_change(data[key])
         }
         self._changed.update(dict.fromkeys(referred))
         return referred

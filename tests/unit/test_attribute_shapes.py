@@ -10,6 +10,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from tests.lives import Life
@@ -242,6 +243,16 @@ def test_a_value_of_the_state_that_would_come_back_as_another_is_an_error(
 ) -> None:
     with pytest.raises(UnsavableAttributeError, match=text):
         Fed(Aliases(what)).feed(1).feed(2)
+
+
+class Truths(StatefulBasicBolt):
+    def execute(self, tup: Tuple) -> None:
+        self.state[tup[0]] = np.any(np.array([tup[0]]))  # numpy has one object of each truth
+
+
+def test_keys_may_hold_the_same_scalar_of_numpy() -> None:
+    life = Life(Truths()).execute(1, 2).execute(3)
+    assert dict(Life(Truths(), life.saved).bolt.state) == {1: True, 2: True, 3: True}
 
 
 def test_reading_what_cannot_be_changed_marks_nothing() -> None:

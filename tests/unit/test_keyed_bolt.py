@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
+from ipaddress import ip_address
+from pathlib import PurePosixPath
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import pytest
 
 from topo import (
@@ -180,6 +184,24 @@ def test_two_keys_must_not_share_an_object(batches: list[list[str]]) -> None:
         fed.feed(*([key, 0] for key in batch))
     with pytest.raises(UnsavableAttributeError, match="are one object"):
         fed.feed(*([key, 0] for key in last))
+
+
+@dataclass(frozen=True)
+class Place:
+    city: str
+
+
+@pytest.mark.parametrize(
+    "value", [np.True_, np.float32(1), Place("Rome"), ip_address("::1"), PurePosixPath("a")]
+)
+def test_two_keys_may_share_what_cannot_change(value: Any) -> None:
+    class Sharing(Count):
+        def execute(self, tup: Tuple) -> None:
+            self.mine = value
+
+    fed = Fed(Sharing())
+    fed.feed(["a", 0], ["b", 0])
+    fed.feed(["a", 0])
 
 
 def test_a_key_must_not_share_an_object_with_all() -> None:

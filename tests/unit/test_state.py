@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from ipaddress import ip_address, ip_network
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 import pytest
 
 from topo import KeyValueState
@@ -60,7 +63,13 @@ def test_writes_and_deletes_count_as_changes() -> None:
     assert changed(state) == {"a", "c", "d"}
 
 
-@pytest.mark.parametrize("value", [1, 1.5, "x", b"x", True, None, 1j])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(1, 1.5, "x", b"x", True, None, 1j, np.True_, np.float32(1), np.datetime64("2020-01-01")),
+        *(Path("a"), PurePosixPath("a"), ip_address("::1"), ip_network("10.0.0.0/8")),
+    ],
+)
 def test_reading_what_cannot_change_is_no_change(value: Any) -> None:
     state: KeyValueState[str, Any] = KeyValueState({"a": value})
     assert state["a"] == state.get("a") == value
@@ -90,3 +99,10 @@ def test_keys_and_length_and_membership_change_nothing() -> None:
     assert (list(state), list(state.keys()), len(state), "a" in state) == (["a"], ["a"], 1, True)
     assert state.get("z") is None
     assert changed(state) == set()
+
+
+def test_a_row_of_a_numpy_array_may_change() -> None:
+    row = np.zeros(1, dtype=[("a", int)])[0]
+    state: KeyValueState[str, Any] = KeyValueState({"a": row})
+    assert state["a"] is row
+    assert changed(state) == {"a"}

@@ -18,6 +18,7 @@ from typing import Any
 
 from topo.components import Bolt
 from topo.errors import UnsavableAttributeError
+from topo.state import may_change
 from topo.storage.opaque import slots_of
 from topo.storage.pickled import IMMUTABLE
 from topo.tuples import Fields, Tuple
@@ -117,16 +118,16 @@ class Instances:
         values = vars(instance)
         for name in values:
             value = values[name]
-            if type(value) in _PLAIN or not _can_change(value) or name in self._skipped:
+            if type(value) in _PLAIN or name in self._skipped:
                 continue
             noted = id(value) in self._referred
-            if noted or sys.getrefcount(value) > _OWN_REFERENCES:
+            if (noted or sys.getrefcount(value) > _OWN_REFERENCES) and _can_change(value):
                 yield name, value
 
 
 def _can_change(value: Any) -> bool:
     """True iff it matters whether two refer to the value; a kept tuple is one wherever it is."""
-    return not isinstance(value, (*IMMUTABLE, Tuple))
+    return not isinstance(value, (*IMMUTABLE, Tuple)) and may_change(value)
 
 
 def _has(slot: Any, instance: Any) -> bool:
