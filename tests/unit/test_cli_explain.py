@@ -223,6 +223,13 @@ def test_a_pair_that_is_none(capsys: Captured, pair: str, message: str) -> None:
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("file", "name"), [("Zähler ü.py", "Z-hler"), ("數.py", "topology")])
+def test_a_file_of_any_name_is_a_topology(capsys: Captured, file: str, name: str) -> None:
+    Path(file).write_text(CODE.replace('"topology.name": "numbers", ', ""))
+    assert run(["explain", file]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}: valid; ")
+
+
 def test_a_name_that_cannot_be_one(capsys: Captured) -> None:
     assert run(["explain", "explained.py", "-c", "topology.name=a/b"]) == 2
     assert "error: 'a/b' cannot be a topology's name" in capsys.readouterr().err

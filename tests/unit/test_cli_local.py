@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -183,6 +184,15 @@ def test_ctrl_c_finishes_what_is_in_flight(place: Path) -> None:
     assert b"stopping: what is in flight is finished first" in err
     last = json.loads(out.splitlines()[-1])
     assert (last["reason"], last["pending"]) == ("interrupted", 0)
+
+
+def test_streams_that_the_caller_has_closed_end_nothing(place: Path) -> None:
+    command = shlex.join([*TOPO, "local", "endless.py", "--engine", "inline", "--show", "sink"])
+    for closed, lines in ((">&-", 0), ("2>&-", 2), ("<&- >&- 2>&-", 0)):
+        shell = f"exec {command} --limit 2 {closed}"
+        ended = subprocess.run(["sh", "-c", shell], capture_output=True, timeout=60, check=False)
+        assert (ended.returncode, b"error" in ended.stderr) == (0, False)
+        assert len(ended.stdout.splitlines()) == lines
 
 
 CLOSES = """

@@ -14,7 +14,7 @@ from topo.cli.options import TargetCommand, arguments_of_target, parse_pair
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs
 from topo.config import Layer, check_layers, merged
-from topo.topology.submission import NAME_HINT, is_name, no_name
+from topo.topology.submission import NAME_HINT, is_name, name_for, no_name
 
 KINDS = {
     "systemd": "topo.service",
@@ -163,6 +163,5 @@ def _text(kind: str, request: Export, monitor: bool) -> str:
 
 def _name_of(target: str) -> str:
     place = target.partition(":")[0]
-    return (
-        Path(place).stem if place.endswith((".py", ".yaml", ".yml")) else place.rpartition(".")[2]
-    )
+    is_file = place.endswith((".py", ".yaml", ".yml"))
+    return name_for(Path(place).stem if is_file else place.rpartition(".")[2])

@@ -144,7 +144,8 @@ def prepare(
     chosen = merged(*layers).get(Config.name.key) or target.default_name
     chosen = chosen if name is None else name
     if not is_name(str(chosen)):
-        raise usage_error(no_name(str(chosen)), at="-n", hint=NAME_HINT)
+        at = "topology.name" if name is None else "-n"
+        raise usage_error(no_name(str(chosen)), at=at, hint=NAME_HINT)
     return Prepared(target.topology, target, str(chosen), project, layers, tuple(warnings))
 
 

@@ -159,8 +159,23 @@ def root(out: Output) -> None:
     """
 
 
+def open_closed_streams() -> None:
+    """Lead the standard streams that the caller has closed nowhere, as daemons do.
+
+    Python has None in place of such a stream, and the next file that is opened gets its number.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+
+
 def run(argv: Sequence[str]) -> int:
     """Run one command line; return the exit code."""
+    open_closed_streams()
     out = Output(json="--json" in argv[: argv.index("--") if "--" in argv else None])
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name may be of any bytes; JSON stays JSON

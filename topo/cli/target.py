@@ -26,6 +26,7 @@ from topo.errors import TargetError, TopoError, did_you_mean
 from topo.flux.build import load_file
 from topo.streamparse.specs import Topology as TopologyClass
 from topo.topology.model import Topology
+from topo.topology.submission import name_for
 from topo.traces import is_librarys, is_ours, users_part
 
 DEFAULT_ATTRIBUTE = "topology"
@@ -74,7 +75,7 @@ def load_target(
             f"{place}: conf is a {type(conf).__name__}; it must be a Config or a dict"
         )
     name = (module.__name__ if place.endswith(".py") else place).rpartition(".")[2]
-    return Target(spec, topology, Layer(place, dict(conf)), name, directory)
+    return Target(spec, topology, Layer(place, dict(conf)), name_for(name), directory)
 
 
 def _load_yaml(spec: str, filters: Sequence[str]) -> Target:

@@ -18,6 +18,7 @@ from topo.flux.schema import Definition, ObjectDef, Reader, StreamDef
 from topo.flux.substitution import Values, read_properties
 from topo.groupings import CustomStreamGrouping
 from topo.topology.model import Topology
+from topo.topology.submission import name_for
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def load_file(
     topology = builder.topology()
     if problems or topology is None:
         raise problems.error(file.name)
-    return Loaded(definition.name or file.stem, topology, builder.conf)
+    return Loaded(definition.name or name_for(file.stem), topology, builder.conf)
 
 
 class _Builder:

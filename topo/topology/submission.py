@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from topo.errors import ConfigError, TargetError
 from topo.topology.model import Topology
 
@@ -14,6 +16,12 @@ def is_name(name: object) -> bool:
         return False
     plain = name.replace("-", "").replace("_", "").replace(".", "")
     return plain.isalnum() and plain.isascii() and name[:1].isalnum() and len(name) <= 100
+
+
+def name_for(stem: str) -> str:
+    """Return a topology's name for a file or a module of any name: without one, `topology`."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-_.")
+    return plain[:100] or "topology"
 
 
 def no_name(name: object) -> str:
