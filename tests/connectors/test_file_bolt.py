@@ -326,3 +326,68 @@ def test_a_column_of_empty_mappings_alone_is_none_in_parquet(tmp_path: Path) -> 
     sink.cleanup()
     (path,) = visible(tmp_path)
     assert pq.read_table(path).to_pylist() == [{"n": 1, "of": None}]
+
+
+def rows_of(*rows: dict[str, Any]) -> list[Tuple]:
+    return [make_tuple({"row": row}) for row in rows]
+
+
+def records(directory: Path, form: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for path in visible(directory):
+        if form == "parquet":
+            found += pq.read_table(path).to_pylist()
+        else:
+            with path.open(newline="") as file:
+                found += csv.DictReader(file)
+    return found
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "by_batch"])
+def test_a_value_stays_in_its_column_however_the_columns_come(
+    tmp_path: Path, guarantee: Any
+) -> None:
+    sink = FileBolt(tmp_path, "csv", guarantee=guarantee, map=lambda tup: tup.row)
+    batches = [rows_of({"a": 1, "b": 2}), rows_of({"b": 3, "a": 4}), rows_of({"b": 5})]
+    batches += [rows_of({"c": 6, "a": 7}, {"d": 8})]
+    run_bolt(sink, batches=batches)
+    sink.cleanup()
+    found = [{k: v for k, v in row.items() if v} for row in records(tmp_path, "csv")]
+    expected = [{"a": "1", "b": "2"}, {"b": "3", "a": "4"}, {"b": "5"}, {"c": "6", "a": "7"}]
+    assert sorted(map(sorted_items, found)) == sorted(map(sorted_items, [*expected, {"d": "8"}]))
+    assert len(list(visible(tmp_path))) == (2 if guarantee == "exactly_once" else 4)
+
+
+def sorted_items(row: dict[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(row.items())
+
+
+def test_a_column_that_only_later_rows_have_is_written(tmp_path: Path) -> None:
+    sink = FileBolt(tmp_path, "parquet", map=lambda tup: tup.row)
+    run_bolt(sink, batches=[rows_of({"a": 1}, {"a": 2, "b": 3})])
+    assert records(tmp_path, "parquet") == [{"a": 1, "b": None}, {"a": 2, "b": 3}]
+
+
+@pytest.mark.parametrize(("form", "bad"), [("parquet", 2**63), ("csv", "\ud800"), ("csv", None)])
+@pytest.mark.parametrize("guarantee", ["exactly_once", "by_batch"])
+def test_a_row_that_cannot_be_packed_is_rejected_alone(
+    tmp_path: Path, form: Any, bad: Any, guarantee: Any
+) -> None:
+    sink = FileBolt(tmp_path, form, guarantee=guarantee, map=lambda tup: tup.row, on_bad="stream")
+    wrong = {"a": bad} if bad is not None else {}
+    run = run_bolt(sink, batches=[rows_of({"a": 1}, wrong, {"a": 3})])
+    sink.cleanup()
+    assert [each[0] for each in run.emitted if each.stream == "rejected"] == [[wrong]]
+    assert [int(row["a"]) for row in records(tmp_path, form)] == [1, 3]
+
+
+def test_an_error_of_a_row_that_cannot_be_packed_shows_it(tmp_path: Path) -> None:
+    sink = FileBolt(tmp_path, "parquet")
+    with pytest.raises(ValueError, match=r"too large.*of a tuple with the values \[9223372036854"):
+        run_bolt(sink, batches=[batch(1, 2**63)])
+
+
+def test_rows_of_other_types_in_a_batch_are_written(tmp_path: Path) -> None:
+    run_bolt(FileBolt(tmp_path, "parquet"), batches=[batch(1, "a", 2)])
+    values = [row["number"] for row in records(tmp_path, "parquet")]
+    assert sorted(map(str, values)) == ["1", "2", "a"]

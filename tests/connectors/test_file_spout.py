@@ -1017,3 +1017,10 @@ def test_files_in_order_hold_nothing_back(tmp_path: Path) -> None:
         write_times(tmp_path / f"{name}.jsonl", range(5_000))
     _, late = counted_by_time(tmp_path, mode="watch", in_order=True)
     assert late > 1_000
+
+
+def test_a_value_of_csv_may_be_as_long_as_a_record(tmp_path: Path) -> None:
+    text = "x" * 200_000
+    (tmp_path / "a.csv").write_text(f"a\n{text}\n")
+    run = run_spout(FileSpout(tmp_path / "a.csv", "csv", fields="a"))
+    assert run.next(3).emitted == [[text]]

@@ -55,10 +55,18 @@ class RejectingSink(BasicBolt):
         """Raise for tuples that cannot be written; where errors fail tuples, these alone fail."""
         self.context.counter("rejected", len(bad))
         values, error = bad[min(bad)]
-        words = f"{sentence_of(error)}, of a tuple with the values {shown(values, 200)}"
+        words = _words_of(values, error)
         if self.context.conf.get("topology.uncaught.error") == "fail":
             raise FailTuple(words, report=True, rows=[*bad]) from error
         raise ValueError(words) from error
+
+    def reject_late(self, bad: Rejected) -> None:
+        """Reject rows of tuples that were taken before, as they are written with their batch."""
+        for values, error in bad:
+            if self.on_bad == "stop":
+                self.context.counter("rejected", len(bad))
+                raise ValueError(_words_of(values, error)) from error
+            self.reject(values, error)
 
 
 class PublishingSink(RejectingSink, StatefulBasicBolt):
@@ -101,6 +109,10 @@ class PublishingSink(RejectingSink, StatefulBasicBolt):
             self.emit([values, error], stream=_REJECTED)
         if self.state.raw().get(_REJECTED):
             self.state[_REJECTED] = []
+
+
+def _words_of(values: list[Any], error: Exception) -> str:
+    return f"{sentence_of(error)}, of a tuple with the values {shown(values, 200)}"
 
 
 def _words(error: Exception) -> str:

@@ -219,6 +219,8 @@ class CsvReader:
 
     def __init__(self, path: str, fields: tuple[str, ...], header: bool, max_record: int) -> None:
         self._path, self._max = path, max_record
+        # Python's own limit of a field, 131,072 characters, is one for all of the process.
+        csv.field_size_limit(max(csv.field_size_limit(), max_record))
         self._file = _open(path)
         self._ahead: deque[tuple[bytes, int]] = deque()  # lines that were read, and not used
         self._at = 0

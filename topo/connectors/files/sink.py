@@ -150,7 +150,7 @@ class FileBolt(TakesColumns, RejectingSink, StatefulBasicBolt):
         try:
             partition = self._directory_of([str(tup[name]) for name in self.partition_by])
             rows = self._rows_of(partition)
-            rows.add(self._row_of(tup))
+            rows.add(self._row_of(tup), tup.values)
         except (ComponentError, Unavailable):
             raise
         except Exception as error:
@@ -175,15 +175,17 @@ class FileBolt(TakesColumns, RejectingSink, StatefulBasicBolt):
         """Collect what can be written of them; reject, skip or stop at the others."""
         bad: Bad = {}
         stays = [self.format == "lines" or name not in self.partition_by for name in fields]
-        names, values = list(compress(fields, stays)), list(compress(columns, stays))
+        names = list(compress(fields, stays))
         for partition, places in self._partitions_of(fields, columns, count, bad).items():
             rows = self._rows_of(partition)
+            whole = [part_of(each, places) for each in columns]
             try:
-                rows.add_columns(names, [part_of(each, places) for each in values], len(places))
+                rows.add_columns(names, list(compress(whole, stays)), len(places), whole)
             except Exception:  # it is of one of them, which are added alone
                 for place in places:
+                    alone = [[each[place]] for each in columns]
                     try:
-                        rows.add_columns(names, [[each[place]] for each in values], 1)
+                        rows.add_columns(names, list(compress(alone, stays)), 1, alone)
                     except Exception as error:
                         bad[place] = [each[place] for each in columns], error
             if not all(place in bad for place in places):
@@ -247,25 +249,33 @@ class FileBolt(TakesColumns, RejectingSink, StatefulBasicBolt):
     def _write(self, rows: dict[str, Collected], batch_id: int) -> None:
         for partition, collected in rows.items():
             name = f"{self._task}{batch_id}.{SUFFIXES[self.format]}"
-            data = collected.packed(first=True)
-            self._place.write(self.format, partition, name, data)
+            data = self._packed(collected, self._header_of(collected), first=True)
+            if data:
+                self._place.write(self.format, partition, name, data)
         self.state[_LAST] = batch_id
 
     def _append(self, rows: dict[str, Collected], batch_id: int) -> None:
         parts: dict[str, Any] = self.state.get(_PARTS, {}) if rows else self._parts()
         now = self.context.now()
+        outgrown = []  # files of CSV whose header lacks a column
         for partition, collected in rows.items():
-            part = parts.get(partition) or self._new_part(partition, batch_id, now)
-            data = collected.packed(first=part["bytes"] == 0)
-            self._place.append(part, data)
-            parts[partition] = {**part, "bytes": part["bytes"] + len(data)}
+            part = parts.get(partition)
+            if part is not None and not self._has_columns(part, collected):
+                outgrown.append(parts.pop(partition))
+                part = None
+            if part is None:
+                part = self._new_part(partition, batch_id, now, collected)
+            data = self._packed(collected, part.get("columns", ()), first=part["bytes"] == 0)
+            if data:
+                self._place.append(part, data)
+                parts[partition] = {**part, "bytes": part["bytes"] + len(data)}
         ended = [
             partition
             for partition, part in parts.items()
             if part["bytes"] >= self.roll_bytes or now - part["since"] >= self.roll_secs
         ]
-        if ended:
-            ending = self.state.get(_ENDING, [])
+        if ended or outgrown:
+            ending = [*self.state.get(_ENDING, []), *outgrown]
             self.state[_ENDING] = [*ending, *(parts[partition] for partition in ended)]
         if rows or ended:
             self.state[_PARTS] = {k: part for k, part in parts.items() if k not in ended}
@@ -274,11 +284,26 @@ class FileBolt(TakesColumns, RejectingSink, StatefulBasicBolt):
         parts: dict[str, Any] = self.state.raw().get(_PARTS, {})
         return parts
 
-    def _new_part(self, partition: str, batch_id: int, now: float) -> dict[str, Any]:
+    def _packed(self, collected: Collected, header: Sequence[str], *, first: bool) -> bytes:
+        data = collected.packed(header, first=first)
+        self.reject_late(collected.bad)
+        return data
+
+    def _header_of(self, collected: Collected) -> tuple[str, ...]:
+        return collected.fields if self.format == "csv" else ()
+
+    def _has_columns(self, part: Mapping[str, Any], collected: Collected) -> bool:
+        """Return True if an open file has a place for every column of these rows."""
+        return self.format != "csv" or set(collected.fields).issubset(part.get("columns", ()))
+
+    def _new_part(
+        self, partition: str, batch_id: int, now: float, collected: Collected
+    ) -> dict[str, Any]:
         number = self.state.get(_NUMBER, 0)
         self.state[_NUMBER] = number + 1
         name = self._name(batch_id, number)
-        return {"name": name, "partition": partition, "bytes": 0, "since": now}
+        columns = self._header_of(collected)
+        return {"name": name, "partition": partition, "bytes": 0, "since": now, "columns": columns}
 
     def committed(self, batch_id: int) -> None:
         """Give the files that have ended their names."""

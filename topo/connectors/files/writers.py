@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,9 +30,14 @@ from topo.wire.plain_arrays import column_of
 
 _LENGTH = struct.Struct("<Q")
 TEXT = ("lines", "json", "csv")
+_NO_COLUMN = "a row of csv has no column"
 _LEAST_TAKEN = 64
 """Fewer values of an array are taken sooner one by one."""
 SUFFIXES = {"lines": "txt", "json": "json", "csv": "csv", "parquet": "parquet", "arrow": "arrow"}
+
+
+_Row: TypeAlias = tuple[Mapping[str, Any], Sequence[Any]]
+"""A row, and the values of the tuple that it is of."""
 
 
 @dataclass(slots=True)
@@ -42,12 +47,16 @@ class _Columns:
     fields: tuple[str, ...]
     columns: list[Sequence[Any]]
     count: int
+    whole: Sequence[Sequence[Any]] = ()
+    """The columns of the tuples that the rows are of."""
 
     def rows(self) -> Iterable[tuple[Any, ...]]:
         return rows_of(self.columns, self.count)
 
-    def dicts(self) -> Iterator[dict[str, Any]]:
-        return (record_of(self.fields, row) for row in self.rows())
+    def alone(self) -> Iterator[_Row]:
+        tuples = zip(*self.whole, strict=True)
+        for row, values in zip(self.rows(), tuples, strict=True):
+            yield record_of(self.fields, row), values
 
 
 class Collected:
@@ -56,45 +65,101 @@ class Collected:
     def __init__(self, form: str) -> None:
         self._form = form
         self._text: list[bytes] = []
-        self._parts: list[Mapping[str, Any] | _Columns] = []
+        self._parts: list[_Row | _Columns] = []
         """Rows of the formats that need all of them to begin with."""
+        self.bad: list[tuple[list[Any], Exception]] = []
+        """The values of rows that were found to be of no such format when they were packed."""
 
-    def add(self, row: Any) -> None:
-        """Add a row; raise if the format has no such row."""
+    def add(self, row: Any, values: Sequence[Any]) -> None:
+        """Add a row of a tuple with these values; raise if the format has no such row."""
         if self._form == "lines":
             self._text.append(_line(row))
         elif self._form == "json":
             self._text.append(dump_json(row) + b"\n")
+        elif isinstance(row, Mapping) and (row or self._form != "csv"):
+            self._parts.append((row, values))
         elif isinstance(row, Mapping):
-            self._parts.append(row)
+            raise ValueError(_NO_COLUMN)
         else:
             raise TypeError(f"a row of {self._form} is a mapping; got a {type(row).__name__}")
 
     def add_columns(
-        self, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+        self,
+        fields: Sequence[str],
+        columns: Sequence[Sequence[Any]],
+        count: int,
+        whole: Sequence[Sequence[Any]],
     ) -> None:
-        """Add rows by the column: all of them, or none if the format has not one of them."""
+        """Add rows by the column: all of them, or none if the format has not one of them.
+
+        `whole` are the columns of their tuples, those of the partition too.
+        """
         if self._form == "lines":
             self._text += [_line(only_value(row)) for row in rows_of(columns, count)]
         elif self._form == "json":
             self._text.append(b"\n".join([*dump_json_rows(fields, columns, count), b""]))
+        elif self._form == "csv" and not fields:
+            raise ValueError(_NO_COLUMN)
         else:
             plain = [*columns] if self._form == "csv" else [*map(_plain, columns)]
-            self._parts.append(_Columns((*fields,), plain, count))
+            self._parts.append(_Columns((*fields,), plain, count, whole))
 
-    def packed(self, *, first: bool) -> bytes:
-        """Return them as the bytes that are appended for a batch; `first`: the file is empty."""
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The columns of the rows, each where it came first."""
+        each = (part.fields if isinstance(part, _Columns) else part[0] for part in self._parts)
+        return tuple(dict.fromkeys(chain.from_iterable(each)))
+
+    def packed(self, header: Sequence[str], *, first: bool) -> bytes:
+        """Return them as the bytes that are appended for a batch; `first`: the file is empty.
+
+        `header` are the columns of a file of CSV. Rows that cannot be packed are in `bad`.
+        """
         if self._form in ("lines", "json"):
             return b"".join(self._text)
         alike = self._alike()
-        if self._form == "csv":
-            return _csv(self._dicts(), first) if alike is None else _csv_of_columns(alike, first)
-        pa = pyarrow()
-        if alike is None:
-            return _stream(pa, pa.Table.from_pylist(self._dicts()))
-        each = zip(*(part.columns for part in alike), strict=True)
-        arrays = [_array(columns) for columns in each]
-        return _stream(pa, pa.Table.from_arrays(arrays, names=[*alike[0].fields]))
+        try:
+            if self._form == "csv":
+                return self._csv(alike, header, first)
+            pa = pyarrow()
+            if alike is None:
+                return _stream(pa, _table(pa, self._rows()))
+            each = zip(*(part.columns for part in alike), strict=True)
+            arrays = [_array(columns) for columns in each]
+            return _stream(pa, pa.Table.from_arrays(arrays, names=[*alike[0].fields]))
+        except Exception:  # it is of some of them, or of those together
+            return self._packed_apart(header, first)
+
+    def _csv(self, alike: list[_Columns] | None, header: Sequence[str], first: bool) -> bytes:
+        if alike is not None and alike[0].fields == tuple(header):
+            return _csv_of_columns(alike, first)
+        return _csv([row for row, _ in self._rows()], header, first)
+
+    def _packed_apart(self, header: Sequence[str], first: bool) -> bytes:
+        """Pack the rows that can be, those of other types by themselves; note the others."""
+        rows = list(self._rows())
+        if self._form != "csv":
+            pa = pyarrow()
+            tables = list(self._tables_of(pa, rows))
+            return b"".join(_stream(pa, table) for table in _joined(pa, tables))
+        lines: list[bytes] = []
+        for row, values in rows:
+            try:
+                lines.append(_csv([row], header, first and not lines))
+            except Exception as error:
+                self.bad.append(([*values], error))
+        return b"".join(lines)
+
+    def _tables_of(self, pa: Any, rows: Sequence[_Row]) -> Iterator[Any]:
+        try:
+            yield _table(pa, rows)
+        except Exception as error:
+            if len(rows) == 1:
+                self.bad.append(([*rows[0][1]], error))
+                return
+            half = len(rows) // 2
+            yield from self._tables_of(pa, rows[:half])
+            yield from self._tables_of(pa, rows[half:])
 
     def _alike(self) -> list[_Columns] | None:
         """Return the rows as columns of the same fields; None if they are not."""
@@ -102,9 +167,9 @@ class Collected:
         is_whole = len(alike) == len(self._parts) and len({part.fields for part in alike}) == 1
         return alike if is_whole else None
 
-    def _dicts(self) -> list[Mapping[str, Any]]:
-        parts = (part.dicts() if isinstance(part, _Columns) else [part] for part in self._parts)
-        return list(chain.from_iterable(parts))
+    def _rows(self) -> list[_Row]:
+        each = (part.alone() if isinstance(part, _Columns) else [part] for part in self._parts)
+        return list(chain.from_iterable(each))
 
 
 def part_of(column: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
@@ -150,6 +215,12 @@ def numbered(name: str, number: int) -> str:
     return f"{stem}.{number}{dot}{suffix}" if number else name
 
 
+def _table(pa: Any, rows: Sequence[_Row]) -> Any:
+    """Return rows as a table with the columns of them all, which a row need not have."""
+    names = dict.fromkeys(chain.from_iterable(row for row, _ in rows))
+    return pa.table({name: [row.get(name) for row, _ in rows] for name in names})
+
+
 def _joined(pa: Any, tables: list[Any]) -> list[Any]:
     """Return tables with all rows: one, or as few as the types of their columns allow.
 
@@ -163,7 +234,7 @@ def _joined(pa: Any, tables: list[Any]) -> list[Any]:
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
             return None
 
-    whole = joined(tables)
+    whole = joined(tables) if tables else None
     if whole is not None:
         return [whole]
     groups: list[Any] = []
@@ -199,9 +270,9 @@ def _line(row: Any) -> bytes:
     return data + b"\n"
 
 
-def _csv(rows: Sequence[Mapping[str, Any]], first: bool) -> bytes:
+def _csv(rows: Sequence[Mapping[str, Any]], header: Sequence[str], first: bool) -> bytes:
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer = csv.DictWriter(text, fieldnames=header, lineterminator="\n")
     if first:
         writer.writeheader()
     writer.writerows(rows)
