@@ -532,3 +532,23 @@ def test_parts_of_windows_cross_the_exchange_not_their_values() -> None:
 def test_a_value_of_no_time_is_the_windows_affair() -> None:
     with pytest.raises(UncaughtError, match="'soon'"):
         windowed([("a", 1, "soon")], lambda keyed: keyed.window(Tumbling(10)).count())  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("reduce", "'reduce' is an operator of streams with keys: write key_by"),
+        ("mapValues", "'map_values' is an operator of streams with keys: write key_by"),
+        ("flatMap", "did you mean 'flat_map'"),
+        ("_repr_html_", "has no attribute '_repr_html_'$"),
+        ("xyzzy", "has no attribute 'xyzzy'$"),
+    ],
+)
+def test_an_operator_that_a_stream_has_not_is_told_with_the_one_that_was_meant(
+    name: str, hint: str
+) -> None:
+    s = StreamBuilder()
+    with pytest.raises(AttributeError, match=hint):
+        getattr(s.stream([1]), name)
+    with pytest.raises(AttributeError, match="did you mean 'reduce'"):
+        getattr(s.stream([1]).key_by(), "reduced")  # noqa: B009 - mypy knows that it is none

@@ -17,6 +17,7 @@ from topo.patterns import Match
 from topo.patterns.pattern import Pattern
 from topo.streams.api.endings import Endings, check_grouping
 from topo.streams.api.joinable import Joinable
+from topo.streams.api.missing import missing_operator
 from topo.streams.combiners import Fold, Least, Reduce, adding, top
 from topo.streams.graph import TIME, Node, Part, PartOfValue, check_function, getter, users_place
 from topo.streams.process import Process
@@ -44,6 +45,11 @@ _GO_BY_WATERMARK = {
 
 class Stream(Endings[T]):
     """A stream of elements."""
+
+    if not TYPE_CHECKING:  # for which any name would be an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_operator(type(self), name, KeyedStream)
 
     def named(self, name: str) -> Self:
         """Name the component of the last operator, so that a checkpoint knows it again."""
