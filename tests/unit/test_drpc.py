@@ -325,6 +325,18 @@ def test_no_answer_is_missed_while_the_task_is_away() -> None:
     assert ends_at(calls, 45) == ["FAILED_REQUEST"]
 
 
+def test_a_task_that_was_away_settles_its_requests_anew() -> None:
+    calls, holder, id = taken_call()
+    parts = ("args", SETTLED)
+    for part in parts:
+        calls.done(id, 1, part, parts)
+    calls.detach(holder)
+    calls.attach(holder, 1, 10)
+    assert ends_at(calls, 40) == []
+    calls.done(id, 40, SETTLED, parts)
+    assert ends_at(calls, 45) == ["FAILED_REQUEST"]
+
+
 def test_no_answer_is_missed_before_the_request_is_settled() -> None:
     calls, _, id = taken_call()
     parts = ("args", SETTLED)
@@ -346,8 +358,8 @@ def test_an_answer_that_waits_for_the_request_is_given_before_it_is_settled() ->
 def test_a_request_is_settled_when_the_batch_after_its_end_has_committed() -> None:
     spout, context = DrpcSpout("f"), SimpleNamespace(batch_id=7)
     line = Mock(number="n")
-    spout.context, spout._lines, spout._unsettled = context, [line], []  # type: ignore[assignment]
-    spout._parts = ("args",)
+    spout.context, spout._lines = context, [line]  # type: ignore[assignment]
+    spout._parts, spout.unsettled, spout._is_rebuilt = ("args",), [], False
     spout.ack(("args", "n.1"))
     line.done.assert_called_once_with("n.1", "args", ("args", SETTLED))
     spout.committed(6)
@@ -355,6 +367,13 @@ def test_a_request_is_settled_when_the_batch_after_its_end_has_committed() -> No
     spout.committed(7)
     spout.committed(8)
     assert line.done.call_args_list[1:] == [call("n.1", SETTLED, ("args", SETTLED))]
+    spout.ack(("args", "n.2"))
+    spout.restored()
+    spout.committed(7)  # of the instance before; another slot may still be on its way back
+    assert line.done.call_count == 3
+    spout.committed(8)
+    assert line.done.call_args == call("n.2", SETTLED, ("args", SETTLED))
+    assert spout.unsettled == []
 
 
 # -- sockets --------------------------------------------------------------------------------------

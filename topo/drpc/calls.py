@@ -87,6 +87,7 @@ class _Call:
     serial: int = 0
     parts: set[str] = field(default_factory=set)
     """The trees of the request that are done."""
+    has_to_settle: bool = False
     is_done: bool = False
     """True once all are."""
     done_at: float | None = None
@@ -186,7 +187,7 @@ class Calls:
     def attach(self, holder: Holder, committed: int, now: float, *, gathers: bool = False) -> None:
         """Let a task compute; what was leased to it behind this serial is sent to it again.
 
-        Answers that were on their way when it went are due anew.
+        Answers that were on their way when it went are due anew, or when the task settles them.
 
         If its topology `gathers` the tuples of a request, an answer may have been made without
         those of a tuple that failed: it waits until all trees of the request are done.
@@ -196,7 +197,8 @@ class Calls:
         task.is_attached, task.credit, task.gathers = True, 0, gathers
         task.due = deque(call for serial, call in task.open.items() if serial > committed)
         for call in task.open.values():
-            call.done_at = now if call.is_done else None
+            call.parts.discard(SETTLED)
+            call.done_at = now if call.is_done and not call.has_to_settle else None
 
     def detach(self, holder: Holder) -> None:
         """Send a task nothing until it is back; what is leased to it stays so."""
@@ -263,6 +265,7 @@ class Calls:
         call = self._calls.get(id)
         if call is not None:
             call.parts.add(part)
+            call.has_to_settle = SETTLED in parts
             call.is_done = call.parts >= {*parts} - {SETTLED}
             if call.parts >= {*parts}:
                 call.done_at = now

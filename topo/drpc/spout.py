@@ -7,6 +7,10 @@ messages of their own; the server hears of both trees.
 What was emitted is known by the serial of the last request, which is saved with the batch. An
 instance that is rebuilt attaches with it, so that requests of a batch that was rolled back come
 again, and those of a committed batch do not.
+
+What was told as done is settled when the batch in which it was told has committed: every slot has
+worked in that batch, and has brought the answers of those before. Of an instance that is rebuilt it
+is the first batch of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ class DrpcSpout(Spout):
     _topo_role = "drpc"
 
     outputs: Any = {"default": ("args", "return_info"), REQUESTS: (ID,)}
-    transient: Iterable[str] = ("_lines", "_claim", "_unsettled")
+    transient: Iterable[str] = ("_lines", "_claim", "_is_rebuilt")
 
     def __init__(self, function: str) -> None:
         if not isinstance(function, str) or not function or len(function) > _MOST_NAME:
@@ -61,7 +65,9 @@ class DrpcSpout(Spout):
         self.taken: dict[str, int] = {}
         """By server, the serial of the last request that was emitted."""
         self._lines: list[Line] | None = None
-        self._unsettled: list[tuple[int, str]] = []
+        self.unsettled: list[tuple[int, str]] = []
+        """The requests that were told as done, with the batch of that."""
+        self._is_rebuilt = False
         self._parts = PARTS if context.this_targets.get(REQUESTS) else PARTS[:1]
 
     def close(self) -> None:
@@ -92,16 +98,21 @@ class DrpcSpout(Spout):
 
     def ack(self, msg_id: Any) -> None:
         part, id = msg_id
-        self._unsettled.append((self.context.batch_id, id))
+        self.unsettled.append((self.context.batch_id, id))
         for line in self._lines_of(id):
             line.done(id, part, (*self._parts, SETTLED))
 
+    def restored(self) -> None:
+        self._is_rebuilt = True
+
     def committed(self, batch_id: int) -> None:
-        unsettled, self._unsettled = self._unsettled, []
-        for batch, id in unsettled:
-            if batch > batch_id:
-                self._unsettled.append((batch, id))
-                continue
+        if self._is_rebuilt:  # it hears of its predecessor's last batch
+            self._is_rebuilt = False
+            return
+        settled = [id for batch, id in self.unsettled if batch <= batch_id]
+        if settled:
+            self.unsettled = [(batch, id) for batch, id in self.unsettled if batch > batch_id]
+        for id in settled:
             for line in self._lines_of(id):
                 line.done(id, SETTLED, (*self._parts, SETTLED))
 
