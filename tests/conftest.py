@@ -63,7 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    tries_again = config.pluginmanager.hasplugin("rerunfailures")
+    # A series of kills that fails is to be looked at.
+    tries_again = config.pluginmanager.hasplugin("rerunfailures") and not os.getenv("TOPO_KILLS")
     has_workers = config.pluginmanager.hasplugin("xdist")
     for item in items:
         if has_workers and item.get_closest_marker("spark"):

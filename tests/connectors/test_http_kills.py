@@ -1,7 +1,7 @@
 """Slots that take data in by HTTP are killed at every point of a batch.
 
 Clients send again what was not answered, under the same key: everything that was answered with 200
-counts once, and so does what was not. TOPO_KILLS=100 kills a hundred times at each point.
+counts once, and so does what was not. TOPO_KILLS=100 kills a hundred times, dealt over the points.
 """
 
 from __future__ import annotations
@@ -13,13 +13,26 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.connectors.dying import KILLS, OF_SPOUTS, DyingSpout, killed
+from tests.connectors.dying import (
+    A_KILL_SECS,
+    KILLS,
+    OF_SPOUTS,
+    DyingSpout,
+    await_kills,
+    killed,
+    kills_at_each,
+    told,
+)
 from tests.fault.spark_processes import wait_until
 from tests.servers.processes import free_port
 from topo import LocalCluster, StatefulBasicBolt, TopologyBuilder, Tuple
 from topo.connectors.http import HttpSpout
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.fault,
+    pytest.mark.timeout(300 + A_KILL_SECS * KILLS),
+]
 
 
 class DyingHttpSpout(DyingSpout, HttpSpout):
@@ -69,16 +82,14 @@ def test_every_request_counts_once_wherever_slots_die(tmp_path: Path) -> None:
     builder = TopologyBuilder()
     builder.set_spout("requests", spout)
     builder.set_bolt("count", Count(), parallelism=2).fields_grouping("requests", ["number"])
-    stop = threading.Event()
+    stop, deaths = threading.Event(), len(OF_SPOUTS) * kills_at_each(OF_SPOUTS)
     conf = {"topology.workers": 2, "topology.restart.max": 20}
     with LocalCluster("local[2]") as cluster:
         run = cluster.submit_topology("ingest", builder.create_topology(), conf, capture=["count"])
         url = f"http://127.0.0.1:{port}/"
         clients = [Client(url, first, stop) for first in range(0, 400_000, 100_000)]
         try:
-            wait_until(
-                lambda: killed([tmp_path]) >= len(OF_SPOUTS) * KILLS or run.wait(0), "the kills"
-            )
+            await_kills(run, [tmp_path], deaths)
             before = [client.answered for client in clients]
             wait_until(
                 lambda: (
@@ -93,7 +104,8 @@ def test_every_request_counts_once_wherever_slots_die(tmp_path: Path) -> None:
         (tmp_path / "stop").touch()
         run.await_completion(120)
         counts = run.tuples("count")
-    assert killed([tmp_path]) == len(OF_SPOUTS) * KILLS
+    print(f"{told([tmp_path])}; {len(answered)} requests answered, {len(counts)} counted")
+    assert killed([tmp_path]) == deaths
     assert {count for _, count in counts} == {1}
     assert {number for number, _ in counts} >= answered
     assert len(answered) > len(clients)

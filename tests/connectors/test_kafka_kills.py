@@ -4,34 +4,45 @@ Readers that are `read_committed` must see every record of every committed batch
 else; although the spout never says the same again. The control publishes before the commit, as
 sinks do that rely on sources to repeat themselves: it must show records that topo never committed.
 
-TOPO_KILLS=100 kills a hundred times at each point instead of once.
+TOPO_KILLS=100 kills a hundred times, dealt over the points.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import signal
 import time
 from collections import Counter
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.connectors.between_topics import Driver
-from tests.connectors.dying import KILLS
-from tests.fault.spark_processes import command_of, wait_until
+from tests.connectors.dying import (
+    A_KILL_SECS,
+    KILLS,
+    OF_BOLTS,
+    DyingBolt,
+    await_kills,
+    killed,
+    kills_at_each,
+    told,
+)
+from tests.fault.spark_processes import kill_a_slot, wait_until
 from tests.servers import kafka
 from tests.servers.kafka import KafkaServer
 from topo import LocalCluster, Spout, StatefulBasicBolt, TopologyBuilder, Tuple
 from topo.connectors.kafka import KafkaBolt, KafkaSpout
 from topo.connectors.kafka.publisher import Batch
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.server]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.fault,
+    pytest.mark.server,
+    pytest.mark.timeout(300 + A_KILL_SECS * KILLS),
+]
 
 CONF = {"topology.workers": 2, "topology.restart.max": 20}
 
@@ -64,44 +75,17 @@ class Fresh(Spout):
         return self.stop.exists()
 
 
-class Dying(KafkaBolt):
-    """Kills its process at each of the points, so often, and not in the first batches."""
-
-    points: tuple[str, ...] = ()
-
-    def dying_at(self, points: tuple[str, ...], directory: Path) -> Dying:
-        self.points, self.deaths = points, directory
-        return self
-
-    def die(self, point: str) -> None:
-        if point not in self.points or self.context.batch_id < 3:
-            return
-        done = len(list(self.deaths.glob(f"{point}-*")))
-        if done < KILLS:
-            (self.deaths / f"{point}-{done}").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def execute(self, tup: Tuple) -> None:
-        super().execute(tup)
-        self.die("execute")
-
-    def pre_commit(self, batch_id: int) -> None:
-        self.die("pre_commit")
-        super().pre_commit(batch_id)
-        self.die("prepared")
+class Dying(DyingBolt, KafkaBolt):
+    """Dies at one more point: in the middle of what it publishes."""
 
     def committed(self, batch_id: int) -> None:
-        self.die("committed")
         kept = [batch for key, batch in self.state.raw().items() if key == ("outbox", batch_id)]
-        if kept and "publishing" in self.points:
+        if kept and self.is_due("publishing"):
             self.publish_half(kept[0])
         super().committed(batch_id)
-        self.die("published")
 
     def publish_half(self, batch: Batch) -> None:
         """Die with a transaction open, in which records are."""
-        if len(list(self.deaths.glob("publishing-*"))) >= KILLS:
-            return
         publisher = self.publisher()
         assert isinstance(batch.topic, str)
         publisher._begin(30)
@@ -127,10 +111,6 @@ def visible(server: KafkaServer, topic: str) -> list[list[Any]]:
     return [list(json.loads(message.value()).values()) for message in server.read(topic)]
 
 
-def killed(directory: Path) -> int:
-    return sum("-" in path.name for path in directory.iterdir())
-
-
 def committed_rows(sink: Dying, directory: Path, kills: int) -> list[list[Any]]:
     """Run until so many were killed; return what the spout emitted in committed batches."""
     builder = TopologyBuilder()
@@ -138,7 +118,7 @@ def committed_rows(sink: Dying, directory: Path, kills: int) -> list[list[Any]]:
     builder.set_bolt("sink", sink).shuffle_grouping("fresh")
     with LocalCluster("local[2]") as cluster:
         run = cluster.submit_topology("kills", builder.create_topology(), CONF, capture=["fresh"])
-        wait_until(lambda: killed(directory) >= kills or run.wait(0), "kills")
+        await_kills(run, [directory], kills)
         last = run.stats().batch.id
         wait_until(lambda: run.stats().batch.id >= last + 3 or run.wait(0), "batches after them")
         (directory / "stop").touch()
@@ -146,7 +126,7 @@ def committed_rows(sink: Dying, directory: Path, kills: int) -> list[list[Any]]:
         return run.tuples("fresh")
 
 
-POINTS = ("execute", "pre_commit", "prepared", "committed", "publishing", "published")
+POINTS = (*OF_BOLTS, "publishing")
 
 
 def test_what_was_committed_is_published_once_wherever_slots_die(
@@ -155,8 +135,10 @@ def test_what_was_committed_is_published_once_wherever_slots_die(
     """[K-19, K-20, K-23]"""
     topic = server.topic(2)
     sink = Dying(server.address, topic, guarantee="exactly_once").dying_at(POINTS, tmp_path)
-    committed = committed_rows(sink, tmp_path, len(POINTS) * KILLS)
-    assert killed(tmp_path) == len(POINTS) * KILLS
+    kills = len(POINTS) * kills_at_each(POINTS)
+    committed = committed_rows(sink, tmp_path, kills)
+    print(f"{told([tmp_path])}; {len(committed)} records")
+    assert killed([tmp_path]) == kills
     assert sorted(visible(server, topic)) == sorted(committed)
     assert [row[0] for row in committed] == list(range(len(committed)))
 
@@ -166,7 +148,7 @@ def test_publishing_before_the_commit_shows_what_was_rolled_back(
 ) -> None:
     topic = server.topic()
     sink = PublishesEarly(server.address, topic, guarantee="exactly_once")
-    committed = committed_rows(sink.dying_at(("prepared",), tmp_path), tmp_path, KILLS)
+    committed = committed_rows(sink.dying_at(("prepared",), tmp_path, 1), tmp_path, 1)
     shown = Counter(row[0] for row in visible(server, topic))
     assert len(visible(server, topic)) > len(committed)
     assert max(shown.values()) > 1
@@ -194,8 +176,8 @@ def test_a_topology_between_two_topics_survives_slots_and_the_broker(
         )
         builder.set_spout("source", spout, parallelism=2)
         sink = Dying(server.address, target, guarantee="exactly_once", retry_secs=1)
-        points = ("execute", "published")
-        builder.set_bolt("sink", sink.dying_at(points, tmp_path)).shuffle_grouping("source")
+        points = ("executed", "published")
+        builder.set_bolt("sink", sink.dying_at(points, tmp_path, 2)).shuffle_grouping("source")
         with LocalCluster("local[2]") as cluster:
             run = cluster.submit_topology("between", builder.create_topology(), CONF)
             wait_until(lambda: published(run) >= 1 or run.wait(0), "the first batch")
@@ -279,10 +261,10 @@ def test_a_million_messages_count_once_each_while_slots_are_killed(server: Kafka
     with LocalCluster("local[4]") as cluster:
         run = cluster.submit_topology("many", builder.create_topology(), conf, capture=["sums"])
         began = time.monotonic()
-        for kill in range(kills):
-            least = (kill + 1) * total // (kills + 1)
+        for number in range(kills):
+            least = (number + 1) * total // (kills + 1)
             wait_until(lambda least=least: done() >= least or run.wait(0), "messages")  # type: ignore[misc]
-            secrets.choice(slot_processes()).kill()
+            wait_until(kill_a_slot, "a slot's process")
         run.await_completion(1200)
         print(f"{total:,} messages, {kills} slots killed: {time.monotonic() - began:.1f} s")
         sums = {row[0]: tuple(row[1:]) for row in run.tuples("sums")}
@@ -292,12 +274,6 @@ def test_a_million_messages_count_once_each_while_slots_are_killed(server: Kafka
         number: (each, sum(range(number, total, partitions)), offsets)
         for number in range(partitions)
     }
-
-
-def slot_processes() -> list[psutil.Process]:
-    """Return those of this process's slots."""
-    children = psutil.Process().children(recursive=True)
-    return [each for each in children if "slot_process import main" in command_of(each)]
 
 
 def published(run: Any) -> int:

@@ -3,20 +3,27 @@
 A table, a Redis list, and what a replication slot tells of the table must then have every record of
 every committed batch once, and nothing else; although the spout never says the same again.
 
-TOPO_KILLS=100 kills a hundred times at each point instead of once.
+TOPO_KILLS=100 kills each of the two sinks a hundred times, dealt over the points.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.connectors.dying import KILLS
-from tests.connectors.test_kafka_kills import Fresh, killed
+from tests.connectors.dying import (
+    A_KILL_SECS,
+    KILLS,
+    OF_BOLTS,
+    DyingBolt,
+    await_kills,
+    killed,
+    kills_at_each,
+    told,
+)
+from tests.connectors.test_kafka_kills import Fresh
 from tests.fault.spark_processes import wait_until
 from tests.servers import postgres, redis
 from topo import LocalCluster, TopologyBuilder, Tuple
@@ -24,53 +31,23 @@ from topo.connectors.redis import RedisStoreBolt
 from topo.connectors.sql import PostgresChanges, SqlBolt
 from topo.connectors.sql.rows import Rows, halves
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.fault,
+    pytest.mark.server,
+    pytest.mark.timeout(900 + 2 * A_KILL_SECS * KILLS),
+]
 
-POINTS = ("execute", "pre_commit", "prepared", "committed", "publishing", "published")
+POINTS = (*OF_BOLTS, "publishing")
 CONF = {"topology.workers": 2, "topology.restart.max": 20}
 
 
-class _Dying:
-    """Kills its process at each of the points, so often, and not in the first batches."""
-
-    context: Any
-    state: Any
-    deaths: Path
-
-    def dying(self, directory: Path) -> Any:
-        self.deaths = directory
-        return self
-
-    def die(self, point: str) -> None:
-        if self.context.batch_id < 3:
-            return
-        name = f"{self.context.this_component_id}_{point}"
-        done = len(list(self.deaths.glob(f"{name}-*")))
-        if done < KILLS:
-            (self.deaths / f"{name}-{done}").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def execute(self, tup: Tuple) -> None:
-        super().execute(tup)  # type: ignore[misc]
-        self.die("execute")
-
-    def pre_commit(self, batch_id: int) -> None:
-        self.die("pre_commit")
-        super().pre_commit(batch_id)  # type: ignore[misc]
-        self.die("prepared")
-
-    def committed(self, batch_id: int) -> None:
-        self.die("committed")
-        super().committed(batch_id)  # type: ignore[misc]
-        self.die("published")
-
-
-class DyingTable(_Dying, SqlBolt):
+class DyingTable(DyingBolt, SqlBolt):
     execute = SqlBolt.execute  # it takes columns
 
     def process_columns(self, fields: Any, columns: Any, count: int) -> None:
         super().process_columns(fields, columns, count)
-        self.die("execute")
+        self.die("executed")
 
     def _execute(self, connection: Any, rows: Rows) -> None:
         first, second = halves([rows])
@@ -81,7 +58,7 @@ class DyingTable(_Dying, SqlBolt):
             super()._execute(connection, half)
 
 
-class DyingList(_Dying, RedisStoreBolt):
+class DyingList(DyingBolt, RedisStoreBolt):
     def _commands_of(self, key: str, tup: Tuple) -> list[list[Any]]:
         self.die("publishing")  # its script runs as a whole: here is another point of a batch
         return super()._commands_of(key, tup)
@@ -97,7 +74,6 @@ def inserted(tup: Tuple) -> str:
 
 def test_what_was_committed_is_published_once_whoever_dies(tmp_path: Path) -> None:
     (tmp_path / "redis").mkdir()
-    (tmp_path / "deaths").mkdir()
     base, store = postgres.start(), redis.start(tmp_path / "redis")
     try:
         table = base.table("number bigint primary key, token text")
@@ -111,17 +87,18 @@ def test_what_was_committed_is_published_once_whoever_dies(tmp_path: Path) -> No
             ),
         }
         for name, sink in sinks.items():
-            builder.set_bolt(name, sink.dying(tmp_path / "deaths")).shuffle_grouping("fresh")
-        told = RedisStoreBolt(
+            builder.set_bolt(name, sink.dying_at(POINTS, tmp_path / name)).shuffle_grouping("fresh")
+        changed = RedisStoreBolt(
             store.url, key=_changes, value=inserted, type="list", guarantee="exactly_once"
         )
-        builder.set_bolt("told", told).shuffle_grouping("changes")
-        kills = len(POINTS) * KILLS * len(sinks)
+        builder.set_bolt("changed", changed).shuffle_grouping("changes")
+        deaths = [tmp_path / name for name in sinks]
+        kills = len(POINTS) * kills_at_each(POINTS) * len(sinks)
         client = store.client()
         with LocalCluster("local[2]") as cluster:
             topology = builder.create_topology()
             run = cluster.submit_topology("kills", topology, CONF, capture=["fresh"])
-            wait_until(lambda: killed(tmp_path / "deaths") >= kills or run.wait(0), "kills")
+            await_kills(run, deaths, kills)
             for server in (base.process, store.process):
                 server.kill()
                 wait_until(lambda: run.status == "STALLED" or run.wait(0), "the stall")
@@ -137,6 +114,8 @@ def test_what_was_committed_is_published_once_whoever_dies(tmp_path: Path) -> No
             wait_until(lambda: is_told() or run.wait(0), "all of it")
             run.kill()
             committed = run.tuples("fresh")
+        print(f"{told(deaths)}; {len(committed)} records")
+        assert killed(deaths) == kills
         assert [row[0] for row in committed] == list(range(len(committed)))
         rows = base.rows(f"select number, token from {table} order by number")
         assert rows == list(map(tuple, committed))

@@ -26,6 +26,7 @@ from topo.storage.checkpoints import EPOCHS, PLAN_FILE, generation_in
 ROOT = Path(__file__).parents[2]
 KEYS = [f"k{number}" for number in range(17)]
 PATIENCE_SECS = 300.0
+_IS_SLOT = "slot_process import main"
 
 
 def pause(secs: float) -> None:
@@ -46,6 +47,18 @@ def command_of(process: psutil.Process) -> str:
         return ""
 
 
+def slots_among(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Return the processes of slots on this machine, without those that wait for one."""
+    return [each for each in processes if _IS_SLOT in command_of(each) and _has_socket(each)]
+
+
+def _has_socket(process: psutil.Process) -> bool:
+    try:
+        return bool(process.net_connections("unix"))
+    except psutil.Error:
+        return False
+
+
 def kill(process: psutil.Process) -> bool:
     """SIGKILL; whether it was there to be killed."""
     try:
@@ -53,6 +66,12 @@ def kill(process: psutil.Process) -> bool:
     except psutil.NoSuchProcess:
         return False
     return True
+
+
+def kill_a_slot() -> bool:
+    """Kill the process of a slot of a run in this process; return False if there was none."""
+    slots = slots_among(psutil.Process().children(recursive=True))
+    return bool(slots) and kill(random.choice(slots))
 
 
 class Job:
@@ -172,7 +191,7 @@ class Job:
 
     def slot_processes(self) -> list[psutil.Process]:
         """Those of this machine's slots, in either mode."""
-        return [each for each in self.tree() if "slot_process import main" in command_of(each)]
+        return slots_among(self.tree())
 
     def python_workers(self) -> list[psutil.Process]:
         """Return the children of Spark's Python daemons, which are the nursery's children."""

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tests.fault.exactly_once import check_result
-from tests.fault.spark_processes import Job, kill, moments, pause, wait_until
+from tests.fault.spark_processes import Job, kill, wait_until
 from tests.fault.test_spark_kills import (
     A_KILL_SECS,
     CONF,
     KILLS,
     MESSAGES_A_KILL,
     REAL_TIME,
-    kill_some,
+    kill_while_it_works,
     kills,
 )
 
@@ -30,23 +30,12 @@ in_each_mode = pytest.mark.parametrize("conf", [CONF, REAL_TIME], ids=["micro-ba
 
 @pytest.mark.timeout(900 + A_KILL_SECS * KILLS)
 @in_each_mode
-@pytest.mark.parametrize("whole", [False, True])
-def test_what_goes_round_is_counted_once(whole: bool, conf: dict[str, Any], tmp_path: Path) -> None:
+def test_what_goes_round_is_counted_once(conf: dict[str, Any], tmp_path: Path) -> None:
     count = kills(2)
     with Job(tmp_path, "local[2]", conf, MODULE) as job:
-        job.append(MESSAGES_A_KILL)
-        for moment in moments(count):
-            job.await_commits(2)
-            job.append(MESSAGES_A_KILL)
-            pause(moment)
-            if whole:
-                job.kill_tree()
-                job.start()
-            else:
-                wait_until(lambda: kill_some(job.slot_processes()), "slot processes")
-        job.await_commits(2)
-        job.finish()
+        kill_while_it_works(job, count)
     result = check_result(tmp_path, has_windows=False)
+    print(f"{count} kills: {result}")
     assert result["emitted"] >= result["messages"] == MESSAGES_A_KILL * (count + 1)
 
 

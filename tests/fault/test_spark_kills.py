@@ -46,6 +46,22 @@ def kill_some(processes: list[psutil.Process]) -> bool:
     return any([*map(kill, chosen)])
 
 
+def kill_while_it_works(job: Job, count: int) -> None:
+    """Kill slots, and every fifth time all processes, while messages come; then let it finish."""
+    job.append(MESSAGES_A_KILL)
+    job.await_commits()
+    for number, moment in enumerate(moments(count), 1):
+        job.append(MESSAGES_A_KILL)
+        pause(moment)
+        if number % 5 == 2:
+            job.kill_tree()
+            job.start()
+        else:
+            wait_until(lambda: kill_some(job.slot_processes()) or job.has_ended(), "a slot")
+        job.await_commits()
+    job.finish()
+
+
 def told(directory: Path, what: str, count: int) -> dict[str, int]:
     """Check the result, and say what was done."""
     result = check_result(directory)

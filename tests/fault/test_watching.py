@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from tests.fault import watching
-from tests.fault.spark_processes import ROOT, Job, moments, pause, wait_until
+from tests.fault.spark_processes import ROOT, Job
 from tests.fault.test_slots import (
     KILLS,
     count_over_deaths,
     is_found_out,
     kill_before_it_is_committed,
 )
-from tests.fault.test_spark_kills import CONF, MESSAGES_A_KILL, REAL_TIME, kill_some, kills
+from tests.fault.test_spark_kills import CONF, REAL_TIME, kill_while_it_works, kills
 
 pytestmark = pytest.mark.fault
 
@@ -45,11 +45,11 @@ Learners.load = lambda self, saved, *rest: None
 }
 
 
-def site_that_drops(directory: Path, what: str) -> Path:
+def site_that(directory: Path, drops: str) -> Path:
     """Return a directory whose `sitecustomize` drops some state at each restart."""
     site = directory / "site"
     site.mkdir()
-    (site / "sitecustomize.py").write_text(DROPPED[what])
+    (site / "sitecustomize.py").write_text(drops)
     return site
 
 
@@ -64,7 +64,7 @@ def test_matches_alerts_and_models_are_those_of_plain_loops_whoever_dies(tmp_pat
 def test_state_that_is_dropped_at_a_restart_shows(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = site_that_drops(tmp_path, what)
+    site = site_that(tmp_path, drops=DROPPED[what])
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{ROOT}")
     assert is_found_out(tmp_path, kill_before_it_is_committed, monkeypatch, watching)
 
@@ -72,18 +72,7 @@ def test_state_that_is_dropped_at_a_restart_shows(
 def watch_over_kills(directory: Path, conf: dict[str, Any], count: int, **options: Any) -> None:
     """Kill slots, and every fifth time all processes, while the job works; check its records."""
     with Job(directory, "local[2]", conf, watching.__name__, **options) as job:
-        job.append(MESSAGES_A_KILL)
-        job.await_commits()
-        for number, moment in enumerate(moments(count), 1):
-            job.append(MESSAGES_A_KILL)
-            pause(moment)
-            if number % 5 == 2:
-                job.kill_tree()
-                job.start()
-            else:
-                wait_until(lambda: kill_some(job.slot_processes()) or job.has_ended(), "a slot")
-            job.await_commits()
-        job.finish()
+        kill_while_it_works(job, count)
     figures = watching.check_result(directory)
     print(f"{count} kills: {figures}")
     assert figures["failed"] == 0
@@ -98,7 +87,7 @@ def test_slots_and_drivers_on_spark(conf: dict[str, Any], tmp_path: Path) -> Non
 
 @pytest.mark.spark
 def test_state_that_is_dropped_shows_in_micro_batches_too(tmp_path: Path) -> None:
-    site = site_that_drops(tmp_path, random.choice(list(DROPPED)))
+    site = site_that(tmp_path, drops=random.choice(list(DROPPED.values())))
     with pytest.raises(AssertionError):
         watch_over_kills(tmp_path, CONF, 3, paths=[site])
 
