@@ -670,6 +670,12 @@ def test_a_level_of_many_components_is_folded(chrome: Browser, world: World, sit
         page.get_by_role("table").get_by_role("link", name="parse-001").wait_for(state="detached")
 
 
+SIGHT = """(svg) => {
+  const { a, e, f } = new DOMMatrix(getComputedStyle(svg).transform);
+  return [-e / a, -f / a, svg.parentElement.clientWidth / a];
+}"""
+
+
 def test_the_graph_is_moved_zoomed_and_fitted(chrome: Browser, world: World, site: Site) -> None:
     world.add("wide", topology=word_count(bolts=60))
     with shown(chrome, site) as watched:
@@ -679,9 +685,10 @@ def test_the_graph_is_moved_zoomed_and_fitted(chrome: Browser, world: World, sit
         svg = page.locator(".graph svg")
 
         def sight() -> list[float]:
-            return [float(part) for part in (svg.get_attribute("viewBox") or "").split()]
+            """Return the left, top and width of what is in sight of the picture."""
+            return [float(part) for part in svg.evaluate(SIGHT)]
 
-        x, _, wide, _ = sight()
+        x, _, wide = sight()
         assert x == 0  # the spout is in sight
         page.get_by_role("button", name="Show all of it").click()
         assert sight()[2] > 10 * wide
@@ -709,6 +716,78 @@ def test_the_graph_is_moved_zoomed_and_fitted(chrome: Browser, world: World, sit
         page.locator("a.node").last.focus()  # the keyboard brings what it reaches into sight
         end = sight()
         assert end[0] + end[2] > 60 * 308
+
+
+CHANGED = """() => {
+  window.changed = [];
+  new MutationObserver((records) => {
+    for (const { target } of records) {
+      const element = target.nodeType === Node.ELEMENT_NODE ? target : target.parentElement;
+      if (!element || element.closest('.charts')) continue;  // drawn anew with each history
+      const node = element.closest('a.node');
+      const place = `${element.tagName} ${element.getAttribute('class')}`;
+      window.changed.push(node ? node.querySelector('title').textContent.split('\\n')[0] : place);
+    }
+  }).observe(document.querySelector('main'), {
+    subtree: true, childList: true, characterData: true, attributes: true,
+  });
+}"""
+
+
+def test_a_frame_has_little_to_do(chrome: Browser, world: World, site: Site) -> None:
+    """What keeps frames of large topologies short, without a clock.
+
+    A refresh touches the boxes with other figures, and a drag nothing but a transform. With 200
+    components the longest task of a refresh takes 10 ms, where it took 30.
+    """
+    world.add("wide", topology=word_count(bolts=60))
+    figures = world.drivers["wide"].figures["components"]
+    with shown(chrome, site) as watched:
+        page = watched.page
+        watched.go("topology/wide")
+        last = page.locator("a.node", has_text="bolt-059")
+        last.get_by_text("0/s").wait_for(state="attached")  # nothing moves, and all is drawn
+        page.evaluate(CHANGED)
+        for name in ("bolt-003", "bolt-058"):
+            figures[name] |= {"held": 77}
+            node = page.locator("a.node", has_text=name)
+            node.get_by_text("77 held").wait_for(state="attached")
+        changed = page.evaluate("window.changed.splice(0)")
+        changed = [each for each in changed if each != "DIV note"]  # how long it has been up
+        assert set(changed) == {"bolt-003", "bolt-058"}
+        assert 1 <= len(changed) <= 6
+        box = page.locator(".graph").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 600, box["y"] + 20)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 100, box["y"] + 20, steps=20)
+        page.mouse.up()
+        page.locator("svg.moving").wait_for(state="detached")
+        moved = page.evaluate("window.changed.splice(0)")
+        assert {each.split()[0] for each in moved} == {"svg", "DIV"}
+        assert all("graph" in each for each in moved if each.startswith("DIV"))
+        assert 20 <= len(moved) <= 30
+
+
+def test_what_is_out_of_sight_is_drawn_when_it_comes_into_sight(
+    chrome: Browser, world: World, site: Site
+) -> None:
+    world.add("wide", topology=word_count(bolts=60))
+    figures = world.drivers["wide"].figures["components"]
+    with shown(chrome, site) as watched:
+        page = watched.page
+        watched.go("topology/wide")
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name="bolt-000"))
+        row.get_by_text("1,000").first.wait_for(state="attached")
+        page.locator("a.node", has_text="bolt-059").get_by_text("0/s").wait_for(state="attached")
+        figures["bolt-000"] |= {"acked": 31_337, "held": 5}
+        page.locator("a.node", has_text="5 held").wait_for(state="attached")
+        assert "31,337" not in (row.text_content() or "")
+        row.scroll_into_view_if_needed()
+        row.get_by_text("31,337").wait_for()
+        figures["bolt-000"] |= {"held": 6}
+        page.evaluate("scrollTo(0, 0)")
+        page.locator("a.node", has_text="6 held").wait_for(state="attached")
 
 
 def test_what_holds_a_topology_back_is_said(chrome: Browser, world: World, site: Site) -> None:

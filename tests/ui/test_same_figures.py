@@ -306,6 +306,8 @@ def test_tiles_graph_tables_and_charts_have_the_figures_of_json(
             row = page.get_by_role("row").filter(
                 has=page.get_by_role("link", name=name, exact=True)
             )
+            row.scroll_into_view_if_needed()  # what is out of sight is not drawn anew
+            row.get_by_text(words("count", figures["acked"]), exact=True).first.wait_for()
             cells = row.locator("td").all_inner_texts()
             latency = figures["complete_ms"] or figures["execute_ms"]
             assert words("count", figures["emitted"]) in cells

@@ -5,13 +5,14 @@ export function number(value) {
   return typeof value === 'number' && Number.isFinite(value) ? value : null;
 }
 
+const GROUPED = new Intl.NumberFormat('en-US');  // made once: toLocaleString makes it each time
 const UNITS = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
 
 /** 12,040 up to a hundred thousand, 71.2 M beyond. */
 export function count(value) {
   const found = number(value);
   if (found === null) return '–';
-  if (Math.abs(found) < 1e5) return Math.round(found).toLocaleString('en-US');
+  if (Math.abs(found) < 1e5) return GROUPED.format(Math.round(found));
   return short(found);
 }
 
@@ -36,7 +37,7 @@ export function ms(value) {
   const found = number(value);
   if (found === null) return '–';
   if (found >= 2000) return `${Number((found / 1000).toPrecision(3))} s`;
-  if (found >= 10 || found === 0) return `${Math.round(found).toLocaleString('en-US')} ms`;
+  if (found >= 10 || found === 0) return `${GROUPED.format(Math.round(found))} ms`;
   return found >= 0.1 ? `${found.toFixed(2)} ms` : `${(found * 1000).toFixed(found >= 0.01 ? 0 : 1)} µs`;
 }
 

@@ -1,7 +1,7 @@
 // The graph of a topology: coloured by how busy the busiest task of each component is, its edges as
 // thick as what flows. Drawn anew only if a level is folded or unfolded; figures change attributes and texts.
 
-import { h, link, s, setAttribute, setText } from './dom.js';
+import { h, inTurns, link, s, Seen, setAttribute, setText } from './dom.js';
 import { Excerpt } from './excerpt.js';
 import { clock, count, duration, moment, ms, percent, plural, rate } from './format.js';
 import { arranged, BOX, folded, placed, route } from './layout.js';
@@ -23,6 +23,7 @@ export class Graph {
     this.excerpt = new Excerpt(this.svg);
     this.element = h('div', {}, this.excerpt.frame, keys(plan));
     this.svg.addEventListener('focusin', (event) => this.reveal(event.target.closest('.node')));
+    this.seen = new Seen(this.element, () => this.show());
     this.draw();
   }
 
@@ -48,7 +49,7 @@ export class Graph {
     this.svg.replaceChildren(s('defs', {}, hatch, arrow), ...names, ...edges, ...drawn);
     this.excerpt.resize(width, height);
     this.mark();
-    if (this.latest) this.update(...this.latest);
+    this.show();
   }
 
   /** The edges between boxes: of what is folded away, those with the same ends are one. */
@@ -208,9 +209,19 @@ export class Graph {
   /** Show figures: `rates` of now, `view` of the topology, `failing` components with fresh errors. */
   update(view, rates, failing) {
     this.latest = [view, rates, failing];
-    for (const [id, node] of this.nodes) this.updateNode(id, node, view, rates, failing);
-    for (const group of this.groups) this.updateGroup(group, rates, failing);
-    for (const edge of this.edges) this.updateEdge(edge, rates);
+    this.seen.ask();
+  }
+
+  /** Show the latest figures; of earlier ones, whose turns are not over, the rest is left out. */
+  show() {
+    if (!this.latest) return false;
+    const [view, rates, failing] = this.latest;
+    inTurns([
+      ...[...this.nodes].map(([id, node]) => () => this.updateNode(id, node, view, rates, failing)),
+      ...this.groups.map((group) => () => this.updateGroup(group, rates, failing)),
+      ...this.edges.map((edge) => () => this.updateEdge(edge, rates)),
+    ], () => this.latest[0] === view);
+    return true;
   }
 
   updateEdge(edge, rates) {

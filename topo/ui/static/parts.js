@@ -1,6 +1,6 @@
 // What several pages show: badges, tiles, tables, errors, questions.
 
-import { h, setText } from './dom.js';
+import { h, setAttribute, setText } from './dom.js';
 import { ago, count, date } from './format.js';
 
 export function badge(status) {
@@ -34,8 +34,8 @@ export class Tiles {
     rows.forEach(([value, sub = '', kind = ''], at) => {
       setText(this.tiles[at].value, value);
       setText(this.tiles[at].sub, sub);
-      this.tiles[at].element.className = `tile ${kind}`;
-      this.tiles[at].element.title = `${value} ${sub}`;
+      setAttribute(this.tiles[at].element, 'class', `tile ${kind}`.trim());
+      setAttribute(this.tiles[at].element, 'title', `${value} ${sub}`);
     });
   }
 }
@@ -120,7 +120,10 @@ export class Table {
         made.marks[at] = mark;
         made.cells[at].replaceChildren(column.cell(row));
       } else {
-        setText(made.cells[at], column.cell(row));
+        const words = column.cell(row);
+        if (made.marks[at] === words) return;
+        made.marks[at] = words;
+        setText(made.cells[at], words);
       }
     });
   }

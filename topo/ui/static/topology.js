@@ -1,7 +1,7 @@
 // One topology: its head, which all of its pages share, and the overview.
 
 import { follow, get, of, post } from './api.js';
-import { h, link, setText } from './dom.js';
+import { h, link, Seen, setText } from './dom.js';
 import { bytes, count, date, duration, ms, percent, plural, rate } from './format.js';
 import { actions } from './actions.js';
 import { LineChart } from './chart.js';
@@ -118,29 +118,31 @@ export function overview(main, name, signal) {
   let roles = new Map();
   const showTable = () => {
     const view = chosen === 'all' ? latest : windowed;
-    if (!view) return;
+    if (!view) return false;
     const wanted = search.value.trim().toLowerCase();
     const rows = Object.entries(view.components).map(([id, figures]) => ({ id, figures, role: roles.get(id), rates: allRates?.of(id) }))
       .sort((a, b) => (order.get(a.id) ?? 0) - (order.get(b.id) ?? 0));
     const seen = rows.filter((row) => row.id.toLowerCase().includes(wanted));
     setText(shownOf, wanted ? `${count(seen.length)} of ${count(rows.length)}` : '');
     components.update(seen);
+    return true;
   };
   const getWindow = async () => {
-    if (chosen === 'all') return showTable();
+    if (chosen === 'all') return table.ask();
     const asked = chosen;
     try {
       const view = await get(of(name), { window: asked }, signal);
       if (asked === chosen) windowed = view;
     } catch { /* the next one may come */ }
-    return showTable();
+    return table.ask();
   };
+  const table = new Seen(components.element, showTable);
   const body = head(main, name, '', signal, (view, rates) => {
     latest = view;
     allRates = rates;
     tiles.update(tilesOf(view));
     graph?.update(view, rates, failing);
-    showTable();
+    setTimeout(() => table.ask());  // in a frame of its own
     if (view.errors !== known) {
       known = view.errors;
       getErrors();
@@ -232,8 +234,9 @@ function chartsOf() {
     async load(name, window, signal) {
       try {
         const history = await get(of(name, 'history'), { window }, signal);
-        none.hidden = history.times.length > 0;
-        grid.hidden = !none.hidden;  // six empty charts say no more than one line
+        const isEmpty = !history.times.length;
+        if (none.hidden === isEmpty) none.hidden = !isEmpty;
+        if (grid.hidden !== isEmpty) grid.hidden = isEmpty;  // six empty charts say no more than one line
         for (const chart of all) chart.update(history.times, history.series, history.marks);
         happened.update(history.marks);
       } catch { /* the next one may come */ }
