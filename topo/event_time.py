@@ -48,9 +48,10 @@ class EventTime:
     clock instead. A time more than `max_ahead` beyond the clock does not move the watermark. With
     `on_bad="late"` a tuple whose time cannot be read is late; otherwise it is an error. `untimed`
     names the components whose inputs carry no time. `merge="max"` takes the fastest input's
-    watermark. With `hold_pending` the watermark stays at the lowest time of the messages that are
-    not acked, so that a message that is replayed is never late; where a spout emits the time in
-    another field than this bolt reads it, it takes the name of that field, or one by spout.
+    watermark, once every input has had a tuple or is idle. With `hold_pending` the watermark stays
+    at the lowest time of the messages that are not acked, so that a message that is replayed is
+    never late; where a spout emits the time in another field than this bolt reads it, it takes the
+    name of that field, or one by spout.
     """
 
     field: str | Mapping[str, str] | None = None

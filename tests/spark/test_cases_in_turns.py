@@ -2,8 +2,9 @@
 
 What a row finds in a table depends on which of the two came first, and two spouts promise no order.
 So here they take turns: a spout emits its next row when the row before it, its own or the other's,
-was acked, so that each is in a batch of its own, on every engine. What the cases say of the clock,
-which Spark has for itself, is not compared.
+was acked, so that each is in a batch of its own, on every engine. Where a case moves the clock, the
+clock of the batches is a test's: it shows the time of the next row. Slots in real-time mode have
+clocks that leap for nobody, so that such cases run in micro-batches.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import test_join_cases
+from tests.conformance import test_join_cases, test_table_cases
 from tests.conformance.join_world import cases as join_cases
 from tests.property.scale import scaled
-from tests.spark.test_cases import worlds_of_tables
+from tests.spark.test_cases import cases_run, worlds_of_tables
 from topo import Spout, Topology
 from topo.shipping.pickling import load_component, pickle_locally, pickle_to_travel
 from topo.testing import FeederSpout, complete_topology
+from topo.tracking import service
 
 pytestmark = pytest.mark.spark
 
@@ -33,13 +35,21 @@ LOOKUPS = {"stream-table-join", "as-of-join", "temporal-join"}
 TURNS = count()
 FED: dict[int, list[tuple[int, list[Any]]]] = {}
 """The rows that each feeder was fed, with their turns among the rows of all."""
+AT: dict[int, float] = {}
+"""What the clock of a case showed at each turn, in seconds."""
+START = 1_000_000_000.0
+"""What a run's clock shows where that of a case begins."""
 
 
 class NotingFeeder(FeederSpout):
     """A feeder that notes when it is fed what."""
 
+    now = 0.0
+
     def feed(self, values: list[Any] | tuple[Any, ...], msg_id: Any = None) -> None:
-        FED.setdefault(self.number, []).append((next(TURNS), list(values)))
+        turn = next(TURNS)
+        AT[turn] = NotingFeeder.now
+        FED.setdefault(self.number, []).append((turn, list(values)))
         super().feed(values, msg_id)
 
 
@@ -59,11 +69,17 @@ class InTurns(Spout):
 
     def open(self, conf: Any, context: Any, collector: Any) -> None:
         self.left = self.rows[::-1]
+        self.emitted: int | None = None
 
     def next_tuple(self) -> None:
         if self.left and self.is_done(self.left[-1][0] - 1):
-            turn, values = self.left.pop()
-            self.emit(values, msg_id=turn)
+            self.emitted, values = self.left.pop()
+            self.emit(values, msg_id=self.emitted)
+
+    def pre_commit(self, batch_id: int) -> None:
+        """Tell the clock, which the next batch reads before the row of this one is acked."""
+        if self.emitted is not None:
+            (Path(self.directory) / f"emitted-{self.emitted}").touch()
 
     def is_done(self, turn: int) -> bool:
         return turn < 0 or (Path(self.directory) / str(turn)).exists()
@@ -85,6 +101,8 @@ class Lookups:
     spouts: dict[str, InTurns]
     feeders: Any
     """They live as long as the topology may run."""
+    times: list[float]
+    """What the clock shows at each turn."""
 
     def turns(self) -> int:
         """Return how many rows there are."""
@@ -127,7 +145,69 @@ def _lookups(name: str, topology: Topology, component: str, feeders: Any) -> Loo
         rows = [(nth[turn], values) for turn, values in FED.get(number, ())]
         fields = topology.component(id).declared("default").fields
         spouts[id] = InTurns(fields, rows, len(turns) - 1)
-    return Lookups(name, topology, component, spouts, feeders)
+    times = [AT[turn] for turn in turns]
+    return Lookups(name, topology, component, spouts, feeders, times)
+
+
+class CaseClock:
+    """The clock of a run: that of the case at a row, once the row before it was in a batch."""
+
+    def __init__(self, directory: Path, times: list[float]) -> None:
+        self.directory = directory
+        self.times = times
+        self.turn = 0
+
+    def __call__(self) -> float:
+        while self.turn < len(self.times) - 1 and self._has_emitted(self.turn):
+            self.turn += 1
+        return START + self.times[self.turn]
+
+    def _has_emitted(self, turn: int) -> bool:
+        return (self.directory / f"emitted-{turn}").exists()
+
+    def reach(self, least: float) -> None:
+        """It shows what the case says."""
+
+
+def cases_by_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lookups, Counter[str]]]:
+    """Run the cases that move the clock, and yield what they run and what came out of it."""
+    worlds: list[tuple[Any, Topology, str, Any]] = []
+
+    class NotingWorld(test_table_cases.World):
+        def __init__(self, topology: Topology, component: str, seed: int, feeders: Any) -> None:
+            super().__init__(topology, component, seed, feeders)
+            NotingFeeder.now = 0.0
+            worlds.append((self.run, topology, component, feeders))
+
+        def now(self, secs: float) -> None:
+            NotingFeeder.now = secs
+            super().now(secs)
+
+    monkeypatch.setattr(test_table_cases, "FeederSpout", NotingFeeder)
+    monkeypatch.setattr(test_table_cases, "World", NotingWorld)
+    for case in cases_run(test_table_cases):
+        steps = case["steps"]
+        if any("now" in step for step in steps) and not any("watermark" in s for s in steps):
+            for run, topology, component, feeders in worlds:
+                lookups = _lookups(case["name"], topology, component, feeders)
+                yield lookups, Counter(map(repr, run.tuples(component)))
+        worlds.clear()
+
+
+def test_cases_that_move_the_clock_give_the_same_on_spark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cases = sorted(cases_by_clock(monkeypatch), key=lambda case: case[0].turns())
+    assert len(cases) > 5
+    different = {}
+    for number, (case, wanted) in enumerate(cases if scaled(3) == 3 else cases[:1]):
+        directory = tmp_path / str(number)
+        clock = CaseClock(directory, case.times)
+        monkeypatch.setattr(service, "SteadyClock", lambda clock=clock: clock)
+        found = Counter(case.results(directory, "micro-batch"))
+        if found != wanted:
+            different[case.name] = found, wanted
+    assert different == {}
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])

@@ -895,6 +895,20 @@ def test_acks_by_expiry_wait_for_the_window_and_fail_with_it(seed: int) -> None:
         assert [values for _, values in run.tuples("w")] == [[1, 2], [5, 6]]
 
 
+def test_windows_that_one_batch_completes_are_executed_before_what_expires_is_acked() -> None:
+    feed = feeder()
+    bolt = Sizes().with_tumbling_window(SECOND).with_timestamp_field("ts").with_ack("expiry")
+    with running(bolt, feed) as (_, run):
+        for ts in (100, 1_100, 2_500):
+            feed.feed(["a", ts], msg_id=ts)
+        run.settle()
+        assert run.tuples("w") == [[1_000, [100]], [2_000, [1_100]]]
+        feed.feed(["a", 9_000], msg_id=9_000)
+        run.settle()
+        assert {100, 1_100} <= set(feed.acked)
+        assert feed.failed == []
+
+
 @SEEDS
 @pytest.mark.parametrize(
     "kind", ["tumbling", "sliding", "sessions", "around", "early", "around, early", "raw"]
@@ -984,6 +998,31 @@ def test_a_watermark_that_stands_names_the_input_that_holds_it_back() -> None:
         silent.feed(["b", 5])
         run.settle()
         assert not [key for key in run.stats().components["w"].gauges if "held" in key]
+
+
+def test_a_watermark_that_no_input_holds_back_is_told_of_by_its_reason() -> None:
+    feed = feeder()
+    with running(counts(time=EventTime("ts", on_bad="late")), feed) as (cluster, run):
+        feed.feed(["a", 1])
+        run.settle()
+        cluster.advance(61)
+        feed.feed(["a", "no time"])
+        with pytest.warns(UserWarning, match="all inputs count as idle, since none of these"):
+            run.settle()
+
+
+def test_the_fastest_input_counts_once_all_have_had_a_tuple() -> None:
+    fast, slow = feeder(), feeder()
+    bolt = counts(Tumbling(10), time=EventTime("ts", idle=None, merge="max"))
+    with running(bolt, fast, slow) as (_, run):
+        fast.feed(["a", 1])
+        fast.feed(["a", 25])
+        run.settle()
+        assert run.tuples("w") == []
+        slow.feed(["b", 3])
+        run.settle()
+        assert run.stats().components["w"].gauges["watermark_secs"] == 0.025
+        assert sorted(run.tuples("w")) == [["a", 0, 10, 1], ["b", 0, 10, 1]]
 
 
 def test_stats_show_watermark_and_lag() -> None:
