@@ -59,9 +59,9 @@ class BatchSeries:
 
 
 @contextmanager
-def running(topology: Topology, conf: Mapping[str, Any]) -> Iterator[Run]:
+def running(topology: Topology, conf: Mapping[str, Any], master: str = "local[*]") -> Iterator[Run]:
     """The topology, once its first batch has committed; it is ended in good order."""
-    with LocalCluster() as cluster:
+    with LocalCluster(master) as cluster:
         run = cluster.submit_topology("bench", topology, conf)
         for _ in _batches(run, "", time.monotonic() + _START_SECS):
             break

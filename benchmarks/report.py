@@ -27,6 +27,7 @@ SUITES = (
     "inline",
     "acker",
     "scale",
+    "workers",
     "state",
     "memory",
     "windows",
