@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from topo.connectors.files import FileSpout, readers
 from topo.connectors.retries import Backoff
 from topo.engine.inline.run import InlineRun
 from topo.errors import TopoError
+from topo.testing import run_spout
 from topo.wire import arrow
 from topo.wire.arrow import ArrowColumn, values_of
 from topo.wire.plain_arrays import column_of
@@ -342,3 +344,71 @@ def test_values_in_place_of_which_others_are_written_stay(tmp_path: Path) -> Non
     reader.close()
     assert isinstance(columns["id"], ArrowColumn)
     assert list(columns["id"]) == list(range(PAGE))
+
+
+ODD_ROWS = [
+    b'"quoted, text",1,x\n',
+    b'"two\nlines",1,x\n',
+    b'open "quote,1,x\n',
+    b'"never closed,1,x\n',
+    b"two,values\n",
+    b"\n",
+    b"\r\n",
+    b"return \r in it,1,x\n",
+    b"ends with two,1,x\r\n",
+    b"\xff\xfe,1,x\n",
+    b"zero \0,1,\x0b \xe2\x80\xa8 x\n",
+    b"x" * 150 + b",1,x\n",
+    b"x" * 5_000 + b",1,x\n",
+    b"\xef\xbb\xbfmark,1,x\n",
+    b",,\n",
+]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_rows_of_csv_by_the_column_are_those_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random = Random(seed)
+    rows = [f"text {n},{n},{n / 4}\n".encode() for n in range(3_000)]
+    for _ in range(seed * 3):
+        rows.insert(random.randrange(len(rows)), random.choice(ODD_ROWS))
+    header = seed % 2 == 0
+    mark = b"\xef\xbb\xbf" if seed % 3 == 0 else b""
+    data = mark + (b"a,b,a\n" if header else b"") + b"".join(rows) + b"last,1,2"
+    path = tmp_path / "a.csv"
+    path.write_bytes(data)
+
+    def read(most: int) -> tuple[list[Any], list[str], int, int]:
+        reader = readers.open_reader(str(path), "csv", ("a", "b", "c"), header, 120)
+        records: list[Any] = []
+        bad: list[str] = []
+        piece = readers.Piece()
+        by_columns = 0
+        while not piece.finished:
+            piece = reader.read(piece.end, most, whole=True)
+            by_columns += piece.columns is not None
+            records += zip(piece.starts, piece.rows(), strict=True)
+            bad += map(repr, piece.bad)
+        reader.close()
+        return records, bad, piece.end, by_columns
+
+    monkeypatch.setattr(readers, "_CHUNK_BYTES", random.choice([1 << 20, 9_000, 100]))
+    *by_columns, pages = read(300)
+    *others, none = read(255)
+    assert by_columns == others
+    assert by_columns[2] == len(data)
+    assert pages
+    assert none == 0
+
+
+def test_columns_of_csv_are_those_that_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user,n\n" + "".join(f"u{n},{n}\n" for n in range(700)))
+    (tmp_path / "b.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(700)))
+    spout = FileSpout(tmp_path / "*.csv", "csv", fields=("n", "user"), page=400)
+    run = run_spout(spout, 10)
+    written = [list(emitted) for emitted in run.emitted]
+    assert written == [[str(n), f"u{n}"] for n in range(700)] + [[str(n), None] for n in range(700)]
+    assert not run.errors  # of a name that no record had
+    strict = FileSpout(tmp_path / "b.csv", "csv", fields="user", missing="bad", on_bad="skip")
+    assert run_spout(strict, 10).emitted == []

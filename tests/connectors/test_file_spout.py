@@ -193,7 +193,7 @@ def test_a_file_is_read_once_however_short_its_pages_are(
     at, finished = 0, False
     while not finished:
         piece = reader.read(at, 20_000, whole=True)
-        numbers += [row["n"] if form == "csv" else row for row in piece.records]
+        numbers += [row["n"] if form == "csv" else row for row in piece.rows()]
         at, finished = piece.end, piece.finished
     reader.close()
     assert numbers == [str(number) for number in range(300_000)]

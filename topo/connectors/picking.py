@@ -70,6 +70,13 @@ class Picker:
                 columns[name] = [record.get(name) for record in records]
         return columns
 
+    def chosen(self, columns: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return those of the columns that the fields name; None if one is not there."""
+        self._unseen.difference_update(columns)
+        if any(name not in columns for name in self._fields):
+            return None
+        return {name: columns[name] for name in self._fields}
+
     def _look_at(self, record: Mapping[str, Any]) -> None:
         self._unseen.difference_update(record)
         self._left -= 1

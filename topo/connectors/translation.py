@@ -172,13 +172,15 @@ class Reader:
 
     def _columns(self, values: Sequence[Any]) -> Columns | None:
         columns = self._pick.columns(values) if self._of.of_value else None
-        if columns is None:
-            return None
-        is_many = len(values) >= LEAST_OF_COLUMNS
-        return {
-            name: column_of_values(column) if is_many else column
-            for name, column in columns.items()
-        }
+        return _typed(columns, len(values)) if columns is not None else None
+
+    def columns_by_name(self, columns: Mapping[str, Column], count: int) -> Columns | None:
+        """Return by field what is emitted of records whose values are lists by name.
+
+        None: the records lack a field, and are to be looked at one by one.
+        """
+        chosen = self._pick.chosen(columns)
+        return _typed(chosen, count) if chosen is not None else None
 
     def chosen(self, record: Any) -> list[Any]:
         """Return the parts of a record that are emitted, where its value has none of them."""
@@ -246,6 +248,13 @@ class Reader:
         if of.on_bad == "stream":
             spout.emit([bad.raw, bad.error, bad.where], stream="bad")
         return bad
+
+
+def _typed(columns: Mapping[str, Any], count: int) -> Columns:
+    """Return lists of values as columns; Arrow's if they are worth it, and bolts cannot tell."""
+    if count < LEAST_OF_COLUMNS:
+        return {**columns}
+    return {name: column_of_values(column) for name, column in columns.items()}
 
 
 def outputs_of(

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import IO, Any, Protocol
 
-from topo.connectors.base import BadRecord, load_client
+from topo.connectors.base import BadRecord, load_client, record_of
 from topo.connectors.formats import Decode, DecodeMany, decoder, decoder_of_many
-from topo.wire.arrow import ArrowColumn
-from topo.wire.plain_arrays import column_of
+from topo.wire.frame import Column
+from topo.wire.plain_arrays import LEAST_OF_COLUMNS, column_of
 
 _CHUNK_BYTES = 1 << 20
 MAX_RECORD = 1_000_000
@@ -42,8 +42,10 @@ class Piece:
     end: int = 0
     finished: bool = False
     """True if the file's end was reached, and nothing is left over."""
-    columns: Mapping[str, list[Any] | ArrowColumn] | None = None
-    """The records of a columnar format, by field; `rows` makes records of them when asked for."""
+    columns: Mapping[str, Column] | None = None
+    """The records by field, if they came so; `rows` makes records of them when asked for."""
+    is_named: bool = False
+    """True if the records of columns are dicts, and not lists."""
 
     @property
     def count(self) -> int:
@@ -53,7 +55,8 @@ class Piece:
         """Return the records one by one."""
         if self.columns is None:
             return self.records
-        return list(map(list, zip(*self.columns.values(), strict=True)))
+        rows = zip(*self.columns.values(), strict=True)
+        return [record_of([*self.columns], row) if self.is_named else list(row) for row in rows]
 
 
 class Reader(Protocol):
@@ -112,8 +115,7 @@ class LineReader:
         if len(self._ahead) < most:
             read = self._file.read(_CHUNK_BYTES)
             at_end = len(read) < _CHUNK_BYTES
-            data = self._rest + read
-            lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
+            lines = _lines(self._rest + read)
             self._rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
             is_long = not at_end or len(self._rest) > self._kept
             if self._rest and is_long and not (lines or self._ahead):
@@ -195,9 +197,9 @@ class LineReader:
 
 def _lines(data: bytes) -> list[bytes]:
     """Split at line feeds only: a carriage return alone ends no line."""
-    return data.splitlines(keepends=True) if data.count(b"\r") == data.count(b"\r\n") else list(
-        io.BytesIO(data)
-    )  # fmt: skip
+    if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
+        return list(io.BytesIO(data))
+    return data.splitlines(keepends=True)
 
 
 def _unmarked(line: bytes, at: int) -> bytes:
@@ -222,7 +224,8 @@ class CsvReader:
         # Python's own limit of a field, 131,072 characters, is one for all of the process.
         csv.field_size_limit(max(csv.field_size_limit(), max_record))
         self._file = _open(path)
-        self._ahead: deque[tuple[bytes, int]] = deque()  # lines that were read, and not used
+        self._ahead: deque[bytes | tuple[bytes, int]] = deque()
+        """Lines that were read, and not used: as they are, or cut, and with their whole sizes."""
         self._at = 0
         self._columns: list[str] = list(fields)
         self._body = 0
@@ -239,7 +242,8 @@ class CsvReader:
             self._ahead.clear()
             self._file.seek(start)
         piece = Piece(end=start)
-        while len(piece.records) + len(piece.bad) < most:
+        by_columns = most >= LEAST_OF_COLUMNS and self._add_all(piece, most)
+        while not by_columns and len(piece.records) + len(piece.bad) < most:
             if not self._add(piece):
                 piece.finished = True
                 break
@@ -252,13 +256,62 @@ class CsvReader:
         except csv.Error as error:
             raise ValueError(f"its first line names no columns: {error}") from error
 
+    def _add_all(self, piece: Piece, most: int) -> bool:
+        """Add lines that are a row each, by the column; False: they are to be read one by one."""
+        at_end = False
+        if len(self._ahead) < most:
+            data = self._file.read(_CHUNK_BYTES)
+            at_end = not data
+            *lines, beginning = _lines(data) or [b""]
+            self._ahead.extend(lines)
+            line, size = self._line_from(beginning)
+            if size:
+                self._ahead.append(line if len(line) == size else (line, size))
+        page = [self._ahead.popleft() for _ in range(min(most, len(self._ahead)))]
+        rows = self._rows_of([line for line in page if isinstance(line, bytes)], piece.end)
+        if len(rows) != len(page) or not rows:
+            self._ahead.extendleft(reversed(page))
+            return False
+        piece.columns = dict(zip(self._columns, map(list, zip(*rows, strict=True)), strict=True))
+        piece.is_named = True
+        *piece.starts, piece.end = accumulate(map(len, page), initial=piece.end)
+        piece.finished = at_end and len(page) < most
+        return True
+
+    def _rows_of(self, lines: list[bytes], at: int) -> list[list[str]]:
+        """Return the values of lines without quotes; none if one of them is no row by itself."""
+        text = b"".join(lines)
+        is_marked = not at and text.startswith(BOM_UTF8)
+        if is_marked or b'"' in text or text.count(b"\r") != text.count(b"\r\n"):
+            return []
+        try:
+            rows = list(csv.reader([line.decode() for line in lines]))
+        except (ValueError, csv.Error):
+            return []
+        if set(map(len, rows)) != {len(self._columns)} or max(map(len, lines)) > self._max:
+            return []
+        return rows
+
+    @property
+    def _limit(self) -> int:
+        """How many bytes of a line are kept: no more than tell that it is too long."""
+        return self._max + len(b"\r\n") + 1
+
     def _line(self) -> tuple[bytes, int]:
         """Return the next line, cut if it is longer than a record may be, and its whole size."""
-        if self._ahead:
-            return self._ahead.popleft()
-        limit = self._max + len(b"\r\n") + 1
-        line = last = self._file.readline(limit)
-        size = len(line)
+        line = self._ahead.popleft() if self._ahead else self._line_from(b"")
+        return line if isinstance(line, tuple) else (line[: self._limit], len(line))
+
+    def _line_from(self, beginning: bytes) -> tuple[bytes, int]:
+        """Return the line, cut, and its size, of which the beginning was read; it may be whole."""
+        if beginning.endswith(b"\n"):
+            return beginning, len(beginning)
+        limit = self._limit
+        line, last = beginning[:limit], beginning
+        if len(beginning) < limit:
+            last = self._file.readline(limit - len(beginning))
+            line += last
+        size = max(len(line), len(beginning))
         while size >= limit and last and not last.endswith(b"\n"):
             last = self._file.readline(_CHUNK_BYTES)
             size += len(last)

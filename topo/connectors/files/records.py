@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from topo.components import Spout
 from topo.connectors import translation
 from topo.connectors.files.readers import Piece
-from topo.connectors.translation import Reader, stream_and_values
+from topo.connectors.translation import Columns, Reader, stream_and_values
 from topo.errors import ComponentError
 from topo.tuples import DEFAULT_STREAM
 
@@ -68,13 +68,11 @@ class RecordReader(Reader):
         for bad in piece.bad:
             self.tell(spout, bad)
         if self._of.translate is None:
-            if piece.columns is not None:
-                return piece.columns, piece.starts
-            columns = self.columns_of(piece.records)
+            columns = self._columns_in(piece)
             if columns is not None:
                 return columns, piece.starts
             try:
-                return [self.values_of(record, _same) for record in piece.records], piece.starts
+                return [self.values_of(record, _same) for record in piece.rows()], piece.starts
             except Exception:  # one by one below, which says which one it is
                 pass
         rows: list[Any] = []
@@ -94,6 +92,14 @@ class RecordReader(Reader):
             else:
                 other(stream, own, start)
         return rows, starts
+
+    def _columns_in(self, piece: Piece) -> Columns | None:
+        """Return by field what is emitted of a piece; None if its rows are to be made."""
+        if piece.columns is None:
+            return self.columns_of(piece.records)
+        if self._is_columnar:
+            return {**piece.columns}
+        return self.columns_by_name(piece.columns, piece.count)
 
 
 def _same(value: Any) -> Any:
