@@ -99,7 +99,8 @@ class LineReader:
         self._record_of, self._records_of = record_of, records_of
         self._file = _open(path)
         self._at = 0
-        self._ahead: deque[bytes] = deque()  # lines behind `_at` that were read, and not used
+        self._ahead: list[bytes] = []  # lines that were read
+        self._used = 0  # how many of those lie in front of `_at`
         self._rest = b""  # and the beginning of the line behind them
         self._passed = 0  # bytes of that line that were read, and are not kept
 
@@ -107,12 +108,13 @@ class LineReader:
         if self._at != start:
             self._file.seek(start)
             self._at = start
-            self._ahead.clear()
+            self._ahead, self._used = [], 0
             self._rest, self._passed = b"", 0
         at_end = False
         if self._passed:
             return self._read_long(start, whole)
-        if len(self._ahead) < most:
+        if len(self._ahead) - self._used < most:
+            self._ahead, self._used = self._ahead[self._used :], 0
             read = self._file.read(_CHUNK_BYTES)
             at_end = len(read) < _CHUNK_BYTES
             lines = _lines(self._rest + read)
@@ -120,13 +122,15 @@ class LineReader:
             is_long = not at_end or len(self._rest) > self._kept
             if self._rest and is_long and not (lines or self._ahead):
                 return self._read_long(start, whole)
-            self._ahead.extend(lines)
+            self._ahead += lines
         piece = Piece(end=start)
-        page = [self._ahead.popleft() for _ in range(min(most, len(self._ahead)))]
+        page = self._ahead[self._used : self._used + most]
+        self._used += len(page)
         if not self._add_all(piece, page):
             for line in page:
                 self._add(piece, line, len(line))
-        if at_end and not self._ahead and (len(page) < most or not (whole and self._rest)):
+        is_used_up = self._used == len(self._ahead)
+        if at_end and is_used_up and (len(page) < most or not (whole and self._rest)):
             if whole and self._rest:
                 self._add(piece, self._rest, len(self._rest))
                 self._rest = b""
@@ -139,13 +143,14 @@ class LineReader:
 
     def _add_all(self, piece: Piece, lines: list[bytes]) -> bool:
         """Add lines that are decoded at once; return False if one by one has to be looked at."""
-        if self._records_of is None or not lines or max(map(len, lines)) > self._max:
+        sizes = list(map(len, lines))
+        if self._records_of is None or not lines or max(sizes) > self._max:
             return False
         records = self._records_of([_unmarked(lines[0], piece.end), *lines[1:]])
         if records is None:
             return False
         piece.records = records
-        *piece.starts, piece.end = accumulate(map(len, lines), initial=piece.end)
+        *piece.starts, piece.end = accumulate(sizes, initial=piece.end)
         return True
 
     @property
