@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -188,6 +189,32 @@ def test_rows_are_replaced_and_deleted_by_their_key(base: Any, guarantee: Any) -
     base.run("drop table if exists topo_batches")
     run_bolt(bolt("delete"), batches=[batch({"id": 1, "name": ""})])
     assert base.rows(f"select id, name from {table}") == [(2, "d")]
+
+
+@pytest.mark.parametrize("count", [1, 150])
+def test_scalars_of_numpy_are_written_as_pythons(base: Any, count: int) -> None:
+    table = base.table("id integer, n integer, x double precision, name text")
+    values = {"n": np.int64(5), "x": np.float32(0.5), "name": np.str_("a")}
+    rows = [{"id": np.int32(number), **values} for number in range(count)]
+    run_bolt(SqlBolt(base.url, table), batches=[batch(*rows)])
+    written = base.rows(f"select n, x, name, count(*) from {table} group by n, x, name")
+    assert written == [(5, 0.5, "a", count)]
+    ids = [make_tuple({"user": np.int64(0)})]
+    bolt = SqlLookupBolt(base.url, table, key="id", on="user", columns="name", fields=())
+    assert run_bolt(bolt, batches=[ids]).emitted == [["a"]]
+
+
+def test_what_of_numpy_is_no_value_of_sql_is_refused(tmp_path: Path) -> None:
+    base = Sqlite(tmp_path)
+    table = base.table("id integer, v text")
+    sink = SqlBolt(base.url, table, on_bad="stream")
+    odd = [np.arange(3), np.datetime64("2020-01-01T00:00:00.123456789"), np.longdouble(1)]
+    day = np.datetime64("2020-01-01T00:00:00.5")
+    rows = [{"id": number, "v": value} for number, value in enumerate([*odd, day, "last"])]
+    run = run_bolt(sink, batches=[batch(*rows)])
+    assert [emitted[0][0] for emitted in run.emitted] == [0, 1, 2]
+    written = base.rows(f"select id, v from {table} order by id")
+    assert written == [(3, "2020-01-01 00:00:00.500000"), (4, "last")]
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])

@@ -9,6 +9,7 @@ from topo.components import Bolt
 from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import check_choice, check_positive
+from topo.connectors.sql.binding import bindable
 from topo.connectors.sql.database import REQUIRES, Database, check_url
 from topo.errors import ComponentError
 from topo.tuples import Fields, Tuple
@@ -99,9 +100,12 @@ class SqlLookupBolt(Bolt):
         self.context.counter("cached", len(keys) - len(asked))
         if not asked:
             return
+        bound = bindable(asked)
         key, *columns = self._database.columns(self._table, (self.key, *self.columns))
-        query = self._database.alchemy.select(key, *columns).where(key.in_(asked))
+        query = self._database.alchemy.select(key, *columns).where(key.in_(bound))
         with self._database.reaching(), self._database.engine.connect() as connection:
             found = {row[0]: list(row[1:]) for row in connection.execute(query)}
         self.context.counter("queries")
-        known.update({one: (now, found.get(one)) for one in asked})
+        known.update(
+            {one: (now, found.get(plain)) for one, plain in zip(asked, bound, strict=True)}
+        )

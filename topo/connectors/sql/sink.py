@@ -20,6 +20,7 @@ from topo.config.secrets import Secret
 from topo.connectors.arguments import answering
 from topo.connectors.base import Guarantee, OnBad, as_record, check_choice
 from topo.connectors.publication import PublishingSink, Rejected
+from topo.connectors.sql.binding import bindable, refuse_arrays
 from topo.connectors.sql.copying import can_copy, copy_rows
 from topo.connectors.sql.database import REQUIRES, Database, check_url, is_passing
 from topo.connectors.sql.rows import Rows, count, from_state, halves, last_by_key, merged
@@ -216,7 +217,11 @@ class SqlBolt(TakesColumns, PublishingSink):
             alchemy = self._database.alchemy
             copy_rows(alchemy, connection, self._table, rows)
             return
-        connection.execute(self._statement(rows.columns), self._parameters(rows.dicts()))
+        if self._database.dialect == "sqlite":
+            for column in rows.values:
+                refuse_arrays(column)
+        plain = Rows(rows.columns, [*map(bindable, rows.values)], rows.empty)
+        connection.execute(self._statement(rows.columns), self._parameters(plain.dicts()))
 
     def _statement(self, columns: tuple[str, ...]) -> Any:
         alchemy, table = self._database.alchemy, self._table
