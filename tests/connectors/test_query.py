@@ -167,3 +167,18 @@ def test_named_types_make_ambiguous_calls_clear() -> None:
         types={"amount": "timestamp[us]"},
     )
     orders(FeederSpout(["user", "amount"]), query)
+
+
+def test_a_value_that_a_named_type_would_cut_short_is_an_error() -> None:
+    query = QueryBolt(SUMS, types={"amount": "int64"})
+    assert fed(query, [["ann", 2.0], ["ann", 3]]) == [["ann", 5]]
+    with pytest.raises(UncaughtError, match=r"1\.5 is no whole number"):
+        fed(query, [["ann", 1.5]])
+
+
+def test_a_fixed_table_has_the_columns_of_all_its_rows() -> None:
+    query = QueryBolt(
+        "select user, city from input join users using (user)",
+        tables={"users": [{"user": "ann"}, {"user": "bob", "city": "Rome"}]},
+    )
+    assert sorted(fed(query, [["ann", 1], ["bob", 1]]), key=str) == [["ann", None], ["bob", "Rome"]]

@@ -109,6 +109,29 @@ def test_a_sink_hands_out_what_fits_its_schema() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "whole", "cut"),
+    [
+        ("int", 2.0, 1.5),
+        ("bigint", Decimal(3), Decimal("1.5")),
+        ("timestamp", 5, 1.5),
+        ("date", datetime(2026, 1, 2), datetime(2026, 1, 2, 3)),
+        ("float", 0.1, 1e300),
+        ("array<int>", [1, 2.0], [1, 2.5]),
+        ("map<string,int>", {"a": 1.0}, {"a": 1.5}),
+        ("struct<a: int>", {"a": 1.0}, {"a": 1.5}),
+        ("struct<a: int>", {}, {"a": 1, "z": 2}),
+        ("array<struct<a: date>>", [{"a": None}], [{"a": datetime(2026, 1, 2, 3)}]),
+    ],
+)
+def test_a_value_that_would_be_cut_short_is_refused(kind: str, whole: Any, cut: Any) -> None:
+    sink = SparkSink("parquet", path="/out", schema=f"v {kind}", on_bad="stream")
+    done = run_bolt(sink, batches=[[make_tuple({"v": value}) for value in (whole, cut, None)]])
+    assert [values for values, _ in done.emitted] == [[cut]]
+    (part,) = done.bolt.context.handed_out
+    assert pa.ipc.open_stream(part).read_all().num_rows == 2
+
+
 NAN = float("nan")
 KINDS: dict[str, list[Any]] = {
     "bigint": [1, None, True, 2.0, 1.5, NAN, 1 << 63, "1", Decimal(1), [1]],

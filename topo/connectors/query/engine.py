@@ -8,9 +8,11 @@ topology is built, where a column without a named type has none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from topo.connectors.base import load_client
+from topo.connectors.exact import check_exact
 from topo.errors import ComponentError, TopoError, did_you_mean
 
 NAME = "QueryBolt"
@@ -44,7 +46,10 @@ class QueryEngine:
                 text = source.replace("'", "''")
                 self._db.execute(f"CREATE TABLE {quoted} AS SELECT * FROM '{text}'")
             else:
-                self._db.register("given", self._pa.Table.from_pylist(list(source)))
+                rows = list(source)
+                names = dict.fromkeys(chain.from_iterable(rows))  # which a row need not have
+                columns = {name: [row.get(name) for row in rows] for name in names}
+                self._db.register("given", self._pa.table(columns))
                 self._db.execute(f"CREATE TABLE {quoted} AS SELECT * FROM given")
                 self._db.unregister("given")
         except (self._duckdb.Error, self._pa.ArrowInvalid, TypeError, AttributeError) as error:
@@ -61,8 +66,11 @@ class QueryEngine:
 
     def _column(self, name: str, column: Sequence[Any]) -> Any:
         try:
-            return self._pa.array(column, type=self._types.get(name))
-        except (self._pa.ArrowInvalid, self._pa.ArrowTypeError, OverflowError) as error:
+            array = self._pa.array(column, type=self._types.get(name))
+            if name in self._types:
+                check_exact(self._pa, column, array.type)
+            return array
+        except (ValueError, self._pa.ArrowTypeError, OverflowError) as error:
             kinds = ", ".join(sorted({type(value).__name__ for value in column}))
             raise QueryError(
                 f"column {name!r} holds {kinds}, which is no one type: {first_line(error)}",

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from topo.columns import TakesColumns
 from topo.connectors.arguments import answering
 from topo.connectors.base import OnBad, check_choice
+from topo.connectors.exact import check_exact
 from topo.connectors.publication import RejectingSink
 from topo.connectors.spark.schemas import arrow_schema
 from topo.connectors.spark.source import checked_options
@@ -126,6 +127,12 @@ def _values(names: list[str], tup: Tuple, row: Mapping[str, Any] | None) -> list
     return [row.get(name) for name in names]
 
 
+def _array(pa: Any, values: list[Any], kind: Any) -> Any:
+    array = pa.array(values, kind)
+    check_exact(pa, values, kind)
+    return array
+
+
 class _Rows:
     """The rows of a batch, on their way into an Arrow stream of a schema."""
 
@@ -187,7 +194,7 @@ class _Rows:
 
     def _arrays(self, pa: Any, columns: list[list[Any]]) -> list[Any]:
         typed = zip(columns, self._schema.types, strict=True)
-        return [pa.array(column, kind) for column, kind in typed]
+        return [_array(pa, column, kind) for column, kind in typed]
 
     def _batch_of(self, arrays: list[Any]) -> Any:
         import pyarrow as pa
@@ -197,7 +204,7 @@ class _Rows:
     def _fits(self, pa: Any, row: Sequence[Any]) -> bool:
         for name, value, field in zip(self.names, row, self._schema, strict=True):
             try:
-                pa.array([value], field.type)
+                _array(pa, [value], field.type)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 reason = str(error).partition("\n")[0]
                 wrong = ValueError(f"column {name!r} is {field.type}: {reason}")
