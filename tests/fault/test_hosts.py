@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,13 @@ from tests.fault.spark_processes import (
     StandaloneCluster,
     kill,
     last_batch,
+    last_epoch,
     wait_until,
 )
 from tests.fault.test_spark_kills import CONF, MESSAGES_A_KILL, REAL_TIME
 from topo.manage.records import FINAL, RunRecord
 from topo.manage.registry import Registry
+from topo.storage.checkpoints import EPOCHS
 from topo.tracking.clock import monotonic
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -56,26 +58,28 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
+def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
     if why := why_no_hosts():
         pytest.skip(why)
-    with Hosts(tmp_path, "a", "b") as hosts, Pair(tmp_path, hosts) as made:
+    conf: dict[str, Any] = getattr(request, "param", CONF)
+    with Hosts(tmp_path, "a", "b") as hosts, Pair(tmp_path, hosts, conf) as made:
         yield made
 
 
 class Pair:
     """Two hosts that keep the topologies of one registry, which has one topology, on the first."""
 
-    def __init__(self, directory: Path, hosts: Hosts) -> None:
+    def __init__(self, directory: Path, hosts: Hosts, conf: Mapping[str, Any]) -> None:
         self.directory, self.hosts = directory, hosts
         self.registry = Registry(directory / "home")
         self._log = directory / "log"
         self._log.touch()
         self._keepers: list[subprocess.Popen[bytes]] = []
-        settings = {**CONF, "topology.checkpoint.dir": str(directory / "checkpoint")}
+        settings = {**conf, "topology.checkpoint.dir": str(directory / "checkpoint")}
         options = [part for key, at in settings.items() for part in ("-c", f"{key}={at}")]
         file = str(ROOT / "tests" / "fault" / "exactly_once.py")
-        target = (file, "-n", "pair", "--master", "local[2]", *options)
+        cores = 2 if conf.get("topology.mode") != "real-time" else 8
+        target = (file, "-n", "pair", "--master", f"local[{cores}]", *options)
         with self.topo("a", "submit", *target, "--wait", "300", "--", str(directory)) as submit:
             assert submit.wait() == 0, self.words()
         for name in ("a", "b"):
@@ -118,7 +122,8 @@ class Pair:
         return self.run.state.status in FINAL
 
     def commits(self) -> int:
-        return last_batch(self.directory / "checkpoint")
+        checkpoint = self.directory / "checkpoint"
+        return max(last_batch(checkpoint), last_epoch(checkpoint / EPOCHS))
 
     def finish(self) -> None:
         self.append(END)
@@ -219,6 +224,7 @@ def test_the_drivers_host_loses_its_power(pair: Pair) -> None:
 
 
 @by_option
+@pytest.mark.parametrize("pair", [CONF, REAL_TIME], indirect=True, ids=["micro-batch", "real-time"])
 @pytest.mark.parametrize("is_early", [False, True])
 def test_the_drivers_host_comes_back_after_another_has_taken_over(
     pair: Pair, is_early: bool
