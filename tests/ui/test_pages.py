@@ -585,12 +585,14 @@ def test_whatever_is_shown_is_text(chrome: Browser, world: World, site: Site) ->
     driver.figures["components"][HOSTILE]["failed_by"] = {HOSTILE: 3}
     driver.figures["components"][HOSTILE]["gauges"] = {HOSTILE: 3}
     driver.figures["components"][HOSTILE]["emitted_by"] = {HOSTILE: 3}
+    driver.figures["components"]["count"]["counters"] = {f'firings{{rule="{HOSTILE}"}}': 3}
     world.log(run, HOSTILE)
     world.add("broken", "FAILED", reason=HOSTILE, hint=HOSTILE, traceback=HOSTILE)
     state = json.loads((run.directory / "state.json").read_text())
     state |= {"reason": HOSTILE, "ui": "javascript:window.broken=1"}
     (run.directory / "state.json").write_text(json.dumps(state))
     pages = ["", "topology/broken", "topology/words", "topology/words/component/split"]
+    pages += ["topology/words/component/count"]
     pages += [f"topology/words/{tab}" for tab in ("batches", "plan", "errors", "workers")]
     pages += ["topology/words/logs", "topology/words/settings", f"topology/{HOSTILE}"]
     pages += [f"topology/words/component/{HOSTILE.replace('/', '%2F')}"]

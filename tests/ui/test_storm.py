@@ -11,7 +11,7 @@ import pytest
 
 from tests.cases import read_cases
 from tests.ui.conftest import Site
-from tests.ui.worlds import World
+from tests.ui.worlds import World, error_of
 from topo.storm_rest.parts import uptime
 
 THREE = re.compile(r"\d+\.\d{3}")
@@ -186,6 +186,49 @@ def test_answers_have_the_shape_of_storms(world: World, site: Site) -> None:
             if key in document and not is_of(document[key], kind)
         ]
     assert differences == []
+
+
+OTHERWISE = {
+    ("cluster/summary", "availCPU"): "availCpu",
+    ("cluster/summary", "memAssignedPercentUtil"): "text",
+    ("cluster/summary", "cpuAssignedPercentUtil"): "text",
+    ("cluster/summary", "nimbusUptime"): "of nimbus/summary, as nimbusUpTime",
+    ("cluster/summary", "nimbusUptimeSeconds"): "of nimbus/summary",
+    ("supervisor/summary", "usedCPU"): "usedCpu",
+    ("nimbus/summary", "nimbusUpTimeSeconds"): "a number, but of one that is gone",
+    ("nimbus/summary", "isLeader"): "status",
+    ("owner-resources", "cpuGuarantee"): "N/A where nothing is guaranteed",
+    ("owner-resources", "cpuGuaranteeRemaining"): "N/A where nothing is guaranteed",
+    ("owner-resources", "memoryGuarantee"): "N/A where nothing is guaranteed",
+    ("owner-resources", "memoryGuaranteeRemaining"): "N/A where nothing is guaranteed",
+    ("owner-resources", "isolatedNodes"): "a number",
+    ("topology/words", "errorPort"): "a number",
+    ("topology/words/metrics", "window-hint"): "windowHint",
+    ("topology/words/component/words", "completeLatency"): "a number in spoutSummary",
+    ("topology/words/component/split", "eventLoggerCount"): "nothing",
+    ("topology/words/component/split", "encodedComponent"): "encodedComponentId",
+}
+"""What Storm 2.8.8's UI server puts there instead of what an example of Storm's own has."""
+
+
+def test_storms_own_examples_have_nothing_that_answers_lack(world: World, site: Site) -> None:
+    world.add("words")
+    error = error_of("words", "no", time.time())
+    world.drivers["words"].errors_found = [error, error | {"component": "split"}]
+    answers: dict[str, Any] = {}
+    differences = set()
+    for example in read_cases(Path(__file__).with_name("storm_examples.jsonl")):
+        path = example["path"]
+        document = answers.setdefault(path, None) or get(site, path)
+        answers[path] = document
+        for step in filter(None, example["at"].split(".")):
+            document = document[int(step) if step.isdigit() else step]
+        differences |= {
+            (path, key)
+            for key, kind in example["keys"].items()
+            if key not in document or not (document[key] is None or is_of(document[key], kind))
+        }
+    assert differences == OTHERWISE.keys()
 
 
 def test_changes(world: World, site: Site) -> None:
