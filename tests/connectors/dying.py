@@ -20,7 +20,7 @@ from topo import Tuple
 
 KILLS = int(os.environ.get("TOPO_KILLS") or 1)
 A_KILL_SECS = 30
-"""How long a kill may take in a test's limit of time; on two idle cores one takes about two."""
+"""How long a kill may take in a test's limit; on two busy cores one takes three to seven."""
 OF_SPOUTS = ("emitted", "pre_commit", "prepared", "committed", "published")
 OF_BOLTS = ("executed", "pre_commit", "prepared", "committed", "published")
 
