@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -22,6 +22,7 @@ from tests.ui.busy import add_busy
 from tests.ui.conftest import Site, serving
 from tests.ui.roles import add_desk
 from tests.ui.worlds import World, decision, world_in
+from topo.manage.commands import CommandFailed
 from topo.manage.views import StacksView, StackView, StateView, ThreadView
 
 if TYPE_CHECKING:
@@ -44,6 +45,15 @@ def _read_state(page: Page) -> None:
     page.get_by_text("2 keys").wait_for()
 
 
+def _submit_wrong(page: Page) -> None:
+    """Open the rest of the form, and submit a file with a long name."""
+    page.locator("details").evaluate("(details) => { details.open = true; }")
+    file: Any = {"name": f"{LONG}.py", "mimeType": "text/x-python", "buffer": b"import shops"}
+    page.locator("input[type=file]").set_input_files([file])
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("alert").wait_for()
+
+
 def _open_all(page: Page) -> None:
     """Open what is folded: the traceback of an error, and what happened."""
     page.locator("details.error").first.wait_for()
@@ -63,6 +73,7 @@ def screens(name: str) -> Mapping[str, tuple[str, Act | None]]:
     }
 
 
+LONG = "the_clicks_of_all_the_shops_in_europe_and_of_some_others_elsewhere"
 SLOW = {"fifty": "", "many": ""}
 COMMON: Mapping[str, tuple[str, Act | None]] = {
     "list": ("", None),
@@ -78,6 +89,8 @@ COMMON: Mapping[str, tuple[str, Act | None]] = {
     "state-read": ("topology/five/state", _read_state),
     "threads": ("topology/five/workers", _press("Threads")),
     "flame": ("topology/five/workers", _press("Flame graph")),
+    "submit": ("submit", None),
+    "submit-wrong": ("submit", _submit_wrong),
     "kill": ("topology/five", _press("Kill")),
     "rebalance": ("topology/five", _press("Rebalance")),
     "level": ("topology/five/logs", _press("Log level …")),
@@ -116,6 +129,13 @@ def furnish(world: World, monkeypatch: pytest.MonkeyPatch, sizes: Mapping[str, i
         {"index": 0, "key": "tea", "value": {"count": 12, "sum": 41.5}},
         {"index": 1, "key": "coffee", "value": {"count": 3, "sum": 11.0}},
     ]
+    message = f"{LONG}.py raised ModuleNotFoundError: No module named 'shops'"
+    wrong = {"code": "target", "message": message, "at": f"{LONG}.py:1"}
+
+    def fail(*asked: Any) -> NoReturn:
+        raise CommandFailed(1, wrong, "")
+
+    monkeypatch.setattr("topo.manage.uploaded.answer_of", fail)
     monkeypatch.setattr("topo.manage.api.slot_processes", lambda run: {0: 4711, 1: 4712})
     monkeypatch.setattr("topo.manage.api.stacks_of", lambda run, slot, secs: stacks)
     monkeypatch.setattr("topo.manage.api.state_of", lambda *asked: StateView("five", "x", entries))
@@ -130,7 +150,7 @@ def gallery(sizes: Mapping[str, int]) -> Iterator[Site]:
         world_in(Path(home) / "home", monkeypatch) as world,
     ):
         furnish(world, monkeypatch, sizes)
-        with serving(world) as site:
+        with serving(world, allow_submit=True) as site:
             yield site
 
 

@@ -11,6 +11,8 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +23,7 @@ from tests.ui.gallery import FILLED
 from tests.ui.roles import add_desk
 from tests.ui.worlds import HOSTILE, World, decision, error_of, fan, word_count
 from topo.logs.requests import read_requests
+from topo.manage.commands import CommandFailed
 from topo.manage.marks import note_mark
 from topo.manage.views import StacksView, StackView, StateView, ThreadView
 from topo.metrics.observed import in_ranges
@@ -481,6 +484,68 @@ def test_samples_and_log_levels_are_asked_for(chrome: Browser, world: World, sit
         watched.page.keyboard.press("Enter")
         watched.shows("mine: DEBUG for 10 min", ".toasts")
     assert read_requests(run.directory / "log").levels["mine"].level == "DEBUG"
+
+
+def test_a_topology_is_submitted_by_a_form(
+    chrome: Browser, world: World, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def answer(command: list[str], home: Path, directory: Path, secs: float) -> Any:
+        commands.append(command)
+        assert (directory / "wordcount.py").read_bytes() == "ü".encode()
+        if len(commands) == 1:
+            wrong = {"code": "checkpoint", "message": HOSTILE, "hint": "--resume or --fresh"}
+            raise CommandFailed(2, wrong, "")
+        world.add("words", "STARTING", reason="starting Spark")
+        return {"name": "words", "status": "STARTING"}
+
+    monkeypatch.setattr("topo.manage.uploaded.answer_of", answer)
+    file: Any = {"name": "wordcount.py", "mimeType": "text/x-python", "buffer": "ü".encode()}
+    with shown(chrome, serve(allow_submit=True), allowed=("status of 409",)) as watched:
+        watched.page.get_by_role("link", name="Submit …").click()
+        submit = watched.page.get_by_role("button", name="Submit", exact=True)
+        watched.page.locator("input[type=file]").set_input_files([file])
+        for label, text in (("Name", "words"), ("Arguments", "--limit 7"), ("Slots", "2")):
+            watched.page.get_by_label(label).first.fill(text)
+        watched.page.get_by_label("Mode").select_option("real-time")
+        settings = watched.page.get_by_label("Settings")
+        settings.fill("topology.debug")
+        submit.click()
+        watched.shows("a setting is KEY=VALUE; got topology.debug")
+        settings.fill(f"topology.debug=true\n\n__proto__=a=b\nmy.text={HOSTILE}")
+        submit.click()
+        watched.shows(HOSTILE)
+        watched.shows("state: resume or fresh")
+        watched.page.get_by_label("State that this name has left").select_option("fresh")
+        watched.page.get_by_label("Start with its spouts running").uncheck()
+        submit.click()
+        watched.shows("starting Spark")
+        assert watched.page.url.endswith("#/topology/words")
+        assert watched.page.evaluate("window.broken") is None
+    conf = {"topology.debug": True, "__proto__": "a=b", "my.text": HOSTILE}
+    conf |= {"topology.workers": 2, "topology.mode": "real-time"}
+    given = dict(pair.split("=", 1) for flag, pair in pairwise(commands[1]) if flag == "-c")
+    assert {key: json.loads(value) for key, value in given.items()} == conf
+    assert commands[1][-6:] == ["--inactive", "--fresh", "wordcount.py", "--", "--limit", "7"]
+
+
+@pytest.mark.parametrize(
+    ("options", "role", "words"),
+    [
+        ({}, "operate", "topo ui --allow-submit"),
+        ({"read_only": True, "allow_submit": True}, "operate", "--read-only"),
+        ({"allow_submit": True}, "view", "topo ui token"),
+    ],
+)
+def test_without_a_form_the_page_says_what_allows_it(
+    chrome: Browser, serve: Serve, options: dict[str, bool], role: str, words: str
+) -> None:
+    with shown(chrome, serve(**options), role=role) as watched:
+        watched.go("submit")
+        watched.shows("Topologies cannot be submitted here")
+        watched.shows(words)
+        assert watched.page.locator("form").count() == 0
 
 
 def test_a_viewer_and_read_only_pages_have_no_buttons(

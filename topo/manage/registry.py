@@ -11,6 +11,7 @@
                         log/              driver.log, and what the tasks logged
     <home>/checkpoints/<name>/<id>/       state and progress, unless it was sent elsewhere
     <home>/hosts/<host>.json              the beats of hosts that run `topo up`
+    <home>/uploads/                       code that came by `topo ui`, while it is used
     <home>/names.lock                     held while a name is taken
 
 A run's directory appears whole (it is renamed into place), and every file in it is replaced as a

@@ -1,22 +1,19 @@
 """Savepoints that are made without a place of their own, and the keyed state that is in them.
 
 They lie beside the registry, by topology and number. State is read by `topo state` in a process of
-its own: to load it means to import the topology's modules and to unpickle their objects, which is
-nothing for a process that serves others.
+its own: to load it means to import the topology's modules and to unpickle their objects.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from topo.errors import CheckpointError, RunError, words_of
+from topo.errors import CheckpointError, RunError
+from topo.manage.commands import CommandFailed, answer_of
 from topo.manage.records import RunRecord
 from topo.manage.views import SavepointList, SavepointView, StateView
 from topo.storage.savepoints import read_savepoint, summary_of
@@ -59,39 +56,23 @@ def state_of(
     run: RunRecord, home: Path, component: str, key: str, like: str, limit: int
 ) -> StateView:
     """Return entries of a component's keyed state, as it was committed last."""
-    options = ["--json", "--limit", str(limit), *(["--like", like] if like else [])]
-    command = [sys.executable, "-P", "-m", "topo.cli", "state", *options, "--", run.id, component]
+    options = ["--limit", str(limit), *(["--like", like] if like else [])]
+    command = ["state", *options, "--", run.id, component, *([key] if key else [])]
     with tempfile.TemporaryDirectory(prefix="topo-state-") as directory:
         try:
-            done = subprocess.run(
-                [*command, *([key] if key else [])],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_STATE_SECS,
-                check=False,
-                cwd=directory,
-                env={**os.environ, "TOPO_HOME": str(home)},
-            )
+            entries = answer_of(command, home, Path(directory), _STATE_SECS)
         except subprocess.TimeoutExpired:
             raise RunError(
                 f"the state of {component!r} was not read in {_STATE_SECS:g} s",
                 hint=f"topo state {run.name} {component}",
             ) from None
-        except OSError as error:
-            raise RunError(f"topo state could not be started: {words_of(error)}") from None
-    if done.returncode != 0:
-        raise _failure(component, done.stderr.decode(errors="replace"))
-    return StateView(run.name, component, json.loads(done.stdout))
+        except CommandFailed as failure:
+            if failure.reason:
+                raise
+            words = failure.message
+            raise RunError(f"the state of {component!r} cannot be read: {words}") from None
+    return StateView(run.name, component, entries)
 
 
 def _places(home: Path, name: str) -> list[Path]:
     return [path for path in (home / "savepoints" / name).glob("*") if path.name.isdigit()]
-
-
-def _failure(component: str, text: str) -> RunError:
-    """Return the error that a command has written as JSON."""
-    try:
-        error = json.loads(text.strip().splitlines()[-1] if "\n{" in text else text)["error"]
-        return RunError(str(error["message"]), hint=str(error.get("hint") or ""))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        return RunError(f"the state of {component!r} cannot be read: {text.strip()[-500:]}")

@@ -24,6 +24,7 @@ from topo.manage.built import STATES, submit_built
 from topo.manage.control import NUMBERS, PAGING
 from topo.manage.savepoints import MOST_ENTRIES
 from topo.manage.stacks import MOST_SECS
+from topo.manage.uploaded import submit_file
 from topo.manage.views import (
     BatchView,
     Change,
@@ -81,6 +82,8 @@ class SessionView:
     csrf: str
     """What a change has to carry in X-Topo-CSRF, if it is sent with the session's cookie."""
     read_only: bool
+    allows_submit: bool
+    """True if whoever operates may submit topologies here."""
     version: str
     environment: str
 
@@ -115,12 +118,25 @@ def _without_commands(workers: WorkersView) -> WorkersView:
 def endpoints(management: Management, *, allow_submit: bool = False) -> list[Endpoint]:
     """Return every endpoint but those that hold a connection open."""
     table = _endpoints(management)
-    return [*table, _submission(management)] if allow_submit else table
+    return [*table, *_submissions(management)] if allow_submit else table
 
 
-def _submission(management: Management) -> Endpoint:
-    """Return the endpoint that starts a topology: whoever may call it runs code on this machine."""
-    return Endpoint(
+def _submissions(management: Management) -> list[Endpoint]:
+    """Return the endpoints that start a topology: who may call them runs code on this machine."""
+    begin = (
+        Parameter("conf", dict, "Its settings.", place="body"),
+        Parameter("master", str, "Spark's master.", "local[*]", place="body"),
+        Parameter("active", bool, "With its spouts running.", True, place="body"),
+        Parameter(
+            "state",
+            str,
+            "What to do with the state that this name has left.",
+            "refuse",
+            tuple(STATES),
+            place="body",
+        ),
+    )
+    built = Endpoint(
         "POST",
         "/api/topologies",
         "submit",
@@ -141,25 +157,61 @@ def _submission(management: Management) -> Endpoint:
                 longest=_MOST_SUBMITTED,
                 is_required=True,
             ),
-            Parameter("conf", dict, "Its settings.", place="body"),
-            Parameter("master", str, "Spark's master.", "local[*]", place="body"),
             Parameter(
                 "directory",
                 str,
                 "A directory of this machine with the modules it imports.",
                 place="body",
             ),
-            Parameter("active", bool, "With its spouts running.", True, place="body"),
-            Parameter(
-                "state",
-                str,
-                "What to do with the state that this name has left.",
-                "refuse",
-                tuple(STATES),
-                place="body",
-            ),
+            *begin,
         ),
     )
+    file = Endpoint(
+        "POST",
+        "/api/submissions",
+        "submit_file",
+        "Submit the topology in a file: `topo submit`. Only if the server was started with "
+        "`--allow-submit`.",
+        Change,
+        partial(submit_file, management.registry),
+        status=202,
+        most_bytes=_MOST_SUBMITTED,
+        refusals=_CHANGE | {413: "The file is too large."},
+        body=(
+            Parameter(
+                "file",
+                str,
+                "Its name: of a .py, a .yaml, or a .zip with all that they import.",
+                place="body",
+                is_required=True,
+            ),
+            Parameter(
+                "content",
+                str,
+                "What is in it, in base64.",
+                place="body",
+                longest=_MOST_SUBMITTED,
+                is_required=True,
+            ),
+            Parameter(
+                "target",
+                str,
+                "Which topology of it, as `topo submit` takes it: FILE or FILE.py:ATTRIBUTE.",
+                "",
+                place="body",
+            ),
+            Parameter(
+                "name",
+                str,
+                "What to call it; default: topology.name, or the file's name.",
+                "",
+                place="body",
+            ),
+            Parameter("args", str, "Arguments of its code, as in a shell.", "", place="body"),
+            *begin,
+        ),
+    )
+    return [built, file]
 
 
 def _endpoints(management: Management) -> list[Endpoint]:

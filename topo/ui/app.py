@@ -235,6 +235,7 @@ def _session(site: Site) -> Callable[[Request], Awaitable[Response]]:
             user=found.user,
             csrf=found.csrf,
             read_only=site.guard.read_only or not found.may_operate,
+            allows_submit=site.allow_submit,
             version=VERSION,
             environment=site.environment,
         )

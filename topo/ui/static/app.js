@@ -7,6 +7,7 @@ import * as details from './details.js';
 import { h, link, setText } from './dom.js';
 import { empty } from './parts.js';
 import { state } from './state.js';
+import { submit } from './submit.js';
 import { topologies } from './topologies.js';
 import { overview } from './topology.js';
 
@@ -47,12 +48,16 @@ function show() {
   const { signal } = page;
   const [[room, name, tab, id], query] = parts();
   scrollTo(0, 0);
+  if (who() && live.classList.contains('wait')) connection('live');  // a page that follows events says so anew
   if (room === undefined) {
     trail(['Topologies']);
     topologies(main, signal);
   } else if (room === 'cluster' && !name) {
     trail(['Cluster']);
     cluster(main, signal);
+  } else if (room === 'submit' && !name) {
+    trail(['Submit']);
+    submit(main);
   } else if (room === 'topology' && name && !tab) {
     trail([name]);
     overview(main, name, signal);
@@ -110,10 +115,12 @@ async function begin() {
 }
 
 const WORDS = { live: 'live', wait: 'connecting', off: 'no connection, trying again' };
-onConnection((state) => {
+function connection(state) {
   live.className = `live ${state}`;
   setText(live.lastChild, WORDS[state]);
-});
+}
+
+onConnection(connection);
 addEventListener('hashchange', show);
 addEventListener('topo-login', login);
 addEventListener('keydown', (event) => {

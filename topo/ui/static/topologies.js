@@ -35,7 +35,7 @@ export function topologies(main, signal) {
   const search = h('input', { type: 'search', placeholder: 'Filter  ( / )', 'aria-label': 'filter topologies', id: 'filter', oninput: () => show() });
   const notes = h('div');
   const totals = h('span', { class: 'note' });
-  const livePanel = panel('Topologies', h('div', {}, live.element), totals, search);
+  const livePanel = panel('Topologies', h('div', {}, live.element), totals, search, h('a', { class: 'button', href: link('submit') }, 'Submit …'));
   const overPanel = panel('Ended in the last 7 days', over.element);
   let latest = null;
   const show = () => {
@@ -81,7 +81,7 @@ function totalsOf(rows) {
 }
 
 function nothing() {
-  return empty('No topologies running', 'Submit one, and it is here in a moment.',
+  return empty('No topologies running', h('a', { href: link('submit') }, 'Submit one'), ', and it is here in a moment.',
     h('div', {}, h('pre', {}, 'topo quickstart words && cd words\ntopo submit wordcount.py')));
 }
 
