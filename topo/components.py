@@ -85,6 +85,9 @@ class Component:
     transient: Iterable[str] = ()
     """The names of attributes that are never saved."""
 
+    moved: ClassVar[Mapping[str, str]] = {}
+    """Classes of saved objects that have other names now: {"old.module:Old": "new.module:New"}."""
+
     stateless: bool = False
     """If True, nothing is saved, and a change of an attribute is an error."""
 

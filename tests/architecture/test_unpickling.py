@@ -31,10 +31,11 @@ TRUSTED = {
     "shipping/pickling.py": "the topology",
     "storage/attributes.py": "the state in the checkpoint",
     "storage/chunks.py": "the state in the checkpoint",
+    "storage/classes.py": "the state in the checkpoint",
     "storage/saving.py": "the state in the checkpoint",
     "wire/column.py": "a frame, out of rows that this run's stages made",
 }
-_CALLS = {"loads", "load", "Unpickler"}
+_CALLS = {"loads", "load", "load_saved", "Unpickler"}
 _MODULES = {"pickle", "cloudpickle", "_pickle", "dill"}
 
 
@@ -45,7 +46,7 @@ def unpickles(source: Source) -> bool:
         if is_call and getattr(node.value, "id", "") in _MODULES:
             return True
     return any(
-        statement.module in _MODULES | {"topo.wire.column"}
+        statement.module in _MODULES | {"topo.storage.classes", "topo.wire.column"}
         and any(alias.name in _CALLS for alias in statement.names)
         for statement in source.every(ast.ImportFrom)
     )

@@ -22,8 +22,9 @@ from topo.errors import LearnError, shown
 from topo.learning.learner import Learner, Lesson, Notes, Silence
 from topo.learning.protocols import Columns, as_dicts
 from topo.storage.chunks import SavedChunks, pack_columns, unpack_columns
+from topo.storage.classes import load_saved
 from topo.storage.saving import MAX_BLOB, Changes, SavedMapping, with_one_nan
-from topo.wire.column import dump, load
+from topo.wire.column import dump
 
 _LEAST_LOG = 1 << 20
 """Fewer bytes of examples than this are not replaced by a snapshot."""
@@ -167,7 +168,7 @@ class Learners:
         learners = []
         for key, count in self._parts.items():
             state = b"".join(self._saved[key, part] for part in range(count))
-            learners.append(Learner.restore(self._lesson, load(state)))
+            learners.append(Learner.restore(self._lesson, load_saved(state)))
         learners.sort(key=lambda learner: learner.used)
         self._by_key = {with_one_nan(learner.key): learner for learner in learners}
         self._number = max((learner.used for learner in learners), default=0)

@@ -31,6 +31,7 @@ from topo.routing.registry import Wiring, grouping_named
 from topo.runtime.task import CORE
 from topo.shipping.pickling import install_user_classes, load_component
 from topo.storage.attributes import SavedAttributes
+from topo.storage.classes import load_saved, saved_by
 from topo.storage.pickled import Pickled, restoring
 from topo.storage.pickled import _task_part as task_part
 from topo.storage.saving import Changes, SavedMapping
@@ -165,8 +166,12 @@ class Dealer:
 
         `tasks` are the records of the tasks before, each by its name.
         """
+        with saved_by(self.where, type(self._bolt).moved):
+            return self._deal(tasks)
+
+    def _deal(self, tasks: Sequence[Saved]) -> list[dict[str, bytes]]:
         self._refuse_unruled(tasks)
-        cores = [pickle.loads(saved[CORE]) for saved in tasks if CORE in saved]
+        cores = [load_saved(saved[CORE]) for saved in tasks if CORE in saved]
         attributes = [self._attributes(saved) for saved in tasks]
         states = [self._mapping(_STATE).load(saved) for saved in tasks]
         dealt: list[dict[str, bytes]] = [{} for _ in range(self._after)]
@@ -193,7 +198,7 @@ class Dealer:
         if self._names:
             ruled.add(_ARRIVED)
         for index, saved in enumerate(tasks):
-            core = pickle.loads(saved[CORE]) if CORE in saved else {}
+            core = load_saved(saved[CORE]) if CORE in saved else {}
             held = len(core.get("held", ()))
             if held or self._mapping(_FORGOTTEN).load(saved):
                 raise CannotDeal(
@@ -357,7 +362,7 @@ class Dealer:
         if blob is None:
             return {}
         with restoring(_Parts()):
-            values, deleted = pickle.loads(blob)
+            values, deleted = load_saved(blob)
         if deleted:
             raise CannotDeal(f"{self.where} has deleted its attribute {sorted(deleted)[0]!r}")
         return dict(values)

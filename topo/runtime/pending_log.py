@@ -17,9 +17,10 @@ import numpy as np
 
 from topo.errors import UnsavableAttributeError
 from topo.shipping.pickling import find_unpicklable
+from topo.storage.classes import load_saved
 from topo.storage.saving import MAX_BLOB, Changes, type_of
 from topo.tracking.ids import U64
-from topo.wire.column import dump, load
+from topo.wire.column import dump
 
 _PREFIX = "pending/"
 _SMALL = 1000
@@ -80,7 +81,7 @@ class PendingLog:
         messages: dict[int, Any] = {}
         for key in sorted(key for key in saved if key.startswith(_PREFIX)):
             number = int(key.removeprefix(_PREFIX))
-            sequences, ids, concluded = load(saved[key])
+            sequences, ids, concluded = load_saved(saved[key])
             blob = self._blobs[number] = _Blob(0, 0, len(ids), 0)
             for sequence, msg_id in zip(sequences, ids, strict=True):
                 messages[sequence] = msg_id

@@ -26,6 +26,7 @@ from topo.runtime.roundabout import Roundabout
 from topo.runtime.spout_task import SpoutTask
 from topo.runtime.task import Task, TaskEnvironment, full_conf, note_of
 from topo.runtime.timed_task import TimedBoltTask
+from topo.storage.classes import saved_by
 from topo.storage.saving import Changes
 from topo.topology.order import arrival_order, producers_first
 from topo.tracing.exporting import exporter_to, flush_exporters
@@ -118,8 +119,9 @@ class SlotTasks:
         for task in self.tasks.values():
             if _note is not None:
                 _note[:] = task.note
-            task.open((saved or {}).get(task.id, {}))
-            task.load_laps((saved or {}).get(task.id, {}))
+            with saved_by(f"{task.owner} task {task.id}", type(task.component).moved):
+                task.open((saved or {}).get(task.id, {}))
+                task.load_laps((saved or {}).get(task.id, {}))
 
     def close(self) -> None:
         """Close every component at the orderly end of the run."""

@@ -41,6 +41,7 @@ from topo.runtime.time_reading import TimeObserver
 from topo.shipping.pickling import load_component
 from topo.state import KeyValueState
 from topo.storage.attributes import SavedAttributes
+from topo.storage.classes import load_saved
 from topo.storage.keyed import KeyedState
 from topo.storage.saving import Changes
 from topo.timed import TimedBolt
@@ -115,13 +116,13 @@ def note_of(text: str) -> bytes:
 
 def names_tasks(saved: Mapping[str, bytes]) -> bool:
     """Return True if what a task has saved has ids of tasks in it: of tuples, or of times."""
-    core = pickle.loads(saved[CORE]) if CORE in saved else {}
+    core = load_saved(saved[CORE]) if CORE in saved else {}
     return bool(core.get("held")) or core.get("times") is not None or has_laps(saved)
 
 
 def without_acker(saved: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return what a spout's task has saved as if it had never met an acker: nothing is pending."""
-    core = pickle.loads(saved[CORE]) if CORE in saved else {}
+    core = load_saved(saved[CORE]) if CORE in saved else {}
     if "incarnation" not in core:
         return dict(saved)
     return {**saved, CORE: pickle.dumps({**core, "cursor": 0, "incarnation": ""}, protocol=5)}
@@ -449,7 +450,7 @@ class Task(LogSource):
         if blob is None:
             return {}
         self._core = blob
-        core: dict[str, Any] = pickle.loads(blob)
+        core: dict[str, Any] = load_saved(blob)
         self._state_version = core.get("state_version", _FIRST_VERSION)
         if self._hears_commits:
             self._last_worked = core.get("worked")

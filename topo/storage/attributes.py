@@ -17,7 +17,6 @@ over them and one over what changed.
 from __future__ import annotations
 
 import contextlib
-import pickle
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Any
 from topo.components import Component
 from topo.errors import StatelessError, UnsavableAttributeError
 from topo.shipping.pickling import find_unpicklable
+from topo.storage.classes import load_saved
 from topo.storage.opaque import inside, is_open_file, slots_of
 from topo.storage.pickled import CODE, SCALARS, Pickled, restoring, short_digest
 from topo.storage.saving import LARGE_BLOB, Changes
@@ -112,7 +112,7 @@ class SavedAttributes:
         if blob is None:
             return
         with restoring(self._parts):
-            values, deleted = pickle.loads(blob)
+            values, deleted = load_saved(blob)
         for name, value in values.items():
             if name in self._slots:
                 self._slots[name].__set__(self._component, value)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from topo.storage.classes import load_saved
 from topo.storage.saving import Changes
-from topo.wire.column import decode_column, dump, encode_column, load
+from topo.wire.column import decode_column, dump, encode_column
 
 
 class SavedChunks:
@@ -30,7 +31,7 @@ class SavedChunks:
             number, _, namespace = key.removeprefix(self._prefix).partition("/")
             self._kept.setdefault(int(namespace), []).append(key)
             self._next = int(number) + 1
-            found.setdefault(int(namespace), []).append(load(saved[key]))
+            found.setdefault(int(namespace), []).append(load_saved(saved[key]))
         return found
 
     def add(self, namespace: int, chunk: Any, changes: Changes) -> None:
@@ -57,5 +58,5 @@ def pack_columns(head: Any, columns: Sequence[Sequence[Any]]) -> bytes:
 
 def unpack_columns(data: bytes) -> tuple[Any, list[list[Any]]]:
     """Return the head and the columns that were packed."""
-    head, columns = load(data)
-    return head, [list(decode_column(column)) for column in columns]
+    head, columns = load_saved(data)
+    return head, [list(decode_column(column, load_saved)) for column in columns]

@@ -19,7 +19,8 @@ from typing import Any
 
 from topo.errors import UnsavableAttributeError
 from topo.shipping.pickling import find_unpicklable
-from topo.wire.column import dump, load
+from topo.storage.classes import load_saved
+from topo.wire.column import dump
 
 LARGE_BLOB = 1_000_000
 MAX_BLOB = 16 << 20
@@ -120,7 +121,7 @@ class SavedMapping:
         last_in: dict[Any, int] = {}
         for key in sorted(key for key in saved if key.startswith(self._prefix)):
             number = int(key.removeprefix(self._prefix))
-            keys, values, deleted = load(saved[key])
+            keys, values, deleted = load_saved(saved[key])
             for written, value in zip(map(with_one_nan, keys), values, strict=True):
                 data.pop(written, None)
                 data[written] = value

@@ -13,7 +13,7 @@ from typing import Any
 
 from topo.columns import ByColumns
 from topo.components import BasicBolt, Bolt, Component, Spout
-from topo.errors import ComponentError, Problem, TopoError
+from topo.errors import ComponentError, Problem, TopoError, shown
 from topo.functions import FunctionBolt
 from topo.shipping.requirements import parse_requirement
 from topo.tuples import Fields
@@ -56,6 +56,7 @@ def component_problems(component: Component, where: str) -> list[Problem]:
         *_way_problems(component, where),
         *_saving_problems(component, where),
         *_requirement_problems(component, where),
+        *_moved_problems(component, where),
     ]
 
 
@@ -83,6 +84,19 @@ def check_component(component: Component) -> None:
 def _hooks_of(component: Component) -> tuple[str, ...]:
     own = _SPOUT_HOOKS if isinstance(component, Spout) else _BOLT_HOOKS
     return own + _COMMON_HOOKS
+
+
+def _moved_problems(component: Component, where: str) -> Iterator[Problem]:
+    moved: Any = type(component).moved
+    names = [*moved, *moved.values()] if isinstance(moved, Mapping) else [moved]
+    for name in names:
+        if not isinstance(name, str) or not all(name.partition(":")):
+            yield Problem(
+                "moved",
+                where,
+                f"{where}: moved has {shown(name)}, which names no class",
+                'moved = {"old.module:Old": "new.module:New"}',
+            )
 
 
 def _hook_problems(component: Component, where: str) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ local class) go through cloudpickle.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -65,7 +66,9 @@ def encode_column(column: list[Any] | tuple[Any, ...] | ArrowColumn) -> bytes:
         raise _unpicklable(column, error) from error
 
 
-def decode_column(data: bytes | memoryview) -> list[Any] | ArrowColumn:
+def decode_column(
+    data: bytes | memoryview, load: Callable[[memoryview], Any] = load
+) -> list[Any] | ArrowColumn:
     view = memoryview(data)
     if view[:1] == _TEXT:
         return str(view[1:], "utf-8").split(_SEPARATOR)
