@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import fields, is_dataclass
@@ -166,3 +167,51 @@ class KeyValueState(MutableMapping[K, V], Generic[K, V]):
         """Take over what was saved; nothing counts as changed."""
         self._data = dict(items)
         self._changed = {}
+
+
+# -- as a DataFrame -------------------------------------------------------------------------------
+
+_FRAMES = "topo.engine.spark.driver.state_frames"  # of the engine whose savepoints they are
+
+
+def read_state(
+    spark: Any,
+    where: Any,
+    component: str,
+    schema: Any = None,
+    *,
+    moved: Mapping[str, str] | None = None,
+) -> Any:
+    """Return the keyed state of a component as a DataFrame of a Spark session, a row for each key.
+
+    `where` is a savepoint, or on a local master a checkpoint that no topology runs on. The columns
+    are `component`, `task` (its index), `key` as text, `value` as JSON, and `pickled_key` and
+    `pickled_value`. By a `schema` of Spark's, such as `"key string, value long"`, it has these
+    columns, with values as they are: tuples, dicts and dataclasses fit structs. `moved` says which
+    classes have other names now, as that of a component does.
+    """
+    return importlib.import_module(_FRAMES).read_state(spark, where, component, schema, moved=moved)
+
+
+def write_state(
+    frame: Any,
+    directory: Any,
+    *,
+    component: str,
+    of: Any,
+    keep: bool = False,
+    by_key: bool = False,
+    moved: Mapping[str, str] | None = None,
+) -> Any:
+    """Write a savepoint that is like the one in `of`, but for the keyed state of a component.
+
+    That is what the frame has: its columns are `key` and `value`, where structs become tuples as
+    keys and dicts as values; or `pickled_key` and `pickled_value`. With `keep`, keys that it lacks
+    keep their values. A key stays with its task. A new one goes where the grouping sends its
+    tuples, if the saved keys prove that they lie so, or `by_key` says it; or to the task of the
+    column `task`.
+    """
+    frames = importlib.import_module(_FRAMES)
+    return frames.write_state(
+        frame, directory, component=component, of=of, keep=keep, by_key=by_key, moved=moved
+    )

@@ -8,6 +8,7 @@ from tests.architecture.source import Source, topo_sources
 
 # module below topo/: why nobody but topo can have written those bytes
 TRUSTED = {
+    "engine/spark/driver/state_frames.py": "a frame that the user's program made of state",
     "engine/spark/process/slot.py": "what is pickled here itself",
     "engine/spark/realtime/coordinator.py": "a slot's stream, which begins with the run's token",
     "engine/spark/realtime/messages.py": "the same stream, and the driver's",

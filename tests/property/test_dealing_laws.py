@@ -211,12 +211,12 @@ def test_results_do_not_depend_on_the_numbers_of_tasks(seed: int) -> None:
 
 
 def test_the_law_notices_state_that_goes_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = dealing._places
+    right = dealing.places_of
 
     def wrong(columns: list[list[Any]], tasks: int) -> list[int]:
         return [(place + (tasks == 5)) % tasks for place in right(columns, tasks)]
 
-    monkeypatch.setattr(dealing, "_places", wrong)
+    monkeypatch.setattr(dealing, "places_of", wrong)
     feeder = FeederSpout(["key", "share", "at"])
     run: Any = TestCluster().submit_topology("t", topology(feeder))
     rows = [(key, 0, at) for at, key in enumerate(KEYS)]

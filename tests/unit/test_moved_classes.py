@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ from topo import (
 from topo.runtime.dealing import Dealer
 from topo.runtime.task import full_conf
 from topo.storage.classes import load_saved, saved_by
+from topo.storage.entries import entries_of
 from topo.storage.keyed import saved_state
+from topo.storage.savepoints import Component, Savepoint, write_savepoint
 from topo.storage.saving import Changes, SavedMapping
 from topo.testing import FeederSpout
 
@@ -175,6 +178,23 @@ def test_state_that_is_dealt_follows_a_class_that_moved(monkeypatch: pytest.Monk
     assert {key: one.total for key, one in both.items()} == {
         f"k{number}": number for number in range(50)
     }
+
+
+def test_a_savepoint_is_read_after_a_class_moved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    changes = Changes()
+    SavedMapping("state", "").save({"a": Sum(3)}, ["a"], changes)
+    components = {"b": Component("bolt", 1, 1, True)}
+    point = Savepoint(
+        "t", "c0ffee", 1, "micro-batch", 1.5, "0.2.0", "3.11", components, directory=tmp_path / "p"
+    )
+    saved = write_savepoint(point, [("b", 0, changes.puts)])
+    place(monkeypatch, NEW, "Total")
+    with pytest.raises(CheckpointError, match="'b' task 0 cannot be read: shop_before:Sum"):
+        list(entries_of(saved, "b", None))
+    [entry] = entries_of(saved, "b", None, MOVED)
+    assert (entry.key, entry.value.total) == ("a", 3)
 
 
 @pytest.mark.parametrize("moved", [3, {"old": "new:New"}, {"old:Old": None}, {"old:Old": ":New"}])

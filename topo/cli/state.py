@@ -5,8 +5,6 @@ from __future__ import annotations
 import fnmatch
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,8 @@ from topo.cli.failures import STATUS, CommandError, usage_error
 from topo.cli.output import Output, common_options
 from topo.cli.runs import Runs, size
 from topo.cli.savepoint import save_run
-from topo.errors import CheckpointError, did_you_mean, sentence_of
-from topo.storage.keyed import saved_state
+from topo.errors import did_you_mean
+from topo.storage.entries import Entry, entries_of, plain, text_of_key
 from topo.storage.savepoints import Savepoint, read_savepoint
 
 COLUMNS = ["COMPONENT", "TASK", "KEY", "VALUE"]
@@ -26,25 +24,17 @@ SIZES = ["COMPONENT", "KIND", "TASKS", "SIZE", "KEYS"]
 _CHARS = 200
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One value of keyed state."""
+def _document(entry: Entry) -> dict[str, Any]:
+    return {
+        "component": entry.component,
+        "index": entry.index,
+        "key": plain(entry.key),
+        "value": plain(entry.value),
+    }
 
-    component: str
-    index: int
-    key: Any
-    value: Any
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "component": self.component,
-            "index": self.index,
-            "key": _plain(self.key),
-            "value": _plain(self.value),
-        }
-
-    def cells(self) -> list[str]:
-        return [self.component, str(self.index), _shown(self.key), _shown(self.value)]
+def _cells(entry: Entry) -> list[str]:
+    return [entry.component, str(entry.index), _shown(entry.key), _shown(entry.value)]
 
 
 @click.command()
@@ -117,8 +107,8 @@ def _show(
     entries = [
         entry
         for entry in entries_of(saved, component, task)
-        if (key is None or key in (_text(entry.key), repr(entry.key)))
-        and (like is None or fnmatch.fnmatchcase(_text(entry.key), like))
+        if (key is None or key in (text_of_key(entry.key), repr(entry.key)))
+        and (like is None or fnmatch.fnmatchcase(text_of_key(entry.key), like))
     ]
     if key is not None and not entries:
         raise CommandError(
@@ -129,9 +119,9 @@ def _show(
         )
     first = entries[:limit] if limit else entries
     if out.json:
-        out.answer_json([entry.document() for entry in first])
+        out.answer_json([_document(entry) for entry in first])
         return
-    out.table(COLUMNS, [entry.cells() for entry in first])
+    out.table(COLUMNS, [_cells(entry) for entry in first])
     if len(first) < len(entries):
         out.note(f"{len(entries) - len(first):,} more entries", hint="--limit 0 shows all")
 
@@ -166,41 +156,6 @@ def _show_sizes(out: Output, saved: Savepoint) -> None:
     )
 
 
-def entries_of(saved: Savepoint, component: str, task: int | None) -> Iterator[Entry]:
-    """Yield the keyed state of a component, of one task or of all."""
-    for index in range(saved.components[component].tasks):
-        if task not in (None, index):
-            continue
-        records = saved.records(component, index)
-        yield from (Entry(component, index, *item) for item in _loaded(records, component, index))
-
-
-def _loaded(records: Mapping[str, bytes], component: str, index: int) -> list[tuple[Any, Any]]:
-    try:
-        return list(saved_state(records).items())
-    except Exception as error:  # of whatever the user's classes do
-        raise CheckpointError(
-            f"the state of {component!r} task {index} cannot be read: {type(error).__name__}: "
-            f"{sentence_of(error)}",
-            hint="run it where the topology's modules can be imported",
-        ) from error
-
-
-def _text(key: Any) -> str:
-    return key if isinstance(key, str) else repr(key)
-
-
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _CHARS else f"{text[:_CHARS]}..."
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it; what JSON lacks as Python writes it."""
-    if isinstance(value, str | int | float | bool | type(None)):
-        return value
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _plain(each) for key, each in value.items()}
-    return repr(value)

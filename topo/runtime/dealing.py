@@ -42,7 +42,7 @@ from topo.tuples import Fields
 
 FIELDS = "fields"
 _STATEFUL = (StatefulBolt, StatefulBasicBolt)
-_BITS = 20
+BITS = 20
 """How sure the keys have to be: by chance they lie so once in a million."""
 _STATE, _FORGOTTEN, _ARRIVED = "state", "forgotten", "arrived"
 Saved = Mapping[str, bytes]
@@ -269,10 +269,10 @@ class Dealer:
         for index, part in enumerate(parts):
             keys = list(part)
             columns = self._columns(keys, width, what, plain=plain)
-            for key, place in zip(keys, _places(columns, self._before), strict=True):
+            for key, place in zip(keys, places_of(columns, self._before), strict=True):
                 if place != index:
                     raise self._misplaced(key, what, index)
-            for key, place in zip(keys, _places(columns, self._after), strict=True):
+            for key, place in zip(keys, places_of(columns, self._after), strict=True):
                 dealt[place][key] = part[key]
         return dealt
 
@@ -326,7 +326,7 @@ class Dealer:
         count = sum(map(len, parts))
         if not count or self._says_keys or self._is_proved:
             return
-        if count * math.log2(self._before) < _BITS:
+        if count * math.log2(self._before) < BITS:
             raise CannotDeal(
                 f"{self.where} has {count} {what} in {self._before} tasks, which proves nothing "
                 "about what its keys are",
@@ -485,7 +485,7 @@ def _of_kind(saved: Any, part: dict[Any, Any]) -> Any:
     return mapping
 
 
-def _places(columns: list[list[Any]], tasks: int) -> list[int]:
+def places_of(columns: list[list[Any]], tasks: int) -> list[int]:
     """Return for each row the index of the task to which a fields grouping sends it."""
     count = len(columns[0])
     places = [0] * count

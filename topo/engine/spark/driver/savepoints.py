@@ -79,9 +79,14 @@ def save(session: SparkSession, checkpoint: Checkpoint, directory: Path, name: s
     return _save_batch(session, checkpoint, saved)
 
 
-def save_checkpoint(place: str, directory: Path, name: str) -> Savepoint:
-    """Write the last commit of a checkpoint that no driver has, in a Spark of this machine."""
-    session = start_session("local[2]", {})
+def save_checkpoint(
+    place: str, directory: Path, name: str, session: SparkSession | None = None
+) -> Savepoint:
+    """Write the last commit of a checkpoint that no driver has.
+
+    It takes a Spark: that of the session, or one of this machine.
+    """
+    session = session or start_session("local[2]", {})
     checkpoint = Checkpoint(session, place)
     owned = checkpoint.claim("topo savepoint", f"savepoint-{secrets.token_hex(4)}", time.sleep)
     with closing(owned):
