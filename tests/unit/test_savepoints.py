@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import pickle
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,13 @@ RECORDS = {
     ("a/b ä", 0): {"state/000": b"one", "attributes": b""},
     ("a/b ä", 1): {"state/000": b"two", "state/001": bytes(range(256))},
 }
+
+
+@dataclass
+class Held:
+    """A value of a tuple that a bolt holds."""
+
+    number: int
 
 
 def saved(directory: Path, **more: Any) -> Savepoint:
@@ -186,6 +193,15 @@ def test_what_does_not_fit_is_named(
     if problems:
         with pytest.raises(CheckpointError, match="does not fit the topology"):
             records_for(start, now, "micro-batch")
+
+
+def test_what_a_bolt_holds_is_left_packed(tmp_path: Path) -> None:
+    core = pickle.dumps({"held": {1: Held(3)}}, 5).replace(b"Held", b"Gone")
+    point = replace(saved(tmp_path / "first"), directory=tmp_path / "second", files={})
+    write_savepoint(point, [("a/b ä", 0, {"core": core})])
+    now = plan(KEEPS, NONE)
+    tasks = records_for(start_of({"from": str(tmp_path / "second")}), now, "micro-batch")
+    assert tasks == {now.component("a/b ä").tasks.start: {"core": core}}
 
 
 def test_records_go_to_the_tasks_of_their_component_and_index(tmp_path: Path) -> None:

@@ -109,8 +109,13 @@ def records_for(start: Start, plan: Plan, mode: str) -> dict[int, dict[str, byte
             at=str(saved.directory),
             hint="keep the names of components: ids are dealt in their order",
         )
-    # A spout names the acker that it last spoke to, in each mode in another way.
-    return tasks if saved.pending else {task: without_acker(of) for task, of in tasks.items()}
+    # A spout names the acker that it last spoke to, in each mode in another way. What a bolt holds
+    # is left packed: its classes may have moved, as its component says where it is loaded.
+    spouts = [placed.tasks for placed in plan.components if placed.kind == "spout"]
+    if not saved.pending:
+        for task in (task for ids in spouts for task in ids if task in tasks):
+            tasks[task] = without_acker(tasks[task])
+    return tasks
 
 
 def begin_epochs(directory: Path, start: Start, plan: Plan) -> None:
