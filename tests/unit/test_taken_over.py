@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -16,7 +18,7 @@ from topo.manage.driver import Driver
 from topo.manage.driver import main as driver_process
 from topo.manage.files import read_json, write_json
 from topo.manage.keeping import is_wanted
-from topo.manage.records import RegistryError, RunRecord, Submission
+from topo.manage.records import RegistryError, RunRecord, Submission, read_state
 from topo.manage.registry import Registry
 from topo.manage.supervisor import Supervisor
 from topo.manage.supervisor import main as supervisor_process
@@ -176,6 +178,27 @@ def test_a_process_of_the_former_host_waits_for_no_lock_of_the_other_ones(
     with held(run.directory / "driver.lock", run.directory / "supervisor.lock"):
         assert driver_process(run.directory, "a") == 1
         supervisor_process(run.directory, "a")
+
+
+BOTH = """
+import runpy
+for module in ("supervisor", "driver"):
+    runpy.run_module(f"topo.manage.{module}", run_name="__main__")
+"""
+
+
+def test_a_supervisor_from_before_an_upgrade_names_no_host(run: RunRecord) -> None:
+    """It starts the drivers of the new code, as a `topo up` does its supervisors."""
+    write_json(run.directory / "wanted.json", {"status": "KILLED"})
+    done = subprocess.run(
+        [sys.executable, "-c", BOTH, str(run.directory)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read_state(run.directory).status == "KILLED"
 
 
 def test_what_is_damaged_is_no_other_hosts(run: RunRecord) -> None:

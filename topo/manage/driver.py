@@ -522,8 +522,9 @@ def _written_history(directory: Path) -> object:
         return None
 
 
-def main(directory: Path, host: str) -> int:
-    if not is_of(directory, host):
+def main(directory: Path, host: str = "") -> int:
+    """Run a driver; a supervisor from before an upgrade names no host."""
+    if host and not is_of(directory, host):
         return 1  # or it would wait for the lock that the other host's has
     lock = ProcessLock(directory / "driver.lock")
     os.environ[LOG_DIR] = str(directory / "log")  # for the processes it starts
@@ -542,7 +543,7 @@ def main(directory: Path, host: str) -> int:
 
 
 if __name__ == "__main__":
-    ended = main(Path(sys.argv[1]), sys.argv[2])
+    ended = main(Path(sys.argv[1]), *sys.argv[2:3])
     try:
         sys.stderr.flush()
     except OSError:  # or the interpreter would try again, and end with another code

@@ -227,8 +227,9 @@ def _command(module: str, directory: Path, host: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, str(directory), host]
 
 
-def main(directory: Path, host: str) -> None:
-    if not is_of(directory, host):
+def main(directory: Path, host: str = "") -> None:
+    """Run a supervisor; a `topo up` from before an upgrade names no host."""
+    if host and not is_of(directory, host):
         return  # or it would wait for the lock that the other host's has
     _let_go_of_what_was_inherited()
     lock = ProcessLock(directory / "supervisor.lock")
@@ -241,4 +242,4 @@ def main(directory: Path, host: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:3])
