@@ -2,7 +2,7 @@
 
 The former driver stood still while another host took its checkpoint, and comes back before it has
 looked at the owner's record. No lock reaches both, as between two hosts; it may come back at any
-point between two system calls of its commit.
+point between two system calls of its commit, of its beat or of its end.
 """
 
 from __future__ import annotations
@@ -39,6 +39,16 @@ class Driver:
         """It happens between the write of an epoch and the look at the owner's record."""
         owned = Ownership("x", "words", "words-1", directory=place, sleep=lambda secs: None)
         owned._record = replace(owned._record, host=host, machine=f"boot-of-{host} 1")
+        self.on_its_way: Callable[[], None] = lambda: None
+        """It happens between a look at the owner's record and the write of it."""
+        write = owned._write
+
+        def written() -> None:
+            on_its_way, self.on_its_way = self.on_its_way, lambda: None
+            on_its_way()
+            write()
+
+        owned._write = written  # type: ignore[method-assign]
         owned.claim()
         owned._unlock()  # no lock reaches another host
         self.owned = owned
@@ -60,6 +70,11 @@ class Driver:
         self.store.append(record, self.committed)
         self.committed.apply(record)
         return epoch
+
+    def leave(self) -> None:
+        """End in order, which gives the checkpoint free."""
+        self.owned.close()
+        self.store.close()
 
     def close(self) -> None:
         self.store.close()
@@ -181,12 +196,48 @@ def test_a_disk_that_fails_it_costs_the_other_one_no_epoch(
     assert hosts_of(tmp_path) == ["a", "a", "a", "b1"]
 
 
+def test_a_beat_that_was_on_its_way_gives_nothing_back(tmp_path: Path) -> None:
+    with two(tmp_path) as (former, take):
+        others: list[Driver] = []
+        former.on_its_way = lambda: others.append(take())
+        former.owned.beat()
+        with pytest.raises(CheckpointError, match="was taken over by another driver"):
+            former.commit()
+        assert others[0].commit() == 3
+    assert hosts_of(tmp_path) == ["a", "a", "b1"]
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_what_a_former_driver_says_last_frees_no_checkpoint(
+    tmp_path: Path, is_ending: bool
+) -> None:
+    with two(tmp_path) as (former, take):
+        others: list[Driver] = []
+        former.on_its_way = lambda: others.append(take())
+        (former.leave if is_ending else former.owned.beat)()
+        third = Ownership(
+            "x", "tweets", "t-1", directory=tmp_path, sleep=lambda secs: others[0].owned.beat()
+        )
+        with pytest.raises(CheckpointError, match=r"of 'words' .* on b1"):
+            third.claim()
+        assert others[0].commit() == 3
+
+
+def test_an_owner_that_has_left_is_not_waited_for(tmp_path: Path) -> None:
+    Driver(tmp_path, "a").leave()
+    waited: list[float] = []
+    third = Ownership("x", "tweets", "t-1", directory=tmp_path, sleep=waited.append)
+    third.claim().close()
+    assert not waited
+    assert not list(tmp_path.glob(".topo-*"))
+
+
 @examples(40)
 @given(st.data(), st.sampled_from([1, 300, 1 << 30]))
 def test_whatever_is_committed_stays_and_is_of_one_driver(
     data: st.DataObject, compact_bytes: int
 ) -> None:
-    """Commits of the latest and of former drivers, and takeovers between and within them."""
+    """Commits, beats and ends of all drivers, and takeovers between and within them."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         drivers = [Driver(place, "d0", compact_bytes=compact_bytes)]
@@ -198,12 +249,18 @@ def test_whatever_is_committed_stays_and_is_of_one_driver(
 
         for _ in range(data.draw(st.integers(1, 12))):
             driver = data.draw(st.sampled_from(drivers))
-            match data.draw(st.sampled_from(["commit", "commit", "take", "take within"])):
+            if data.draw(st.booleans()):
+                driver.meanwhile = driver.on_its_way = take
+            match data.draw(st.sampled_from(["commit", "commit", "commit", "take", "beat", "end"])):
                 case "take":
                     take()
                     continue
-                case "take within":
-                    driver.meanwhile = take
+                case "beat":
+                    driver.owned.beat()
+                    continue
+                case "end":
+                    driver.owned.close()
+                    continue
             with suppress(CheckpointError):
                 epoch = driver.commit()
                 assert epoch not in told, f"both {told[epoch]} and {driver.host} were told"

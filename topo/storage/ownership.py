@@ -17,7 +17,9 @@ lives.
 - **The fence**: a driver that was only suspended finds a higher generation in the record when it
   comes back, and stops for good. Until it looks, Spark itself keeps it from committing a batch that
   the new owner has written down. In real-time mode it looks behind the write of each epoch, before
-  it tells anybody (`topo/engine/spark/realtime/store.py`).
+  it tells anybody (`topo/engine/spark/realtime/store.py`). A record that was on its way when it
+  stood still may lie over the new owner's until that one beats, so in a directory each claim has a
+  file as well, which the next owner removes (`claims`).
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from typing import Protocol
 
 from topo.errors import CheckpointError, TopoError, words_of
 from topo.storage.checkpoints import LOCK_FILE, OWNER_FILE, local_path
+from topo.storage.claims import Claims
 from topo.storage.trust import ON_ONE_MACHINE, check_trusted, make_place, writing
 
 log = logging.getLogger("topo.storage")
@@ -158,6 +161,7 @@ class Ownership:
         self._directory = directory
         assert directory or file
         self._file = file or LocalOwnerFile(directory or Path())
+        self._claims = Claims(directory) if directory else None
         self._forbidden = forbidden
         self._sleep = sleep
         self._lock: DirectoryLock | None = None
@@ -203,9 +207,13 @@ class Ownership:
             if before is not None and before != silent and not self._is_free(before):
                 before = self._watch(before)
             if before is not None:
-                self._record = replace(self._record, generation=before.generation + 1)
                 self._committed = before.committed
+            latest = max(before.generation if before else 0, self._latest_claim())
+            self._record = replace(self._record, generation=latest + 1)
             self._write()
+            if self._claims is not None and not self._claims.make(*self._claim):
+                self._fence("was taken at the same moment by another driver")
+                self.check()
             if self._lock is None or silent is not None:
                 self._sleep(_SETTLE_SECS)
                 self.confirm()
@@ -253,6 +261,8 @@ class Ownership:
             if self._fenced is None:
                 self._record = replace(self._record, released=True)
                 self._write()
+                if self._claims is not None:
+                    self._claims.remove(*self._claim)
         self._unlock()
 
     def _keep_beating(self) -> None:
@@ -275,12 +285,19 @@ class Ownership:
         if text is None:
             self._fence("has been deleted, or replaced, under the topology that runs on it")
             return
-        found = _parsed(text)
-        if found is None or found.claim == self._record.claim:
-            return  # being written, or ours
-        if (found.generation, found.claim) > (self._record.generation, self._record.claim):
+        found = _parsed(text)  # None: it is being written
+        if found is not None and (found.generation, found.claim) > self._claim:
             self._fence(f"was taken over by {found.words}")
-        # Else it is an older owner's, which wrote once more before it looked: ours goes over it.
+        elif self._claims is not None and not self._claims.holds(*self._claim):
+            self._fence("was taken over by another driver")
+        # An older owner's, which wrote once more before it looked: ours goes over it.
+
+    @property
+    def _claim(self) -> tuple[int, str]:
+        return self._record.generation, self._record.claim
+
+    def _latest_claim(self) -> int:
+        return 0 if self._claims is None else self._claims.latest()
 
     def _fence(self, what: str) -> None:
         self._fenced = CheckpointError(
@@ -299,6 +316,8 @@ class Ownership:
 
     def _is_free(self, before: OwnerRecord) -> bool:
         """Return True if the owner is known to live no more."""
+        if before.generation < self._latest_claim():
+            return False  # a former one's, over that of an owner who may live
         if before.released:
             return True
         if before.run == self._record.run and before.host == self._record.host:
@@ -328,7 +347,7 @@ class Ownership:
             waited += _LOOK_SECS
             left -= _LOOK_SECS
             now = self._read()
-            if now is not None and now.released:
+            if now is not None and now.released and self._is_free(now):
                 return now
             if now is not None and now != before:
                 if left <= 0 or now.run != before.run:

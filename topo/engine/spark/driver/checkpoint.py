@@ -17,6 +17,7 @@ from topo.engine.spark.plan import Plan
 from topo.errors import CheckpointError
 from topo.storage.checkpoints import (
     ACKER_TOKEN,
+    CLAIM,
     KEPT_IDS,
     OWNER_FILE,
     PLAN_FILE,
@@ -128,9 +129,9 @@ class Checkpoint:
         )
 
     def _remove_all(self) -> None:
-        """Delete all but the owner's record, which is this driver's; what says so goes last."""
+        """Delete all but the owner's files, which are this driver's; what says so goes last."""
         for name in names_to_remove(self._names()):
-            if name != OWNER_FILE:
+            if not name.startswith((OWNER_FILE, CLAIM)):
                 self._files.delete(self._path(name), True)
         self._files.delete(self._path(REMOVED), False)
 
