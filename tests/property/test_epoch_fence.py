@@ -7,6 +7,7 @@ point between two system calls of its commit, of its beat or of its end.
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -21,9 +22,9 @@ from tests.property.scale import examples
 from topo.engine.spark.realtime import store as store_module
 from topo.engine.spark.realtime.epochs import Committed, EpochRecord
 from topo.engine.spark.realtime.records import read_values
-from topo.engine.spark.realtime.store import EpochStore
+from topo.engine.spark.realtime.store import EpochStore, LogFailed
 from topo.errors import CheckpointError
-from topo.storage.ownership import Ownership
+from topo.storage.ownership import LocalOwnerFile, Ownership
 from topo.tracking.ids import Updates
 from topo.tracking.plan import TrackingPlan
 
@@ -221,6 +222,36 @@ def test_what_a_former_driver_says_last_frees_no_checkpoint(
         with pytest.raises(CheckpointError, match=r"of 'words' .* on b1"):
             third.claim()
         assert others[0].commit() == 3
+
+
+class Failing(LocalOwnerFile):
+    """A record whose reads fail, so many times."""
+
+    def __init__(self, directory: Path, times: int) -> None:
+        super().__init__(directory)
+        self.times = times
+
+    def read(self) -> str | None:
+        self.times -= 1
+        if self.times >= 0:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return super().read()
+
+
+def test_a_read_of_the_record_that_fails_for_a_moment_ends_no_run(tmp_path: Path) -> None:
+    with closing(Driver(tmp_path, "a")) as driver:
+        driver.owned._file = Failing(tmp_path, 2)
+        assert [driver.commit(), driver.commit()] == [1, 2]
+    assert hosts_of(tmp_path) == ["a", "a"]
+
+
+def test_one_that_goes_on_failing_is_named(tmp_path: Path) -> None:
+    with closing(Driver(tmp_path, "a")) as driver:
+        driver.owned._file = Failing(tmp_path, 1000)
+        for _ in range(2):
+            with pytest.raises(LogFailed, match="the owner's record cannot be read: stale file"):
+                driver.commit()
+    assert hosts_of(tmp_path) == ["a"], "nobody was told of it, and the next start commits it"
 
 
 def test_an_owner_that_has_left_is_not_waited_for(tmp_path: Path) -> None:

@@ -342,7 +342,21 @@ def test_a_torn_record_is_that_of_nobody(tmp_path: Path, torn: str) -> None:
     (tmp_path / OWNER_FILE).write_text(torn)
     owned = local(tmp_path, "a").claim()
     (tmp_path / OWNER_FILE).write_text(torn)
-    owned.confirm()  # it may be in the middle of being written
+    with pytest.raises(CheckpointError, match="is damaged, so nobody knows whose it is"):
+        owned.confirm()
+    owned.beat()
+    owned.confirm()
+    owned.close()
+
+
+def test_a_record_that_cannot_be_read_for_a_moment_fences_nobody(tmp_path: Path) -> None:
+    time = Time()
+    owned = local(tmp_path, "a", time).claim()
+    whole = (tmp_path / OWNER_FILE).read_text()
+    (tmp_path / OWNER_FILE).write_text("{")
+    time.each = lambda: (tmp_path / OWNER_FILE).write_text(whole)
+    owned.confirm()
+    assert 0 < time.slept < 1
     owned.close()
 
 

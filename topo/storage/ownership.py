@@ -54,6 +54,8 @@ SAME_RUN_SECS = 12.0
 _LEAVING_SECS = 60.0
 """How long a driver whose run was moved may take to see that, and to end."""
 _LOOK_SECS = 0.5
+_LOOKS = 24
+"""How often a record that cannot be read is looked at: its owner writes it anew meanwhile."""
 _SETTLE_SECS = 1.0
 """Two drivers that claim at the same moment see each other after that, where there is no lock."""
 
@@ -242,11 +244,29 @@ class Ownership:
             raise self._fenced
 
     def confirm(self) -> None:
-        """Look whether the checkpoint is still this driver's; raise a CheckpointError if not."""
-        self.check()
-        with self._guard:
-            self._look()
-        self.check()
+        """Look whether the checkpoint is still this driver's; raise a CheckpointError if not.
+
+        It looks for a while at what cannot be read, and may then raise an OSError as well.
+        """
+        for left in reversed(range(_LOOKS)):
+            self.check()
+            try:
+                with self._guard:
+                    is_read = self._look()
+            except OSError:
+                if not left:
+                    raise
+            else:
+                self.check()
+                if is_read:
+                    return
+            self._sleep(_LOOK_SECS / 2)
+        raise CheckpointError(
+            f"the owner's record of {self._path} is damaged, so nobody knows whose it is",
+            at=self._path,
+            hint="its file system loses what is written; see to that, and submit with --resume",
+            code="checkpoint-fenced",
+        )
 
     def close(self) -> None:
         """Give the checkpoint free."""
@@ -280,17 +300,19 @@ class Ownership:
                 self._record = replace(self._record, beat=self._record.beat + 1)
                 self._write()
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """Find out whether this driver is the owner; return True if the record could be read."""
         text = self._file.read()
         if text is None:
             self._fence("has been deleted, or replaced, under the topology that runs on it")
-            return
+            return True
         found = _parsed(text)  # None: it is being written
         if found is not None and (found.generation, found.claim) > self._claim:
             self._fence(f"was taken over by {found.words}")
         elif self._claims is not None and not self._claims.holds(*self._claim):
             self._fence("was taken over by another driver")
         # An older owner's, which wrote once more before it looked: ours goes over it.
+        return found is not None
 
     @property
     def _claim(self) -> tuple[int, str]:

@@ -274,12 +274,12 @@ class EpochStore:
         except OSError as error:
             # After a failed sync nobody knows what is on the disk, so this is final.
             self._failure = self._failed(error)
-            with suppress(OSError, ValueError):  # else the next start cuts it off
+            with suppress(OSError, ValueError, LogFailed):  # else the next start cuts it off
                 self._check_owner()  # another driver may have read all of it
                 self._file.truncate(self._size)
             raise self._failure from error
+        self._check_owner()
         try:
-            self._check_owner()
             self._mark.write(record.epoch)
         except OSError as error:  # the next start finds this epoch whole, and commits it
             self._failure = self._failed(error)
@@ -298,6 +298,15 @@ class EpochStore:
         except CheckpointError as error:
             self._failure = error
             raise
+        except OSError as error:  # the next start finds a whole epoch, and commits it
+            failure = LogFailed(
+                "nobody knows whose the log of epochs is, so nothing is acked: the owner's record "
+                f"cannot be read: {words_of(error)}",
+                at=str(self.directory.parent),
+                hint="see to its file system: it resumes from its last committed epoch",
+            )
+            self._failure = self._failure or failure
+            raise failure from error
 
     def _failed(self, error: OSError) -> LogFailed | CheckpointError:
         if not self.directory.is_dir():
