@@ -20,6 +20,7 @@ import pytest
 from topo.cli.kill import end_run
 from topo.errors import RunError
 from topo.manage.client import ControlClient, DriverUnreachable
+from topo.manage.control import BOUND
 from topo.manage.driver import Driver
 from topo.manage.ending import ElsewhereError, begin_kill, force_end
 from topo.manage.files import (
@@ -101,7 +102,7 @@ def test_a_run_is_written_for_its_owner_only(registry: Registry) -> None:
     assert stat.S_IMODE(run.directory.stat().st_mode) == 0o700
     assert stat.S_IMODE((run.directory / "token").stat().st_mode) == 0o600
     assert stat.S_IMODE((registry.home / "runs").stat().st_mode) == 0o700
-    assert len((run.directory / "token").read_text()) == 64
+    assert len((run.directory / "token").read_text()) == len(BOUND) + 64
     assert (run.directory / "topology.pb").read_bytes() == b"topology"
 
 

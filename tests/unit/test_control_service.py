@@ -154,6 +154,26 @@ def test_what_was_sent_to_somebody_elses_port_opens_no_driver(tmp_path: Path) ->
             server.stop()
 
 
+def test_a_driver_from_before_an_upgrade_is_shown_its_token(tmp_path: Path) -> None:
+    """It asks for what is in the file, and draws none; so it can be ended by newer commands."""
+    draw = "0f" * 32
+    heads: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as former:
+        run = make(Registry(tmp_path))
+        (run.directory / "token").write_text(draw)
+        state = State("ACTIVE", address="{}:{}".format(*former.getsockname()))
+        with ThreadPoolExecutor(1) as threads, ControlClient(replace(run, state=state)) as client:
+            asked = threads.submit(client.status)
+            connection, _ = former.accept()
+            with connection:
+                heads.append(connection.recv(65536).decode())
+                connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}")
+            with pytest.raises(DriverUnreachable, match="refuses the token") as raised:
+                asked.result()
+    assert f"Authorization: Bearer {draw}\r\n" in heads[0]
+    assert "topo kill --force words" in raised.value.hint
+
+
 def test_a_token_that_lost_its_content_lets_nobody_in() -> None:
     driver: Any = Answers(dict)
     server = DriverServer(driver, "")

@@ -163,7 +163,11 @@ class ControlClient:
         if status in (400, 409):
             return RunError(message)
         if status == 401:
-            return DriverUnreachable(f"{possessive(self._run.name)} driver refuses the token")
+            return DriverUnreachable(
+                f"{possessive(self._run.name)} driver refuses the token",
+                hint="it was started anew just now, so try again, or by another release of topo, "
+                f"so use that; or: topo kill --force {self._run.name}",
+            )
         if status == 404:
             return self._of_another_release()
         return self._fault(message or f"{status}")

@@ -31,6 +31,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from topo.errors import words_of
+from topo.manage.control import BOUND
 from topo.manage.files import (
     ProcessLock,
     lock_holder,
@@ -59,7 +60,7 @@ _LOCKS = ("driver.lock", "supervisor.lock")
 
 def draw_token(directory: Path) -> None:
     """Give a run another token, which its next driver alone takes."""
-    write_atomically(directory / "token", secrets.token_hex(32).encode())
+    write_atomically(directory / "token", f"{BOUND}{secrets.token_hex(32)}".encode())
 
 
 class Registry:
