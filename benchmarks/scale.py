@@ -307,7 +307,10 @@ def _play_epochs(world: World, driver: Connection, secs: float) -> int:
     def play(epoch: int) -> int:
         """Play until all slots have heard of an epoch; return the last one of which they have."""
         while committed[epoch] < world.slots:
-            for key, mask in selector.select(_WAIT_SECS):
+            events = selector.select(_WAIT_SECS)
+            if not events:
+                raise TimeoutError("the driver does not answer")
+            for key, mask in events:
                 key.data.event(mask)
             if not all(stream.is_open for stream in streams):
                 raise ConnectionError("the coordinator has ended")
@@ -426,8 +429,10 @@ def _drive_coordinator(slots: Connection, count: int) -> None:
     committed = Committed(world.tracking)
     spec = RunSpec("bench", world.topology.to_bytes(), world.conf, world.plan)
     is_told, is_over = Event(), Event()
-    with tempfile.TemporaryDirectory() as directory:
+    with ExitStack() as opened:  # also if the benchmark dies, whose end is no word but EOF
+        directory = opened.enter_context(tempfile.TemporaryDirectory())
         store = EpochStore(Path(directory, "epochs"))
+        opened.callback(store.close)
         store.recover(committed)
         coordinator = Coordinator(
             world.plan,
@@ -443,6 +448,7 @@ def _drive_coordinator(slots: Connection, count: int) -> None:
             clock=SteadyClock(),
             notify=is_told.set,
         )
+        opened.callback(coordinator.close)
         watch = _Watch(world, times)
 
         def look() -> None:
@@ -454,6 +460,9 @@ def _drive_coordinator(slots: Connection, count: int) -> None:
         looking = Thread(target=look)
         coordinator.start()
         looking.start()
+        opened.callback(looking.join)
+        opened.callback(is_told.set)
+        opened.callback(is_over.set)
         while True:
             match slots.recv():
                 case ("begin",):
@@ -466,8 +475,3 @@ def _drive_coordinator(slots: Connection, count: int) -> None:
                     epochs = status.next_batch - 1  # the first one has number 1
                     slots.send({**ended, "acked": status.acked, "committed": epochs})
                     break
-        is_over.set()
-        is_told.set()
-        looking.join()
-        coordinator.close()
-        store.close()

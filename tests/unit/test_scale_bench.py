@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from multiprocessing import Pipe
+
 import pytest
 
 from benchmarks.model import BenchOptions
-from benchmarks.scale import run
+from benchmarks.scale import _drive_coordinator, run
 
 pytestmark = pytest.mark.spark  # it needs no Spark, but a quiet moment
 
@@ -29,3 +32,13 @@ def test_the_drivers_python_by_slot_and_batch() -> None:
     assert float(outside.detail["ackers"]) > 0
     assert float(outside.detail["ms"]) < GOAL_MS
     assert float(real_time.detail["ms"]) < GOAL_MS
+
+
+def test_a_driver_ends_with_its_benchmark() -> None:
+    """Which was killed: a thread that goes on would keep the process."""
+    before = set(threading.enumerate())
+    here, there = Pipe()
+    here.close()
+    with pytest.raises(EOFError):
+        _drive_coordinator(there, 1)
+    assert set(threading.enumerate()) <= before
