@@ -18,12 +18,18 @@ from tests.fault.exactly_once import Count, LogSpout, run_job, write
 from topo import KeyedBolt, StatefulBasicBolt, Topology, TopologyBuilder, Tuple
 
 UNTOLD_SECS = 2.0
+LOOK_SECS = 0.2
+HELD = "held"
+"""A file of the job's directory: as long as it is there, timers that come are set again."""
 
 
 class Passing(KeyedBolt):
     """Passes a key's tuples on, and tells when its timer comes how many there were since."""
 
     outputs = {"default": (*LogSpout.outputs, "before"), "told": ("key", "count")}
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
 
     def created(self) -> None:
         self.passed = 0
@@ -37,6 +43,9 @@ class Passing(KeyedBolt):
         self.untold += 1
 
     def on_timer(self, name: str, at: Any) -> None:
+        if Path(self.directory, HELD).exists():
+            self.set_timer("tell", after=LOOK_SECS)
+            return
         self.emit([self.key, self.untold], stream="told")
         self.untold = 0
 
@@ -67,7 +76,7 @@ class Told(StatefulBasicBolt):
 def topology(directory: str) -> Topology:
     builder = TopologyBuilder()
     builder.set_spout("log", LogSpout(directory), parallelism=2)
-    builder.set_bolt("passing", Passing(), parallelism=3).fields_grouping("log", "key")
+    builder.set_bolt("passing", Passing(directory), parallelism=3).fields_grouping("log", "key")
     count = builder.set_bolt("count", CountPassed(directory), parallelism=3)
     count.fields_grouping("passing", "key")
     builder.set_bolt("told", Told(directory)).global_grouping("passing", stream="told")

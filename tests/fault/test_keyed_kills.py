@@ -50,9 +50,12 @@ def test_what_is_dropped_of_instances_shows(what: str, tmp_path: Path) -> None:
     drops = f"{DROPPED[what]}\n\nDropping.load = lambda *saved: None\n"
     site = site_that(tmp_path, drops=drops)
     with Job(tmp_path, "local[2]", CONF, keyed.__name__, paths=[site]) as job:
+        held = tmp_path / keyed.HELD
+        held.touch()
         job.append(MESSAGES_A_KILL)
-        job.await_commits()  # timers are set, and not due yet
+        job.await_commits()  # timers are set, and tell nothing yet
         assert any([*map(kill, job.slot_processes())])
+        held.unlink()
         job.append(MESSAGES_A_KILL)
         with pytest.raises(AssertionError):
             finish(job)
