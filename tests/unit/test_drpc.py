@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,7 @@ from topo.drpc import DrpcError, DrpcSpout, LinearDrpcBuilder, RequestBolt, Retu
 from topo.drpc.access import Access
 from topo.drpc.calls import LARGEST, SETTLED, Calls, Holder
 from topo.drpc.client import DrpcClient
+from topo.drpc.desk import Desk
 from topo.drpc.server import DrpcServer, ServerOptions
 from topo.errors import ConfigError
 from topo.serving import connections
@@ -359,7 +360,8 @@ def test_a_request_is_settled_when_the_batch_after_its_end_has_committed() -> No
     spout, context = DrpcSpout("f"), SimpleNamespace(batch_id=7)
     line = Mock(number="n")
     spout.context, spout._lines = context, [line]  # type: ignore[assignment]
-    spout._parts, spout.unsettled, spout._is_rebuilt = ("args",), [], False
+    spout._parts, spout.unsettled = ("args",), []
+    spout._is_rebuilt = spout._settles_anew = False
     spout.ack(("args", "n.1"))
     line.done.assert_called_once_with("n.1", "args", ("args", SETTLED))
     spout.committed(6)
@@ -374,6 +376,70 @@ def test_a_request_is_settled_when_the_batch_after_its_end_has_committed() -> No
     spout.committed(8)
     assert line.done.call_args == call("n.2", SETTLED, ("args", SETTLED))
     assert spout.unsettled == []
+
+
+def spout_at(desk: Desk, holder: Holder, saved: list[tuple[int, str]] | None) -> DrpcSpout:
+    """Return a spout whose task attaches anew: a rebuilt one with what its predecessor saved."""
+    spout = DrpcSpout("f")
+    spout.context = SimpleNamespace(batch_id=7)  # type: ignore[assignment]
+    spout._parts, spout.unsettled = ("args",), saved or []
+    spout._is_rebuilt = spout._settles_anew = False
+    spout._lines = [desk.line(holder, 1, False, Mock())]
+    if saved is not None:
+        spout.restored()
+    return spout
+
+
+def test_a_request_that_was_settled_before_its_slot_died_is_settled_anew() -> None:
+    now = 0.0
+    desk, holder = Desk(lambda: now, ["f"]), Holder("c", "f", 0)
+    spout = spout_at(desk, holder, None)
+    assert spout._lines is not None
+    line = spout._lines[0]
+    line.grant(2)
+    settled, running = desk.begin("f", "", 60), desk.begin("f", "", 60)
+    assert len(line.take()) == 2
+    spout.ack(("args", settled))
+    spout.committed(7)
+    assert desk.next_due() == 5
+    now = 2.0
+    line.close()
+    spout = spout_at(desk, holder, list(spout.unsettled))
+    spout.committed(7)  # of its predecessor
+    assert desk.next_due() == 60
+    spout.committed(8)
+    assert desk.next_due() == 7
+    now = 7.0
+    end = desk.take_end(settled)
+    assert end is not None
+    assert "no result" in end.reason
+    assert desk.take_end(running) is None
+    assert desk.next_due() == 60
+
+
+def test_an_instance_that_is_rebuilt_passes_on_what_it_hears_first(monkeypatch: Any) -> None:
+    """A batch brings the acks of the one before, and asks for tuples only then."""
+    desk, holder = Desk(lambda: 0.0, ["f"]), Holder("c", "f", 0)
+    spout = spout_at(desk, holder, None)
+    assert spout._lines is not None
+    line = spout._lines[0]
+    line.grant(1)
+    id = desk.begin("f", "", 60)
+    assert len(line.take()) == 1
+    line.close()
+    unnamed = Mock(wraps=desk.line(holder, 1, False, Mock()), number="")
+    monkeypatch.setattr("topo.drpc.spout.lines_of", Mock(return_value=[unnamed]))
+    spout = DrpcSpout("f")
+    spout.context = Mock(batch_id=8)
+    spout.context.conf = {"topology.acker.executors": 1}
+    spout.context.this_targets = {}
+    spout.open(spout.context.conf, spout.context, Mock())
+    spout.restored()
+    spout.ack(("args", id))
+    spout.committed(7)  # of its predecessor
+    spout.committed(8)
+    assert desk.next_due() == 5
+    spout.close()
 
 
 # -- sockets --------------------------------------------------------------------------------------
@@ -409,6 +475,36 @@ def test_a_task_that_comes_back_gets_what_it_has_not_committed_again(computing: 
         assert [request.id for request in repeated] == [request.id for request in taken[1:]]
         computing._answers.deliver([(request.id, request.args) for request in taken])
         assert sorted(future.result().result for future in results) == ["a", "b", "c"]
+        again.close()
+
+
+def test_a_task_that_comes_back_tells_a_server_that_it_has_settled(computing: Computing) -> None:
+    calls, line = computing.server._calls, computing.line("g")
+
+    def await_due(is_so: Callable[[float], bool]) -> float:
+        while not is_so(due := calls.next_due() or 0.0):
+            computing._woken.wait(0.01)
+        return due
+
+    line.grant(10)
+    with DrpcClient(computing.server.address, token=computing.token) as client:
+        while "g" not in calls.functions:
+            computing._woken.wait(0.01)
+        (request,) = _requests("g", "a")
+        result = client._call.future(request, timeout=60, metadata=client._metadata)
+        taken: list[Any] = []
+        while not taken:
+            taken += line.take()
+        deadline = await_due(bool)
+        for part in ("args", SETTLED):
+            line.done(taken[0].id, part, ("args", SETTLED))
+        await_due(lambda due: due < deadline)
+        line.close()
+        await_due(lambda due: due == deadline)
+        again = computing.line("g", taken={line.number: taken[0].serial})
+        again.settle_anew()
+        await_due(lambda due: due < deadline)
+        result.cancel()
         again.close()
 
 

@@ -88,6 +88,8 @@ class _Call:
     parts: set[str] = field(default_factory=set)
     """The trees of the request that are done."""
     has_to_settle: bool = False
+    was_settled: bool = False
+    """True once it was, and the task has come back since."""
     is_done: bool = False
     """True once all are."""
     done_at: float | None = None
@@ -187,7 +189,8 @@ class Calls:
     def attach(self, holder: Holder, committed: int, now: float, *, gathers: bool = False) -> None:
         """Let a task compute; what was leased to it behind this serial is sent to it again.
 
-        Answers that were on their way when it went are due anew, or when the task settles them.
+        Answers that were on their way when it went are due anew, or when the task settles them:
+        those that it had settled by `settle_anew`, since it does not know them any more.
 
         If its topology `gathers` the tuples of a request, an answer may have been made without
         those of a tuple that failed: it waits until all trees of the request are done.
@@ -197,6 +200,7 @@ class Calls:
         task.is_attached, task.credit, task.gathers = True, 0, gathers
         task.due = deque(call for serial, call in task.open.items() if serial > committed)
         for call in task.open.values():
+            call.was_settled |= SETTLED in call.parts
             call.parts.discard(SETTLED)
             call.done_at = now if call.is_done and not call.has_to_settle else None
 
@@ -272,6 +276,13 @@ class Calls:
             if call.is_done and call.result is not None:
                 result, call.result = call.result, None
                 self.answer(id, result, now)
+
+    def settle_anew(self, holder: Holder, now: float) -> None:
+        """Take note that a batch has committed since a task came back: what it had settled is."""
+        for call in self._tasks[holder].open.values():
+            if call.was_settled and call.is_done and call.done_at is None:
+                call.parts.add(SETTLED)
+                call.done_at = now
 
     # -- time ---------------------------------------------------------------------------------
 

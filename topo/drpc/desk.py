@@ -32,6 +32,9 @@ class Line(Protocol):
     def done(self, id: str, part: str, parts: Iterable[str]) -> None:
         """Tell that a tree of a request is done; all of them are `parts`."""
 
+    def settle_anew(self) -> None:
+        """Tell that the first batch of an instance that was rebuilt has committed."""
+
     def fail(self, id: str, reason: str) -> None:
         """Tell that a request has failed."""
 
@@ -151,6 +154,10 @@ class Desk:
             self._calls.fail(id, reason)
             self._note_ends()
 
+    def settle_anew(self, holder: Holder) -> None:
+        with self._changed:
+            self._calls.settle_anew(holder, self._clock())
+
     def detach(self, holder: Holder) -> None:
         with self._changed:
             self._calls.detach(holder)
@@ -183,6 +190,9 @@ class DeskLine:
 
     def fail(self, id: str, reason: str) -> None:
         self._desk.fail(id, reason)
+
+    def settle_anew(self) -> None:
+        self._desk.settle_anew(self._holder)
 
     def close(self) -> None:
         self._desk.detach(self._holder)

@@ -135,6 +135,9 @@ class GrpcFront:
             stream.end()
 
     def _conclude(self, concluded: Any, stream: TaskStream) -> None:
+        if not concluded.id:
+            self._hub.settle_anew(stream)
+            return
         if self._hub.calls.function_of(concluded.id) != stream.holder.function:
             return  # another's request, or one that has ended
         reason = concluded.reason if concluded.failed else None

@@ -115,6 +115,12 @@ class Hub:
             self.calls.fail(id, reason)
         self.settle()
 
+    def settle_anew(self, stream: TaskStream) -> None:
+        """Hear that the first batch of a task that came back has committed."""
+        if self._streams.get(stream.holder) is stream:
+            self.calls.settle_anew(stream.holder, self._clock())
+            self.settle()
+
     def answer(self, results: Iterable[tuple[str, str]]) -> int:
         """Take results; return how many came after their call's end."""
         late = sum(not self.calls.answer(id, text, self._clock()) for id, text in results)

@@ -16,7 +16,7 @@ import grpc
 
 import topo.forks  # noqa: F401 - before gRPC is imported
 from topo._pb import drpc_pb2 as pb
-from topo.drpc.calls import Holder, Request
+from topo.drpc.calls import SETTLED, Holder, Request
 from topo.drpc.client import channel_to
 from topo.tracking.clock import monotonic
 from topo.tracking.security import TOKEN_KEY, Tls
@@ -78,6 +78,9 @@ class RemoteLine:
 
     def done(self, id: str, part: str, parts: Iterable[str]) -> None:
         self._conclude(pb.Concluded(id=id, part=part, parts=list(parts)))
+
+    def settle_anew(self) -> None:
+        self._conclude(pb.Concluded(part=SETTLED))
 
     def fail(self, id: str, reason: str) -> None:
         self._conclude(pb.Concluded(id=id, failed=True, reason=reason[:4000]))

@@ -10,7 +10,8 @@ again, and those of a committed batch do not.
 
 What was told as done is settled when the batch in which it was told has committed: every slot has
 worked in that batch, and has brought the answers of those before. Of an instance that is rebuilt it
-is the first batch of its own.
+is the first batch of its own, and what its predecessor had settled, which it does not know, is so
+with that: what died with the predecessor may have had the answers.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class DrpcSpout(Spout):
     _topo_role = "drpc"
 
     outputs: Any = {"default": ("args", "return_info"), REQUESTS: (ID,)}
-    transient: Iterable[str] = ("_lines", "_claim", "_is_rebuilt")
+    transient: Iterable[str] = ("_lines", "_claim", "_is_rebuilt", "_settles_anew")
 
     def __init__(self, function: str) -> None:
         if not isinstance(function, str) or not function or len(function) > _MOST_NAME:
@@ -67,7 +68,7 @@ class DrpcSpout(Spout):
         self._lines: list[Line] | None = None
         self.unsettled: list[tuple[int, str]] = []
         """The requests that were told as done, with the batch of that."""
-        self._is_rebuilt = False
+        self._is_rebuilt = self._settles_anew = False
         self._parts = PARTS if context.this_targets.get(REQUESTS) else PARTS[:1]
 
     def close(self) -> None:
@@ -79,15 +80,7 @@ class DrpcSpout(Spout):
             line.grant(0)
 
     def next_tuple(self) -> None:
-        if self._lines is None:
-            gathers = len(self._parts) > 1
-            close_earlier(self.context)
-            self._lines = lines_of(self.context, self.function, self.taken, gathers)
-            opened = Belongings()
-            for line in self._lines:
-                opened.add(line.close)
-            self._claim: Claim = hold(self.context, opened)
-        for line in self._lines:
+        for line in self._opened():
             line.grant(self.room(_MOST * len(self._parts)) // len(self._parts))
             for request in line.take():
                 self.taken[line.number] = request.serial
@@ -96,6 +89,18 @@ class DrpcSpout(Spout):
                 for part in announced:
                     self.emit([request.id], stream=REQUESTS, msg_id=(part, request.id))
 
+    def _opened(self) -> list[Line]:
+        """Return the lines to all servers: an instance that is rebuilt hears of ends first."""
+        if self._lines is None:
+            gathers = len(self._parts) > 1
+            close_earlier(self.context)
+            self._lines = lines_of(self.context, self.function, self.taken, gathers)
+            opened = Belongings()
+            for line in self._lines:
+                opened.add(line.close)
+            self._claim: Claim = hold(self.context, opened)
+        return self._lines
+
     def ack(self, msg_id: Any) -> None:
         part, id = msg_id
         self.unsettled.append((self.context.batch_id, id))
@@ -103,12 +108,16 @@ class DrpcSpout(Spout):
             line.done(id, part, (*self._parts, SETTLED))
 
     def restored(self) -> None:
-        self._is_rebuilt = True
+        self._is_rebuilt = self._settles_anew = True
 
     def committed(self, batch_id: int) -> None:
         if self._is_rebuilt:  # it hears of its predecessor's last batch
             self._is_rebuilt = False
             return
+        if self._settles_anew:
+            self._settles_anew = False
+            for line in self._opened():
+                line.settle_anew()
         settled = [id for batch, id in self.unsettled if batch <= batch_id]
         if settled:
             self.unsettled = [(batch, id) for batch, id in self.unsettled if batch > batch_id]
@@ -122,6 +131,9 @@ class DrpcSpout(Spout):
             line.fail(id, reason)
 
     def _lines_of(self, id: str) -> Iterable[Line]:
-        """Return the line to the request's server, if that is still the same one."""
-        number = id.partition(".")[0]
-        return [line for line in self._lines or () if line.number == number]
+        """Return the line to the request's server, if that is still the same one.
+
+        Servers that have not said yet who they are hear of it too, and pass over others' requests.
+        """
+        numbers = (id.partition(".")[0], "")
+        return [line for line in self._opened() if line.number in numbers]
