@@ -86,7 +86,8 @@ def component(kind: str, tasks: int = 2, **figures: Any) -> dict[str, Any]:
     """The figures of a component, with as many tasks."""
     one: dict[str, Any] = {
         "kind": kind, "tasks": 1, "executors": 1, "emitted": 500, "emitted_by": {"default": 500},
-        "transferred": 500, "executed": 0 if kind == "spout" else 500, "acked": 480, "failed": 6,
+        "transferred": 500, "executed": 0 if kind == "spout" else 500,
+        "settled": 0 if kind == "spout" else 500, "acked": 480, "failed": 6,
         "failed_by": {"timeout": 6} if kind == "spout" else {}, "unanchored": 0, "pending": 7,
         "held": 0, "oldest_held_secs": 0.0, "execute_ms": None if kind == "spout" else 0.75,
         "process_ms": None if kind == "spout" else 0.75,
@@ -113,6 +114,7 @@ def by_input(placed: ComponentDef, flows: Mapping[str, float], ms: float = 0.75)
     executed = {key: int(flow) for key, flow in reads.items()}
     return {
         "executed_by_input": executed,
+        "settled_by_input": executed,
         "execute_ms_by_input": times,
         "process_ms_by_input": {**times},
     }

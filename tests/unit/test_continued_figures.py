@@ -60,7 +60,7 @@ def metrics(numbers: list[int]) -> TaskMetrics:
     counted.complete_seconds = busy / 8 if acked else 0.0
     for name, share in (("a", executed // 2), ("b", executed - executed // 2)):
         key = key_of_stream(name, "default")
-        counted.executed_by_input[key] = share
+        counted.executed_by_input[key] = counted.settled_by_input[key] = share
         counted.execute_seconds_by_input[key] = share * busy / 8
         counted.process_seconds_by_input[key] = share * busy / 4
     counted.counters["polls"] = acked

@@ -229,3 +229,13 @@ def test_prometheus_gets_names_types_and_units_from_the_table() -> None:
     assert f"topo_complete_seconds_sum{{{at}}} 0.2" in lines
     assert f"topo_complete_seconds_count{{{at}}} 4.0" in lines
     assert not [line for line in lines if line.startswith("topo_execute")]  # a bolt's
+
+
+def test_a_mean_of_what_an_earlier_topo_did_not_count_is_not_exposed() -> None:
+    document = plain(run(executed=4))
+    document["components"]["s"] |= {"kind": "bolt", "execute_ms": 1.0, "process_ms": 1.0}
+    del document["components"]["s"]["settled"]
+    body, _ = exposition([Exposed("t", "ACTIVE", document)])
+    samples = [line for line in body.decode().splitlines() if not line.startswith("#")]
+    assert [line for line in samples if line.startswith("topo_execute_seconds_total")]
+    assert not [line for line in samples if line.startswith("topo_process_seconds_total")]

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from topo import BasicBolt, Bolt, FailTuple, TopologyBuilder, Tuple, WindowedBolt
+from topo.metrics.figure import difference
+from topo.metrics.figures import COMPONENT
 from topo.metrics.inputs import InputFigures, inputs_of
 from topo.runtime import input_seconds
 from topo.testing import FeederSpout, TestCluster
@@ -99,6 +101,7 @@ def figures(bolt: Any, fed: dict[str, list[int]], *, is_mixed: bool) -> list[Inp
     run.settle()
     whole = run.stats().components["reader"]
     assert sum(whole.executed_by_input.values()) == whole.executed
+    assert sum(whole.settled_by_input.values()) == whole.settled == whole.executed
     for by, of_all in ((whole.execute_ms_by_input, whole.execute_ms),
                        (whole.process_ms_by_input, whole.process_ms)):  # fmt: skip
         total = sum(ms * whole.executed_by_input[key] for key, ms in by.items())
@@ -150,7 +153,54 @@ def test_a_held_tuple_waits_for_its_ack_that_long() -> None:
     (read,) = inputs_of(vars(whole))
     assert (read.executed, read.execute_ms) == (2, 0.0)
     assert read.process_ms == whole.process_ms
-    assert 5000 <= (read.process_ms or 0.0) < 6000, "10 s of one of two"
+    assert (whole.settled, sum(whole.settled_by_input.values())) == (1, 1)
+    assert 10_000 <= (read.process_ms or 0.0) < 11_000, "10 s of the one that is acked"
+
+
+class HoldsAll(Bolt):
+    """Acks everything when the value is 0, and fails it when it is negative."""
+
+    def prepare(self, conf: Any, context: Any, collector: Any) -> None:
+        self.kept: list[Tuple] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.kept.append(tup)
+        if tup.x <= 0:
+            for one in self.kept:
+                (self.ack if tup.x == 0 else self.fail)(one)
+            self.kept = []
+
+
+def test_tuples_that_were_held_wait_for_their_ack_in_the_window_that_has_it() -> None:
+    feeder = FeederSpout(["x"])
+    builder = TopologyBuilder()
+    builder.set_spout("a", feeder)
+    builder.set_bolt("reader", HoldsAll()).shuffle_grouping("a")
+    cluster = TestCluster()
+    run = cluster.submit_topology("t", builder.create_topology())
+
+    def figures_after(value: int) -> dict[str, Any]:
+        feeder.feed([value], msg_id=value)
+        run.settle()
+        return dict(vars(run.stats().components["reader"]))
+
+    for number in range(1, 10):
+        feeder.feed([number], msg_id=number)
+    before = figures_after(10)
+    assert (before["executed"], before["settled"], before["process_ms"]) == (10, 0, None)
+    cluster.advance(10)
+    now = figures_after(0)
+    assert (now["executed"], now["settled"]) == (11, 11)
+    window = difference(COMPONENT, now, before, 10.0)
+    (read,) = inputs_of(window)
+    assert (window["executed"], window["settled"]) == (1, 11)
+    assert read.process_ms == pytest.approx(window["process_ms"])
+    assert read.process_ms == pytest.approx(10_000 * 10 / 11, rel=0.01)
+    earlier = {name: of for name, of in before.items() if not name.startswith("settled")}
+    assert difference(COMPONENT, now, earlier, 10.0)["process_ms"] == now["process_ms"]
+    figures_after(20)
+    later = figures_after(-1)
+    assert (later["executed"], later["settled"]) == (13, 12), "one that failed took no ack"
 
 
 def test_names_are_read_as_they_are_written() -> None:

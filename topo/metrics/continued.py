@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Any
 
-from topo.metrics.figure import Figure, total_of, totals_of
+from topo.metrics.figure import Figure, is_told, total_of, totals_of
 from topo.metrics.figures import ACKER, BATCH, COMPONENT
 
 MOST_ERRORS = 1000
@@ -85,7 +85,7 @@ def _sum(
     whole = dict(now)
     for figure in figures:
         name = figure.name
-        if name not in before or name not in now:
+        if name not in before or name not in now or not is_told(figure, before):
             continue  # a document of an earlier topo
         if figure.kind == "counter":
             whole[name] = before[name] + now[name]

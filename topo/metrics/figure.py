@@ -147,7 +147,7 @@ def difference(
     """Return the figures counted between two samples; levels are the later ones."""
     found = dict(now)
     for figure in figures:
-        if figure.name not in before:
+        if figure.name not in before or not is_told(figure, before):
             continue  # a level, or a document of an earlier topo
         name, value = figure.name, now[figure.name]
         if figure.kind == "counter":
@@ -193,6 +193,11 @@ def _busy_between(
     """Return the seconds counted in a share's source, which the mean of the same source tells."""
     same = next(f for f in figures if f.kind == "mean" and f.source == share.source)
     return max(0.0, total_of(same, now) - total_of(same, before)) / same.scale
+
+
+def is_told(figure: Figure, sample: Mapping[str, Any]) -> bool:
+    """True unless a mean is of an earlier topo, which divided by another count."""
+    return not figure.per or figure.per in sample
 
 
 def total_of(figure: Figure, sample: Mapping[str, Any]) -> float:

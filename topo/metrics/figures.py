@@ -81,8 +81,9 @@ class ComponentStats:
         "execute_seconds", "executed", 1000, "milliseconds",
         "Mean time of one execute", label="LATENCY ms", of="bolt",
     )  # fmt: skip
+    settled: int = counter("tuples", "Tuples executed; one that is held, when acked", of="bolt")
     process_ms: float | None = mean(
-        "process_seconds", "executed", 1000, "milliseconds",
+        "process_seconds", "settled", 1000, "milliseconds",
         "Mean time from execute to ack; a held tuple's has the batches in between", of="bolt",
     )  # fmt: skip
     executed_by_input: Mapping[str, int] = counters(
@@ -94,8 +95,12 @@ class ComponentStats:
         "Mean time of one execute, by the stream its tuple came from", by=INPUT, of="bolt",
         exposed="topo_input_execute_seconds",
     )  # fmt: skip
+    settled_by_input: Mapping[str, int] = counters(
+        INPUT, "tuples", "Tuples executed, by the stream they came from; one that is held, when "
+        "acked", of="bolt", exposed="topo_input_settled_tuples",
+    )  # fmt: skip
     process_ms_by_input: Mapping[str, float] = means(
-        "process_seconds_by_input", "executed_by_input", 1000, "milliseconds",
+        "process_seconds_by_input", "settled_by_input", 1000, "milliseconds",
         "Mean time from execute to ack, by the stream the tuple came from", by=INPUT, of="bolt",
         exposed="topo_input_process_seconds",
     )  # fmt: skip

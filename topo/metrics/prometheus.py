@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from topo.context import LIMIT
 from topo.metrics.encoding import encoded
-from topo.metrics.figure import BUCKETS, Figure, totals_of
+from topo.metrics.figure import BUCKETS, Figure, is_told, totals_of
 from topo.metrics.figures import COMPONENT
 from topo.metrics.keys import INPUT, name_and_labels
 from topo.metrics.observed import observed_of
@@ -121,7 +121,8 @@ class FiguresCollector(Collector):
             if metric is None:
                 continue
             for labels, of in rows:
-                if of.get(figure.name) is not None and figure.of in ("", of["kind"]):
+                is_known = of.get(figure.name) is not None and is_told(figure, of)
+                if is_known and figure.of in ("", of["kind"]):
                     _add(metric, figure, labels, of)
             yield metric
         yield from self._chosen(rows, "gauges")

@@ -128,6 +128,7 @@ class BoltTask(Task):
                 self.updates.fail(section.trees.roots.tolist(), self.fail_reason(reason))
         self.inputs_timed.note_unread(unread)
         self.metrics.executed += len(unread)
+        self.metrics.settled += len(unread)
         self.metrics.failed += len(unread)
 
     def _run(self, frames: Sequence[Frame], size: int) -> None:
@@ -136,6 +137,7 @@ class BoltTask(Task):
         else:
             self._run_traced(self.tracer, frames)
         self.metrics.executed += size
+        self.metrics.settled += size
 
     def _run_traced(self, tracer: TaskTracer, frames: Sequence[Frame]) -> None:
         """Run the bolt frame by frame, and note when each tuple of a traced one was executed."""

@@ -83,6 +83,7 @@ class InputSeconds:
             key = self._key_of(task, stream)
             seconds = self._seconds[task, stream] + each * count
             metrics.executed_by_input[key] += count
+            metrics.settled_by_input[key] += count
             metrics.execute_seconds_by_input[key] += seconds
             metrics.process_seconds_by_input[key] += seconds
         metrics.execute_seconds += total

@@ -174,6 +174,7 @@ class RichBoltTask(BoltTask):
             self._held.add(held)
             self._open_edges.add(held)
             self._newly_held[held.key] = None
+            self._count_settled(tup, -1)  # it was counted as it was executed
         self._left_open.clear()
 
     def settle(self) -> None:
@@ -189,7 +190,7 @@ class RichBoltTask(BoltTask):
             self.updates.ack(*inputs.acks(links[links >= 0]))
         for tup in settling.acked_held:
             held = tup._topo_held
-            self._count_held(tup, self.batch_now - held.since)
+            self._count_settled(tup, 1, self.batch_now - held.since)
             roots = np.array(held.roots, np.uint64)
             edges = np.array(held.edges, np.uint64) ^ np.uint64(held.children)
             self.updates.ack(roots, edges)
@@ -205,14 +206,14 @@ class RichBoltTask(BoltTask):
         if inputs is not None:
             self._keep(inputs)
 
-    def _count_held(self, tup: Tuple, secs: float) -> None:
-        """Count the time from execute to ack of a tuple that is acked in a later batch."""
-        source = tup._topo_source
+    def _count_settled(self, tup: Tuple, count: int, secs: float = 0.0) -> None:
+        """Count a held tuple as one that is settled, and the time from execute to ack, or not."""
+        key = key_of_stream(tup._topo_source.component, tup._topo_source.stream)
         waited = max(0.0, secs)
+        self.metrics.settled += count
+        self.metrics.settled_by_input[key] += count
         self.metrics.process_seconds += waited
-        self.metrics.process_seconds_by_input[key_of_stream(source.component, source.stream)] += (
-            waited
-        )
+        self.metrics.process_seconds_by_input[key] += waited
 
     def _done_so_far(self) -> int:
         settling = self._port.settling
