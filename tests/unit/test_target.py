@@ -246,3 +246,9 @@ def test_a_file_that_imports_from_its_package_is_to_be_named_as_a_module(write: 
     with pytest.raises(TargetError, match="imports from its own package") as raised:
         load_target("shop/jobs.py:base", ["x"])
     assert raised.value.hint == "name it as a module: topo local shop.jobs:base -- x"
+
+
+@pytest.mark.parametrize("name", ["job_", "job-"])
+def test_a_file_whose_name_a_topology_may_have_names_it(write: Write, name: str) -> None:
+    """A checkpoint is found by this name: the same file finds its own."""
+    assert load_target(write("topology = made()", f"{name}.py")).default_name == name

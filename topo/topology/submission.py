@@ -19,7 +19,9 @@ def is_name(name: object) -> bool:
 
 
 def name_for(stem: str) -> str:
-    """Return a topology's name for a file or a module of any name: without one, `topology`."""
+    """Return a topology's name for a file or a module: its own, or what of it can be one."""
+    if is_name(stem):
+        return stem
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-_.")
     return plain[:100] or "topology"
 
