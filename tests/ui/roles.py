@@ -48,7 +48,7 @@ def add_desk(world: World, name: str = "desk") -> None:
     of = world.drivers[name].figures["components"]
     of["calls"] |= {"pending": 3}
     of["halve"] |= {"looping": 21}
-    of["results"] |= {"acked": 1204, "counters": {"undelivered": 2}}
+    of["results"] |= {"acked": 1300, "counters": {"answered": 1204, "undelivered": 2}}
     of["tried-out"] |= {
         "gauges": {"partial_matches": 412.0, "waiting_events": 6.0, "waiting_matches": 0.0},
         "counters": {"matches": 31, "timed_out": 380},

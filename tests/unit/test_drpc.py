@@ -442,6 +442,51 @@ def test_an_instance_that_is_rebuilt_passes_on_what_it_hears_first(monkeypatch: 
     spout.close()
 
 
+class Thrice(BasicBolt):
+    outputs = ("id", "result")
+
+    def execute(self, tup: Tuple) -> None:
+        for number in range(3):
+            self.emit([tup.id, str(number)])
+
+
+@pytest.mark.parametrize("answer", ["committed", "at_once"])
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_answers_are_counted_and_not_results(answer: str, is_remote: bool, tmp_path: Path) -> None:
+    """Of several results of a call, the first is its answer."""
+    token = tmp_path / "token"
+    token.write_text(Computing.token)
+    builder = LinearDrpcBuilder("g", answer=answer)
+    builder.add_bolt(Thrice())
+    with Computing(lambda function, args: None, []) as computing, TestCluster() as cluster:
+        address = computing.server.address
+        conf = {"topology.drpc.addresses": [address], "topology.drpc.token.file": str(token)}
+        topology = builder.create_topology()
+        run = cluster.submit_topology("t", topology, conf if is_remote else {})
+        if is_remote:
+            moved_until(cluster, lambda: "g" in computing.server._calls.functions)
+        asked = 0
+        with DrpcClient(address, token=computing.token) as client:
+
+            def ask() -> str:
+                if not is_remote:
+                    return run.call("g", "a")
+                (request,) = _requests("g", "a")
+                result = client._call.future(request, timeout=30, metadata=client._metadata)
+                moved_until(cluster, result.done)
+                return str(result.result().result)
+
+            def answered() -> int:
+                return run.stats().components["results"].counters.get("answered", 0)
+
+            while answered() < 2:  # the count of a batch comes with that of the next one
+                assert asked < 100
+                assert ask() == "0"
+                asked += 1
+        assert answered() <= asked
+        run.kill()
+
+
 # -- sockets --------------------------------------------------------------------------------------
 
 

@@ -50,6 +50,9 @@ class Answers(Protocol):
     def deliver(self, results: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Bring results to their servers; return those whose server cannot be reached now."""
 
+    def take_answered(self) -> int:
+        """Return how many of them were the answer of a call, of those heard of since."""
+
     def close(self) -> None: ...
 
 
@@ -162,11 +165,13 @@ class Desk:
         with self._changed:
             self._calls.detach(holder)
 
-    def answer(self, results: Iterable[tuple[str, str]]) -> None:
+    def answer(self, results: Iterable[tuple[str, str]]) -> int:
+        """Take results; return how many of them were the answer of a call."""
         with self._changed:
-            for id, result in results:
-                self._calls.answer(id, result, self._clock())
+            now = self._clock()
+            answered = sum(self._calls.answer(id, result, now) for id, result in results)
             self._note_ends()
+            return answered
 
 
 class DeskLine:
@@ -203,13 +208,18 @@ class DeskAnswers:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._answered = 0
 
     def send(self, results: Iterable[tuple[str, str]]) -> None:
-        self._desk.answer(results)
+        self._answered += self._desk.answer(results)
 
     def deliver(self, results: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        self._desk.answer(results)
+        self.send(results)
         return []
+
+    def take_answered(self) -> int:
+        answered, self._answered = self._answered, 0
+        return answered
 
     def close(self) -> None:
         pass

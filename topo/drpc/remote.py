@@ -10,6 +10,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import grpc
@@ -163,18 +164,36 @@ class RemoteAnswers:
         self._numbers: dict[str, Any] = {}
         """By server number, the call that reaches it."""
         self._under_way: set[Any] = set()
+        self._lock = threading.Lock()
+        self._answered = 0
 
     def send(self, results: Iterable[tuple[str, str]]) -> None:
         for call, part in self._by_server(results):
             future = self._start(call, part)
             self._under_way.add(future)  # gRPC cancels a call that nobody refers to
-            future.add_done_callback(self._under_way.discard)
+            future.add_done_callback(partial(self._end, len(part)))
+
+    def _end(self, count: int, future: Any) -> None:
+        self._under_way.discard(future)
+        self._note(count, _reply_of(future))
+
+    def _note(self, count: int, reply: Any) -> None:
+        if reply is not None:
+            with self._lock:
+                self._answered += count - reply.late
+
+    def take_answered(self) -> int:
+        with self._lock:
+            answered, self._answered = self._answered, 0
+        return answered
 
     def deliver(self, results: list[tuple[str, str]]) -> list[tuple[str, str]]:
         started = [(self._start(call, part), part) for call, part in self._by_server(results)]
         left: list[tuple[str, str]] = []
         for future, part in started:
-            if _reply_of(future) is None:
+            reply = _reply_of(future)
+            self._note(len(part), reply)
+            if reply is None:
                 left += part
         return left
 

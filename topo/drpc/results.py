@@ -98,6 +98,8 @@ class ReturnResults(StatefulBolt):
             if left:
                 self.context.counter("undelivered", len(left))
             del self.state[batch]
+        if self._answers is not None and (answered := self._answers.take_answered()):
+            self.context.counter("answered", answered)
 
 
 class LinearResults(ReturnResults):

@@ -18,10 +18,11 @@ export function roleFigures(component, figures, plan) {
   switch (component.role) {
     case 'drpc': {
       const isAnnounced = plan.components.some((one) => one.inputs.some((read) => read.component === component.id && read.stream === REQUESTS));
-      return [['Open calls', Math.ceil((figures?.pending ?? 0) / (isAnnounced ? 2 : 1)), 'open call']];
+      // Of an announced call one message may be done and the other not: how many calls are open, nobody knows.
+      return [isAnnounced ? ['Open messages of calls', figures?.pending ?? 0, 'open message'] : ['Open calls', figures?.pending ?? 0, 'open call']];
     }
     case 'answers':
-      return [['Answers given', figures?.acked ?? 0, 'answer'], ['Undelivered', counters.undelivered ?? 0, 'undelivered']];
+      return [['Answers given', counters.answered ?? 0, 'answer'], ['Undelivered', counters.undelivered ?? 0, 'undelivered']];
     case 'pattern':
       return [['Partial matches', gauges.partial_matches ?? 0, 'partial match'], ['Matches', counters.matches ?? 0, 'match'],
         ['Timed out', counters.timed_out ?? 0, ''], ['Dropped', counters.dropped ?? 0, ''], ['Waiting events', gauges.waiting_events ?? 0, '']];
