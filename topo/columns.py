@@ -58,6 +58,9 @@ class TakesColumns:
     those of mixed types. It is called where `process_batch` would be, if the bolt's `hook` says so.
     """
 
+    takes_tuples = False
+    """True if `execute` does the same with a tuple, as those of streams that alternate come."""
+
     def process_columns(
         self, fields: Sequence[str], columns: Sequence[Sequence[Any]], count: int
     ) -> None:

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.wiring import line
-from topo import Tuple
+from topo import Spout, TopologyBuilder, Tuple
 from topo.connectors.files import FileBolt, FileSpout
-from topo.testing import TestCluster, make_tuple, run_bolt
+from topo.testing import TestCluster, complete_topology, make_tuple, run_bolt
 from topo.wire.arrow import ArrowColumn
 from topo.wire.plain_arrays import column_of_values
 
@@ -245,6 +245,58 @@ def test_columns_of_a_source_keep_their_types_through_a_run(tmp_path: Path) -> N
         written = file.read_all()
     assert written.schema == pa.schema([("n", pa.int64()), ("x", pa.float64())])
     assert written.to_pylist() == table.to_pylist()
+
+
+class Alternating(Spout):
+    """Emits numbers on two streams in turn, each so often; one is none of JSON."""
+
+    outputs: Any = {"a": ("n",), "b": ("n", "more")}
+
+    def __init__(self, each: int) -> None:
+        self.each = each
+
+    def open(self, conf: Any, context: Any, collector: Any) -> None:
+        self.next = 0
+
+    def next_tuple(self) -> None:
+        for n in range(self.next, 30):
+            value = Odd() if n == 17 else n
+            if n // self.each % 2:
+                self.emit([value, "x"], stream="b", msg_id=n)
+            else:
+                self.emit([value], stream="a", msg_id=n)
+        self.next = 30
+
+    def is_exhausted(self) -> bool:
+        return self.next > 0
+
+    def fail(self, msg_id: Any, reason: str = "") -> None:
+        pass
+
+
+@pytest.mark.parametrize("each", [1, 10])
+def test_tuples_of_streams_in_turn_are_no_columns_of_one_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, each: int
+) -> None:
+    taken = []
+    by_columns = FileBolt.process_columns
+
+    def noted(bolt: FileBolt, fields: Any, columns: Any, count: int) -> None:
+        taken.append(count)
+        by_columns(bolt, fields, columns, count)
+
+    monkeypatch.setattr(FileBolt, "process_columns", noted)
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", Alternating(each))
+    bolt = builder.set_bolt("file", FileBolt(tmp_path))
+    bolt.shuffle_grouping("numbers", "a").shuffle_grouping("numbers", "b")
+    conf = {"topology.uncaught.error": "fail"}
+    result = complete_topology(builder.create_topology(), conf=conf)
+    assert taken == ([] if each == 1 else [10, 10, 10])
+    assert result.failed == {"numbers": [17]}
+    rows = [json.loads(text) for path in files(tmp_path) for text in content(path).splitlines()]
+    assert [row["n"] for row in rows] == [n for n in range(30) if n != 17]
+    assert all(("more" in row) == bool(row["n"] // each % 2) for row in rows)
 
 
 def test_a_sink_that_emits_what_it_rejects_takes_tuples(tmp_path: Path) -> None:

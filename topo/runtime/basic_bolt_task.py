@@ -120,11 +120,13 @@ class BasicBoltTask(BoltTask):
 
     def run(self, frames: Sequence[Frame]) -> None:
         inputs = Inputs.of(sections_of(frames)) if self.setting.tracking else None
-        by_batch = self._batches is not None
-        self._trees.run(inputs, None if by_batch else _links_as_executed(frames))
+        batches = self._batches
+        if batches is not None and batches.are_scattered(frames):
+            batches, frames = None, [frame.listed() for frame in frames]
+        self._trees.run(inputs, None if batches else _links_as_executed(frames))
         count = sum(map(len, frames))
-        if self._batches is not None:
-            self._run_batches(self._batches, frames)
+        if batches is not None:
+            self._run_batches(batches, frames)
         else:
             self._run_each(inputs, frames)
         self.metrics.acked += count - len(self._failed)

@@ -24,6 +24,9 @@ from topo.tuples import DEFAULT_STREAM, Tuple
 from topo.ways import UNANCHORED
 from topo.wire.frame import I64, Column, Frame, Section
 
+_SCATTERED = 3
+"""Runs of fewer tuples, on the average, cost more as batches than by `execute`."""
+
 PARENTS_HINT = (
     "parents= has the position of the input for each row: pc.list_parent_indices for lists that "
     "were flattened, numpy.flatnonzero(mask) for a filter; parents=topo.UNANCHORED says that there "
@@ -57,6 +60,15 @@ class BatchCalls:
         self._outlet = outlet
         self._threads = threads
         self._inputs: Inputs | None = None
+
+    def are_scattered(self, frames: Sequence[Frame]) -> bool:
+        """True iff the tuples of these frames come cheaper one by one, and the bolt takes them."""
+        component = self._component
+        if not (isinstance(component, TakesColumns) and component.takes_tuples):
+            return False
+        orders = [frame.order for frame in frames if frame.order is not None]
+        runs = sum(1 + int(np.count_nonzero(np.diff(order))) for order in orders)
+        return sum(map(len, orders)) < _SCATTERED * runs
 
     def call(self, inputs: Inputs, fields: Sequence[str], source: str) -> None:
         """Give the bolt these inputs."""

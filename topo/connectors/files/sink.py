@@ -62,6 +62,7 @@ class FileBolt(TakesColumns, RejectingSink, StatefulBasicBolt):
 
     connector = _NAME
     transient = ("_place", "_rows", "_checked")
+    takes_tuples = True
 
     @answering()
     def __init__(
