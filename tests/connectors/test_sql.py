@@ -209,12 +209,15 @@ def test_what_of_numpy_is_no_value_of_sql_is_refused(tmp_path: Path) -> None:
     table = base.table("id integer, v text")
     sink = SqlBolt(base.url, table, on_bad="stream")
     odd = [np.arange(3), np.datetime64("2020-01-01T00:00:00.123456789"), np.longdouble(1)]
+    odd += [np.datetime64("20000-01-01"), np.datetime64(300_000, "Y"), np.timedelta64(10**9, "D")]
+    odd += [np.timedelta64(3, "Y"), np.timedelta64(5), np.timedelta64(1500, "ns")]
     day = np.datetime64("2020-01-01T00:00:00.5")
     rows = [{"id": number, "v": value} for number, value in enumerate([*odd, day, "last"])]
     run = run_bolt(sink, batches=[batch(*rows)])
-    assert [emitted[0][0] for emitted in run.emitted] == [0, 1, 2]
+    assert [emitted[0][0] for emitted in run.emitted] == [*range(len(odd))]
+    assert {emitted[1].split(":")[0] for emitted in run.emitted} == {"ValueError"}
     written = base.rows(f"select id, v from {table} order by id")
-    assert written == [(3, "2020-01-01 00:00:00.500000"), (4, "last")]
+    assert written == [(len(odd), "2020-01-01 00:00:00.500000"), (len(odd) + 1, "last")]
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
