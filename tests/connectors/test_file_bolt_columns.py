@@ -21,7 +21,7 @@ import pytest
 
 from tests.wiring import line
 from topo import Spout, TopologyBuilder, Tuple
-from topo.connectors.files import FileBolt, FileSpout
+from topo.connectors.files import FileBolt, FileSpout, writers
 from topo.testing import TestCluster, complete_topology, make_tuple, run_bolt
 from topo.wire.arrow import ArrowColumn
 from topo.wire.plain_arrays import column_of_values
@@ -297,6 +297,27 @@ def test_tuples_of_streams_in_turn_are_no_columns_of_one_row(
     rows = [json.loads(text) for path in files(tmp_path) for text in content(path).splitlines()]
     assert [row["n"] for row in rows] == [n for n in range(30) if n != 17]
     assert all(("more" in row) == bool(row["n"] // each % 2) for row in rows)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_types_that_alternate_are_no_tables_of_one_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Any
+) -> None:
+    made = []
+    table = writers._table
+
+    def made_and_noted(*given: Any) -> Any:
+        made.append(len(given))
+        return table(*given)
+
+    monkeypatch.setattr(writers, "_table", made_and_noted)
+    values = [2**70 if n == 17 else n if n % 2 else str(n) for n in range(300)]
+    tuples = [make_tuple({"v": value, "n": 1}) for value in values]
+    run_bolt(FileBolt(tmp_path, form, on_bad="skip"), batches=[tuples])
+    assert len(made) < 25
+    texts, numbers = sorted(map(str, map(content, files(tmp_path))), key=len, reverse=True)
+    assert texts.count("'v'") == 150
+    assert numbers.count("'v'") == 149
 
 
 def test_a_sink_that_emits_what_it_rejects_takes_tuples(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ import io
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -36,8 +36,24 @@ _LEAST_TAKEN = 64
 SUFFIXES = {"lines": "txt", "json": "json", "csv": "csv", "parquet": "parquet", "arrow": "arrow"}
 
 
-_Row: TypeAlias = tuple[Mapping[str, Any], Sequence[Any]]
-"""A row, and the values of the tuple that it is of."""
+@dataclass(slots=True)
+class _Rows:
+    """Rows, and beside them the values of the tuples that they are of."""
+
+    rows: list[Mapping[str, Any]] = field(default_factory=list)
+    values: list[Sequence[Any]] = field(default_factory=list)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The columns of them all, each where it came first; a row need not have it."""
+        alike = dict.fromkeys(map(tuple, self.rows))
+        return tuple(dict.fromkeys(chain.from_iterable(alike)))
+
+    def column(self, name: str) -> list[Any]:
+        return [row.get(name) for row in self.rows]
+
+    def some(self, places: Sequence[int]) -> _Rows:
+        return _Rows([self.rows[n] for n in places], [self.values[n] for n in places])
 
 
 @dataclass(slots=True)
@@ -53,10 +69,9 @@ class _Columns:
     def rows(self) -> Iterable[tuple[Any, ...]]:
         return rows_of(self.columns, self.count)
 
-    def alone(self) -> Iterator[_Row]:
-        tuples = zip(*self.whole, strict=True)
-        for row, values in zip(self.rows(), tuples, strict=True):
-            yield record_of(self.fields, row), values
+    def alone(self) -> _Rows:
+        rows: list[Mapping[str, Any]] = [record_of(self.fields, row) for row in self.rows()]
+        return _Rows(rows, list(zip(*self.whole, strict=True)))
 
 
 class Collected:
@@ -65,7 +80,7 @@ class Collected:
     def __init__(self, form: str) -> None:
         self._form = form
         self._text: list[bytes] = []
-        self._parts: list[_Row | _Columns] = []
+        self._parts: list[_Rows | _Columns] = []
         """Rows of the formats that need all of them to begin with."""
         self.bad: list[tuple[list[Any], Exception]] = []
         """The values of rows that were found to be of no such format when they were packed."""
@@ -76,12 +91,17 @@ class Collected:
             self._text.append(_line(row))
         elif self._form == "json":
             self._text.append(dump_json(row) + b"\n")
-        elif isinstance(row, Mapping) and (row or self._form != "csv"):
-            self._parts.append((row, values))
-        elif isinstance(row, Mapping):
+        elif type(row) is not dict and not isinstance(row, Mapping):
+            raise TypeError(f"a row of {self._form} is a mapping; got a {type(row).__name__}")
+        elif not row and self._form == "csv":
             raise ValueError(_NO_COLUMN)
         else:
-            raise TypeError(f"a row of {self._form} is a mapping; got a {type(row).__name__}")
+            last = self._parts[-1] if self._parts else None
+            if not isinstance(last, _Rows):
+                last = _Rows()
+                self._parts.append(last)
+            last.rows.append(row)
+            last.values.append(values)
 
     def add_columns(
         self,
@@ -107,8 +127,7 @@ class Collected:
     @property
     def fields(self) -> tuple[str, ...]:
         """The columns of the rows, each where it came first."""
-        each = (part.fields if isinstance(part, _Columns) else part[0] for part in self._parts)
-        return tuple(dict.fromkeys(chain.from_iterable(each)))
+        return tuple(dict.fromkeys(chain.from_iterable(part.fields for part in self._parts)))
 
     def packed(self, header: Sequence[str], *, first: bool) -> bytes:
         """Return them as the bytes that are appended for a batch; `first`: the file is empty.
@@ -128,38 +147,39 @@ class Collected:
             arrays = [_array(columns) for columns in each]
             return _stream(pa, pa.Table.from_arrays(arrays, names=[*alike[0].fields]))
         except Exception:  # it is of some of them, or of those together
-            return self._packed_apart(header, first)
+            return self._packed_alone(header, first)
 
     def _csv(self, alike: list[_Columns] | None, header: Sequence[str], first: bool) -> bytes:
         if alike is not None and alike[0].fields == tuple(header):
             return _csv_of_columns(alike, first)
-        return _csv([row for row, _ in self._rows()], header, first)
+        return _csv(self._rows().rows, header, first)
 
-    def _packed_apart(self, header: Sequence[str], first: bool) -> bytes:
+    def _packed_alone(self, header: Sequence[str], first: bool) -> bytes:
         """Pack the rows that can be, those of other types by themselves; note the others."""
-        rows = list(self._rows())
+        rows = self._rows()
         if self._form != "csv":
             pa = pyarrow()
-            tables = list(self._tables_of(pa, rows))
-            return b"".join(_stream(pa, table) for table in _joined(pa, tables))
+            tables = [table for some in _by_types(pa, rows) for table in self._halved(pa, some)]
+            return b"".join(_stream(pa, table) for table in _as_few(pa, tables))
         lines: list[bytes] = []
-        for row, values in rows:
+        for row, values in zip(rows.rows, rows.values, strict=True):
             try:
                 lines.append(_csv([row], header, first and not lines))
             except Exception as error:
                 self.bad.append(([*values], error))
         return b"".join(lines)
 
-    def _tables_of(self, pa: Any, rows: Sequence[_Row]) -> Iterator[Any]:
+    def _halved(self, pa: Any, rows: _Rows) -> Iterator[Any]:
+        """Yield rows as tables, halved until each is one or its only row is noted as bad."""
         try:
             yield _table(pa, rows)
         except Exception as error:
-            if len(rows) == 1:
-                self.bad.append(([*rows[0][1]], error))
+            count = len(rows.rows)
+            if count == 1:
+                self.bad.append(([*rows.values[0]], error))
                 return
-            half = len(rows) // 2
-            yield from self._tables_of(pa, rows[:half])
-            yield from self._tables_of(pa, rows[half:])
+            yield from self._halved(pa, rows.some(range(count // 2)))
+            yield from self._halved(pa, rows.some(range(count // 2, count)))
 
     def _alike(self) -> list[_Columns] | None:
         """Return the rows as columns of the same fields; None if they are not."""
@@ -167,9 +187,12 @@ class Collected:
         is_whole = len(alike) == len(self._parts) and len({part.fields for part in alike}) == 1
         return alike if is_whole else None
 
-    def _rows(self) -> list[_Row]:
-        each = (part.alone() if isinstance(part, _Columns) else [part] for part in self._parts)
-        return list(chain.from_iterable(each))
+    def _rows(self) -> _Rows:
+        each = [part.alone() if isinstance(part, _Columns) else part for part in self._parts]
+        if len(each) == 1:
+            return each[0]
+        rows = list(chain.from_iterable(part.rows for part in each))
+        return _Rows(rows, list(chain.from_iterable(part.values for part in each)))
 
 
 def part_of(column: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
@@ -199,7 +222,7 @@ def finish(form: str, source: Path, target: Path) -> list[Path]:
     import pyarrow as pa
 
     targets = []
-    for number, table in enumerate(_joined(pa, list(_tables(pa, source)))):
+    for number, table in enumerate(_as_few(pa, list(_tables(pa, source)))):
         path = target.with_name(numbered(target.name, number))
         unfinished = source.with_name(f"{source.name}.{number}.finishing")
         _write_table(pa, form, table, unfinished)
@@ -215,38 +238,61 @@ def numbered(name: str, number: int) -> str:
     return f"{stem}.{number}{dot}{suffix}" if number else name
 
 
-def _table(pa: Any, rows: Sequence[_Row]) -> Any:
-    """Return rows as a table with the columns of them all, which a row need not have."""
-    names = dict.fromkeys(chain.from_iterable(row for row, _ in rows))
-    return pa.table({name: [row.get(name) for row, _ in rows] for name in names})
+def _table(pa: Any, rows: _Rows) -> Any:
+    return pa.table({name: rows.column(name) for name in rows.fields})
 
 
-def _joined(pa: Any, tables: list[Any]) -> list[Any]:
+def _by_types(pa: Any, rows: _Rows) -> Iterator[_Rows]:
+    """Yield rows apart by the types of their values in those columns that Arrow cannot make.
+
+    Halving alone would come down to tables of one row where the types alternate.
+    """
+    odd = [column for name in rows.fields if not _is_made(pa, column := rows.column(name))]
+    alike: dict[tuple[type, ...], list[int]] = {}
+    for place, values in enumerate(rows_of(odd, len(rows.rows))):
+        alike.setdefault(tuple(map(type, values)), []).append(place)
+    yield from map(rows.some, alike.values())
+
+
+def _is_made(pa: Any, column: list[Any]) -> bool:
+    try:
+        pa.array(column)
+    except Exception:
+        return False
+    return True
+
+
+def _as_few(pa: Any, tables: list[Any]) -> list[Any]:
     """Return tables with all rows: one, or as few as the types of their columns allow.
 
     Each batch has the types of its own values: a text may follow a number, or a whole number that
-    no double is follow a broken one. All of it is committed by now, and has to get a name.
+    no double is follow a broken one. All of it is committed by now, and has to get a name. Tables
+    of the same types go together first: each try to put two together reads them both.
     """
-
-    def joined(some: list[Any]) -> Any:
-        try:
-            return pa.concat_tables(some, promote_options="permissive")
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-            return None
-
-    whole = joined(tables) if tables else None
+    whole = _as_one(pa, tables) if tables else None
     if whole is not None:
         return [whole]
-    groups: list[Any] = []
+    alike: dict[Any, list[Any]] = {}
     for table in tables:
-        for place, group in enumerate(groups):
-            both = joined([group, table])
+        alike.setdefault(table.schema, []).append(table)
+    few: list[Any] = []
+    for table in map(pa.concat_tables, alike.values()):
+        for place, other in enumerate(few):
+            both = _as_one(pa, [other, table])
             if both is not None:
-                groups[place] = both
+                few[place] = both
                 break
         else:
-            groups.append(table)
-    return groups
+            few.append(table)
+    return few
+
+
+def _as_one(pa: Any, tables: list[Any]) -> Any:
+    """Return tables as one whose columns have types for them all; None if there are none."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return None
 
 
 def _write_table(pa: Any, form: str, table: Any, path: Path) -> None:
@@ -272,10 +318,10 @@ def _line(row: Any) -> bytes:
 
 def _csv(rows: Sequence[Mapping[str, Any]], header: Sequence[str], first: bool) -> bytes:
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, fieldnames=header, lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n")
     if first:
-        writer.writeheader()
-    writer.writerows(rows)
+        writer.writerow(header)
+    writer.writerows([row.get(name, "") for name in header] for row in rows)
     return text.getvalue().encode()
 
 
