@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.wiring import line
-from topo import Spout, TopologyBuilder, Tuple
+from topo import FromList, RunError, Spout, TopologyBuilder, Tuple
 from topo.connectors.files import FileBolt, FileSpout, writers
 from topo.testing import TestCluster, complete_topology, make_tuple, run_bolt
 from topo.wire.arrow import ArrowColumn
@@ -318,6 +318,17 @@ def test_types_that_alternate_are_no_tables_of_one_row(
     texts, numbers = sorted(map(str, map(content, files(tmp_path))), key=len, reverse=True)
     assert texts.count("'v'") == 150
     assert numbers.count("'v'") == 149
+
+
+def test_a_row_that_its_batch_cannot_be_written_with_is_told_of(tmp_path: Path) -> None:
+    builder = TopologyBuilder()
+    values = [(1,), (2**70,)]
+    builder.set_spout("numbers", FromList(values, fields=("n",)))
+    builder.set_bolt("file", FileBolt(tmp_path, "parquet")).shuffle_grouping("numbers")
+    conf = {"topology.uncaught.error": "fail"}
+    with pytest.raises(RunError, match=rf"(?s)stands still.*values \[{2**70}\]"):
+        complete_topology(builder.create_topology(), conf=conf)
+    assert [pq.read_table(path).to_pylist() for path in files(tmp_path)] == [[{"n": 1}]]
 
 
 def test_a_sink_that_emits_what_it_rejects_takes_tuples(tmp_path: Path) -> None:

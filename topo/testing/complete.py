@@ -143,7 +143,9 @@ def _progress(run: SteppedRun) -> int:
 
 
 def _stands_still(run: SteppedRun) -> RunError:
-    if run.pending:
+    if run.reason:
+        hint = run.reason
+    elif run.pending:
         hint = "a bolt keeps tuples without acking them, and message timeouts are off"
     else:
         hint = "a spout neither emits nor says that it is exhausted"
