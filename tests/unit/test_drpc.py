@@ -384,7 +384,7 @@ def spout_at(desk: Desk, holder: Holder, saved: list[tuple[int, str]] | None) ->
     spout.context = SimpleNamespace(batch_id=7)  # type: ignore[assignment]
     spout._parts, spout.unsettled = ("args",), saved or []
     spout._is_rebuilt = spout._settles_anew = False
-    spout._lines = [desk.line(holder, 1, False, Mock())]
+    spout._lines = [desk.line(holder, 2, False, Mock())]
     if saved is not None:
         spout.restored()
     return spout
@@ -407,8 +407,14 @@ def test_a_request_that_was_settled_before_its_slot_died_is_settled_anew() -> No
     spout = spout_at(desk, holder, list(spout.unsettled))
     spout.committed(7)  # of its predecessor
     assert desk.next_due() == 60
+    context = Mock(batch_id=8)
+    spout.context, spout.room = context, Mock(return_value=0)  # type: ignore[method-assign]
+    spout.next_tuple()
+    context.end_batch.assert_called_once_with()
     spout.committed(8)
     assert desk.next_due() == 7
+    spout.next_tuple()
+    context.end_batch.assert_called_once_with()
     now = 7.0
     end = desk.take_end(settled)
     assert end is not None

@@ -80,6 +80,8 @@ class DrpcSpout(Spout):
             line.grant(0)
 
     def next_tuple(self) -> None:
+        if self._settles_anew:
+            self.context.end_batch()  # an idle one lasts a minute
         for line in self._opened():
             line.grant(self.room(_MOST * len(self._parts)) // len(self._parts))
             for request in line.take():
