@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +52,8 @@ class Driver:
         owned._write = written  # type: ignore[method-assign]
         owned.claim()
         owned._unlock()  # no lock reaches another host
+        owned._closing.set()  # it beats when a test says so
+        owned._beats.join()
         self.owned = owned
         self.store = EpochStore(
             place / "epochs", compact_bytes=compact_bytes, confirm=self._confirm
@@ -70,6 +72,8 @@ class Driver:
         record = EpochRecord(epoch, 100.0, saved, (), Updates(), {1: 0})
         self.store.append(record, self.committed)
         self.committed.apply(record)
+        if self.store._compaction is not None:
+            self.store._compaction.join()
         return epoch
 
     def leave(self) -> None:
@@ -177,6 +181,18 @@ def test_it_removes_no_file_of_the_other_ones(tmp_path: Path) -> None:
     assert hosts_of(tmp_path) == ["a", "a", "a", "b1"]
 
 
+def test_a_snapshot_that_it_finishes_meanwhile_ends_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with two(tmp_path) as (_, take):
+        renamed, glob = tmp_path / "epochs" / f"{2:020d}.tmp", Path.glob
+        monkeypatch.setattr(
+            Path, "glob", lambda at, names: [renamed] if names == "*.tmp" else glob(at, names)
+        )
+        assert take().commit() == 3
+    assert hosts_of(tmp_path) == ["a", "a", "b1"]
+
+
 def test_a_disk_that_fails_it_costs_the_other_one_no_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,34 +286,41 @@ def test_whatever_is_committed_stays_and_is_of_one_driver(
 ) -> None:
     """Commits, beats and ends of all drivers, and takeovers between and within them."""
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        drivers = [Driver(place, "d0", compact_bytes=compact_bytes)]
         told: dict[int, str] = {}
-
-        def take() -> None:
-            host = f"d{len(drivers)}"
-            drivers.append(Driver(place, host, compact_bytes=compact_bytes))
-
-        for _ in range(data.draw(st.integers(1, 12))):
-            driver = data.draw(st.sampled_from(drivers))
-            if data.draw(st.booleans()):
-                driver.meanwhile = driver.on_its_way = take
-            match data.draw(st.sampled_from(["commit", "commit", "commit", "take", "beat", "end"])):
-                case "take":
-                    take()
-                    continue
-                case "beat":
-                    driver.owned.beat()
-                    continue
-                case "end":
-                    driver.owned.close()
-                    continue
-            with suppress(CheckpointError):
-                epoch = driver.commit()
-                assert epoch not in told, f"both {told[epoch]} and {driver.host} were told"
-                told[epoch] = driver.host
-                assert driver is drivers[-1]
-        for driver in drivers:
-            driver.close()
-        hosts = hosts_of(place)
+        with ExitStack() as stack:
+            act_at_random(data, Path(name), stack, compact_bytes, told)
+        hosts = hosts_of(Path(name))
         assert {epoch: hosts[epoch - 1] for epoch in told} == told
+
+
+def act_at_random(
+    data: st.DataObject, place: Path, stack: ExitStack, compact_bytes: int, told: dict[int, str]
+) -> None:
+    drivers: list[Driver] = []
+
+    def take() -> None:
+        host = f"d{len(drivers)}"
+        drivers.append(
+            stack.enter_context(closing(Driver(place, host, compact_bytes=compact_bytes)))
+        )
+
+    take()
+    for _ in range(data.draw(st.integers(1, 12))):
+        driver = data.draw(st.sampled_from(drivers))
+        if data.draw(st.booleans()):
+            driver.meanwhile = driver.on_its_way = take
+        match data.draw(st.sampled_from(["commit", "commit", "commit", "take", "beat", "end"])):
+            case "take":
+                take()
+                continue
+            case "beat":
+                driver.owned.beat()
+                continue
+            case "end":
+                driver.owned.close()
+                continue
+        with suppress(CheckpointError):
+            epoch = driver.commit()
+            assert epoch not in told, f"both {told[epoch]} and {driver.host} were told"
+            told[epoch] = driver.host
+            assert driver is drivers[-1]

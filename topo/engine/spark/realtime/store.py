@@ -120,20 +120,21 @@ class EpochStore:
             raise
 
     def _recover(self, committed: Committed) -> Committed:
+        # Any may be gone: a driver before, which stood still, renames or removes it meanwhile.
         for path in self.directory.glob("*.tmp"):
-            path.unlink()
+            path.unlink(missing_ok=True)
         snapshots = sorted(self.directory.glob("*.snapshot"))
         if snapshots:
             self._read_snapshot(snapshots[-1], committed)
             for path in snapshots[:-1]:
-                path.unlink()
+                path.unlink(missing_ok=True)
         segments = sorted(self.directory.glob("*.log"))
         for path in list(segments):
             if not path.stem.isdigit():
                 raise self._refused(path, 0, "this is no segment of topo's")
             if snapshots and int(path.stem) <= int(snapshots[-1].stem):
                 # Compaction begins a segment behind its snapshot, so all of it is in there.
-                path.unlink()
+                path.unlink(missing_ok=True)
                 segments.remove(path)
         for path, following in zip_longest(segments, segments[1:]):
             until = int(following.stem) if following else None
@@ -388,7 +389,7 @@ class EpochStore:
         for path in self._paths():
             is_old = path.stem.isdigit() and int(path.stem) <= compaction.epoch
             if is_old and path.name != compaction.path.name:
-                path.unlink()
+                path.unlink(missing_ok=True)
         self._bytes = sum(path.stat().st_size for path in self._paths())
         self._base = compaction.path.stat().st_size
 
